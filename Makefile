@@ -1,0 +1,45 @@
+# Every command a contributor needs. `make demo` and `make test` each start from a bare clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help:  ## List these commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: $(READY)  ## Create .venv with everything the project needs, the Triton server included
+
+# torch first and alone, so that no other package pulls another build of it; nvidia-pytriton without its
+# dependencies, because only the Triton server inside the wheel is used.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 triton==3.7.1
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps nvidia-pytriton
+	@touch $@
+
+demo: setup  ## Train, export, serve, query, verify and compare batching configurations, on real data
+	$(BIN)/python -m triton_regressors.demo
+
+test: setup check  ## Run everything that needs no GPU, the real Triton server included
+	$(BIN)/python -m pytest
+
+# mypy sees the checkout under the package's name through a link inside the environment.
+check: setup  ## Lint and type-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p $(VENV)/typing && ln -sfn ../.. $(VENV)/typing/triton_regressors
+	MYPYPATH=$(VENV)/typing $(BIN)/mypy -p triton_regressors
+
+format: setup  ## Format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## Measure against peers on this machine and write benchmarks/results
+	$(BIN)/python -m benchmarks.run
+
+clean:  ## Remove what the commands above made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
