@@ -32,7 +32,8 @@ check: setup  ## Lint and type-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@mkdir -p $(VENV)/typing && ln -sfn ../.. $(VENV)/typing/triton_regressors
-	MYPYPATH=$(VENV)/typing $(BIN)/mypy -p triton_regressors
+	cd $(VENV)/typing && MYPYPATH=. ../bin/mypy --config-file ../../pyproject.toml \
+		$(addprefix triton_regressors/,exporter kernels clients $(wildcard *.py))
 
 format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,159 @@
+"""Builds a plan while estimators are lowered into it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+from triton_regressors.exporter import registry
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the plan being built: a matrix `[rows, width]`."""
+
+    name: str
+    width: int
+
+
+class Builder:
+    """Collects steps. Lowerings call its methods; each returns the new value.
+
+    `location` and `scale` are where the fitted model says its input features lie, `[n_features]` each, or None where it
+    does not say; the exporter draws rows from them when it is given none.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.input = Value(INPUT, n_features)
+        self.location: np.ndarray | None = None
+        self.scale_of_input: np.ndarray | None = None
+        self._steps: list[Step] = []
+        self._path: list[str] = []
+
+    def plan(self, outputs: Mapping[str, Value]) -> Plan:
+        """Return the plan that ends in these outputs."""
+        return Plan(self.input.width, tuple(self._steps), {name: value.name for name, value in outputs.items()})
+
+    # Estimators
+
+    def lower(self, estimator: Any, x: Value) -> Value:
+        """Return what a fitted estimator predicts, or a fitted transformer's output, for `x`."""
+        return self.lower_outputs(estimator, x)["y"]
+
+    def lower_outputs(self, estimator: Any, x: Value) -> dict[str, Value]:
+        """Return every output that the estimator has for `x`: `y`, and for some also `std`."""
+        lowering = registry.find_lowering(estimator, self.subject(estimator))
+        self._check_fitted(estimator)
+        expected = getattr(estimator, "n_features_in_", x.width)
+        if expected != x.width:
+            raise self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
+        result = lowering(estimator, x, self)
+        return result if isinstance(result, dict) else {"y": result}
+
+    def lower_inverse(self, transformer: Any, y: Value) -> Value:
+        """Return the fitted transformer's `inverse_transform` of `y`."""
+        lowering = registry.find_inverse(transformer, self.subject(transformer))
+        self._check_fitted(transformer)
+        return lowering(transformer, y, self)
+
+    @contextlib.contextmanager
+    def at(self, step: str) -> Iterator[None]:
+        """Name the part of the model being lowered, for error messages."""
+        self._path.append(step)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def subject(self, estimator: Any) -> str:
+        """Return how an error names the estimator: its class, and where it stands in the model."""
+        name = type(estimator).__name__
+        return f"{name} (step '{'.'.join(self._path)}')" if self._path else name
+
+    def refuse(self, estimator: Any, reason: str) -> ExportError:
+        """Return the error that says why this estimator cannot be exported."""
+        return ExportError(f"Cannot export {self.subject(estimator)}: {reason}.")
+
+    def note_scale(self, x: Value, location: ArrayLike, scale: ArrayLike) -> None:
+        """Record where the features of `x` lie, if `x` is the model's input and nothing was recorded yet."""
+        if x.name == INPUT and self.location is None:
+            self.location = np.broadcast_to(np.asarray(location, dtype=np.float64), (x.width,))
+            self.scale_of_input = np.broadcast_to(np.asarray(scale, dtype=np.float64), (x.width,))
+
+    # Operations
+
+    def add(self, operation: Operation, *inputs: Value) -> Value:
+        """Append a step and return the value it makes."""
+        width = operation.output_width(*(value.width for value in inputs))
+        value = Value(f"v{len(self._steps)}", width)
+        self._steps.append(Step(operation, tuple(v.name for v in inputs), value.name))
+        return value
+
+    def affine(self, x: Value, weight: ArrayLike, intercept: ArrayLike, function: str = "identity") -> Value:
+        """Return `function(x @ weight + intercept)`.
+
+        `weight` is `[width]` or `[width, targets]`; `intercept` is a number or `[targets]`.
+        """
+        w = _float64(weight).reshape(x.width, -1)
+        return self.add(Affine(w, np.broadcast_to(_float64(intercept), w.shape[1:]).copy(), function), x)
+
+    def scale(self, x: Value, shift: ArrayLike, factor: ArrayLike) -> Value:
+        """Return `(x − shift) · factor`; numbers stand for every column."""
+        shift, factor = (np.broadcast_to(_float64(a), (x.width,)).copy() for a in (shift, factor))
+        return self.add(Scale(shift, factor), x)
+
+    def columns(self, x: Value, indices: ArrayLike) -> Value:
+        """Return the selected columns."""
+        return self.add(Columns(np.asarray(indices, dtype=np.int32)), x)
+
+    def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
+        """Return `function(x)`, clipped to `[low, high]` where these are given."""
+        return self.add(Elementwise(function, low, high), x)
+
+    def polynomial(self, x: Value, indices: ArrayLike) -> Value:
+        """Return one column for each row of `indices`: the product of those columns of `x`; `x.width` means one."""
+        return self.add(
+            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width)),
+            x,
+        )
+
+    def quadratic(self, x: Value, shift: ArrayLike, matrix: ArrayLike, intercept: float, function: str) -> Value:
+        """Return `function((x − shift)ᵀ matrix (x − shift) + intercept)`, one column."""
+        form = _float64(matrix)
+        upper = np.triu(form) + np.tril(form, -1).T
+        zero, one = np.zeros((1, x.width)), np.ones(x.width)
+        shift = np.broadcast_to(_float64(shift), (x.width,)).copy()
+        return self.add(Quadratic(shift, one, upper[None], zero, np.array([float(intercept)]), function), x)
+
+    def concatenate(self, values: list[Value]) -> Value:
+        """Return the values side by side."""
+        return values[0] if len(values) == 1 else self.add(Concatenate(), *values)
+
+    def _check_fitted(self, estimator: Any) -> None:
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError:
+            raise self.refuse(estimator, "it is not fitted; call fit first") from None
+        except TypeError as error:
+            raise self.refuse(estimator, f"it is not a fitted estimator ({error})") from None
+
+
+def _float64(array: ArrayLike) -> np.ndarray:
+    """Return a dense float64 array; scikit-learn keeps some coefficients sparse."""
+    dense = array.toarray() if hasattr(array, "toarray") else array
+    return np.asarray(dense, dtype=np.float64)

@@ -1,0 +1,174 @@
+"""From a fitted estimator to an entry: lower → fuse → verify → publish."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from triton_regressors import __version__
+from triton_regressors.exporter import repository as repositories
+from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.config import ServingOptions
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.fuse import fusion_steps
+from triton_regressors.exporter.precision import choose_precision
+from triton_regressors.exporter.repository import Entry
+from triton_regressors.exporter.verify import Report, Sample, check, take_sample, verify
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.plan import Plan
+
+DEFAULT_TOLERANCE = 1e-5
+GOLDEN_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """An estimator as a verified plan, and how it got there."""
+
+    estimator: Any
+    stages: Sequence[tuple[str, Plan]]  # the lowered plan, then the plan after each pass that changed it
+    sample: Sample
+    report: Report
+
+    @property
+    def plan(self) -> Plan:
+        """The plan after the last pass."""
+        return self.stages[-1][1]
+
+
+@dataclass(frozen=True)
+class Export:
+    """An entry that was written, and the compilation behind it."""
+
+    entry: Entry
+    compilation: Compilation
+
+
+def compile_estimator(
+    estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE
+) -> Compilation:
+    """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
+
+    `sample` is rows `[rows, n_features]` like those to be served; without it rows are drawn to the fitted scale.
+    Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
+    """
+    if not 0 < tolerance < 1:
+        raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    builder = Builder(_feature_count(estimator, sample))
+    outputs = builder.lower_outputs(estimator, builder.input)
+    try:
+        stages = [("lowered", builder.plan(outputs))]
+        stages.extend(fusion_steps(stages[0][1]))
+    except PlanError as error:
+        raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
+    rows = take_sample(estimator, builder, tuple(outputs), sample)
+    chosen = choose_precision(stages[-1][1], rows.X, tolerance)
+    if chosen is not stages[-1][1]:
+        stages.append(("choose precision", chosen))
+    return Compilation(estimator, stages, rows, verify(chosen, rows, tolerance))
+
+
+def export(
+    estimator: Any,
+    repository: str | Path = "model_repository",
+    *,
+    name: str | None = None,
+    sample: Any | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    **options: Any,
+) -> Export:
+    """Write a fitted estimator into a model repository as an entry, or as the next version of one.
+
+    `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
+    `sample`: rows `[rows, n_features]` to verify on (default: rows drawn to the fitted scale).
+    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations.
+    `options`: see `ServingOptions`.
+
+    Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
+    or the plan's answers are not the estimator's.
+    """
+    try:
+        serving = ServingOptions(**options)
+    except TypeError:
+        unknown = next(option for option in options if option not in ServingOptions.__dataclass_fields__)
+        accepted = ", ".join(ServingOptions.__dataclass_fields__)
+        raise ExportError(f"There is no option '{unknown}'; export takes sample, tolerance, {accepted}.") from None
+    name = default_name(estimator) if name is None else name
+    repository = Path(repository)
+    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance)
+    plan = compilation.plan
+    repositories.check_target(repository, name, plan.n_features, plan.output_widths())
+    check(compilation.report, type(estimator).__name__)
+    rows = compilation.sample
+    golden = {"X": rows.X[:GOLDEN_ROWS], **{key: values[:GOLDEN_ROWS] for key, values in rows.expected.items()}}
+    try:
+        entry = repositories.publish(repository, name, plan, golden, _document(compilation), serving)
+    except OSError as error:
+        raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
+    return Export(entry, compilation)
+
+
+def default_name(estimator: Any) -> str:
+    """Return the name of an entry whose user gives none."""
+    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(last).__name__).lower()
+
+
+def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
+    """Return a stage of a compilation as `plan.json` holds it and `describe` prints it."""
+    return {
+        "stage": stage,
+        "steps": [
+            {
+                "output": step.output,
+                "op": step.operation.kind(),
+                "inputs": list(step.inputs),
+                "what": step.operation.describe(),
+                "parameters": sum(array.size for _, array in step.operation.arrays()),
+                "bytes": sum(array.nbytes for _, array in step.operation.arrays()),
+                "launches": step.operation.launches(len(step.inputs)),
+            }
+            for step in plan.steps
+        ],
+    }
+
+
+def _document(compilation: Compilation) -> dict[str, Any]:
+    """Return what `plan.json` holds besides the plan: where it came from, how it got here, and its parity."""
+    estimator = compilation.estimator
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "provenance": {
+            "estimator": repr(estimator),
+            "class": f"{type(estimator).__module__}.{type(estimator).__qualname__}",
+            "feature_names": [] if names is None else [str(feature) for feature in names],
+            "scikit_learn": sklearn.__version__,
+            "triton_regressors": __version__,
+        },
+        "parity": compilation.report.to_json(),
+        "stages": [stage_summary(stage, plan) for stage, plan in compilation.stages],
+    }
+
+
+def _feature_count(estimator: Any, sample: Any | None) -> int:
+    """Return how many features the estimator was fitted on."""
+    for candidate in (estimator, *(step for _, step in getattr(estimator, "steps", []))):
+        try:
+            return int(candidate.n_features_in_)
+        except (AttributeError, TypeError):
+            if not isinstance(candidate, str) and candidate is not None and candidate is not estimator:
+                break  # a fitted step that keeps no count may change it; what follows would be a guess
+    shape = np.shape(sample) if sample is not None else ()
+    if len(shape) == 2:
+        return int(shape[1])
+    # An unfitted or unknown estimator is refused by name before its width matters.
+    builder = Builder(1)
+    builder.lower_outputs(estimator, builder.input)
+    raise ExportError(
+        f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
+    )

@@ -1,0 +1,280 @@
+"""Fusion: named, pure passes that make a plan shorter and keep what it computes.
+
+A pass looks at one step and the step that made its input, and may replace the second by one that reads what the first
+read; everything is folded in float64. The first step stays in the plan for whoever else reads it, and the last pass
+drops what nobody reads. The passes run in order, again and again until none changes the plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Operation, Plan, Step
+
+Pair = Callable[[Operation, Operation, int], "Operation | None"]
+"""`rule(first, second, width)`: one operation that does both on a matrix of that width, or None."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named Plan → Plan function."""
+
+    name: str
+    run: Callable[[Plan], Plan]
+
+
+def fuse(plan: Plan) -> Plan:
+    """Return the plan after every pass."""
+    for _, fused in fusion_steps(plan):
+        plan = fused
+    return plan
+
+
+def fusion_steps(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield the name of each pass that changes the plan, and the plan after it."""
+    changed = True
+    while changed:
+        changed = False
+        for fusion in PASSES:
+            after = fusion.run(plan)
+            if after is not plan:
+                changed = True
+                plan = after
+                yield fusion.name, plan
+
+
+def pairwise(rule: Pair) -> Callable[[Plan], Plan]:
+    """Make a pass of a rule for two operations in a row."""
+
+    def run(plan: Plan) -> Plan:
+        widths = plan.widths()
+        makers: dict[str, Step] = {}
+        changed = False
+        for step in plan.steps:
+            while len(step.inputs) == 1 and step.inputs[0] in makers:
+                maker = makers[step.inputs[0]]
+                if len(maker.inputs) != 1:
+                    break
+                both = rule(maker.operation, step.operation, widths[maker.inputs[0]])
+                if both is None:
+                    break
+                step = Step(both, maker.inputs, step.output)
+                changed = True
+            makers[step.output] = step
+        return _without_dead_steps(Plan(plan.n_features, tuple(makers.values()), plan.outputs)) if changed else plan
+
+    return run
+
+
+def _drop_steps_without_effect(plan: Plan) -> Plan:
+    """Let readers of a step that changes nothing read its input."""
+    renamed: dict[str, str] = {}
+    steps = []
+    for step in plan.steps:
+        inputs = tuple(renamed.get(name, name) for name in step.inputs)
+        if _has_no_effect(step.operation, plan.widths()[step.inputs[0]]) and step.output not in plan.outputs.values():
+            renamed[step.output] = inputs[0]
+        else:
+            steps.append(Step(step.operation, inputs, step.output))
+    return Plan(plan.n_features, tuple(steps), plan.outputs) if renamed else plan
+
+
+def _has_no_effect(op: Operation, width: int) -> bool:
+    match op:
+        case Scale():
+            return not op.shift.any() and bool(np.all(op.factor == 1))
+        case Columns():
+            return np.array_equal(op.indices, np.arange(width))
+        case Elementwise():
+            return op.function == "identity" and op.low is None and op.high is None
+    return False
+
+
+def _select_early(first: Operation, columns: Operation, width: int) -> Operation | None:
+    """Make only the columns that are selected afterwards."""
+    if not isinstance(columns, Columns):
+        return None
+    kept = columns.indices
+    match first:
+        case Columns():
+            return Columns(first.indices[kept])
+        case Affine():
+            return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
+        case Polynomial():
+            return dataclasses.replace(first, indices=first.indices[kept])
+        case PolynomialAffine():
+            return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
+    return None
+
+
+def _fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:
+    """Two linear maps in a row are one."""
+    match first, second:
+        case Scale(), Scale():
+            # ((x − s₁) f₁ − s₂) f₂ = (x − s₁ − s₂ / f₁) f₁ f₂
+            if np.all(first.factor != 0):
+                return Scale(first.shift + second.shift / first.factor, first.factor * second.factor)
+        case Scale(), Affine():
+            weight = first.factor[:, None] * second.weight
+            return dataclasses.replace(second, weight=weight, intercept=second.intercept - first.shift @ weight)
+        case ((Affine(function="identity") | PolynomialAffine(function="identity")), Scale()):
+            weight, intercept = first.weight * second.factor, (first.intercept - second.shift) * second.factor
+            return dataclasses.replace(first, weight=weight, intercept=intercept)
+        case ((Affine(function="identity") | PolynomialAffine(function="identity")), Affine()):
+            if _product_is_no_larger(first.weight.shape, second.weight.shape):
+                weight, intercept = first.weight @ second.weight, first.intercept @ second.weight + second.intercept
+                return dataclasses.replace(first, weight=weight, intercept=intercept, function=second.function)
+        case Columns(), Affine():
+            if width <= max(8 * len(first.indices), 1024):
+                weight = np.zeros((width, second.weight.shape[1]))
+                np.add.at(weight, first.indices, second.weight)
+                return dataclasses.replace(second, weight=weight)
+    return None
+
+
+def _product_is_no_larger(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Whether one matrix costs no more than two; small ones are folded in any case, to save a launch."""
+    product = first[0] * second[1]
+    return product <= max(first[0] * first[1] + second[0] * second[1], 2**16)
+
+
+def _fold_into_polynomial(first: Operation, second: Operation, width: int) -> Operation | None:
+    """A polynomial scales its input as it reads it, and contracts its monomials as it makes them."""
+    match first, second:
+        case Scale(), (Polynomial() | PolynomialAffine() | Quadratic()):
+            # ((x − s₁) f₁ − s₂) f₂, as two scales in a row
+            if np.all(first.factor != 0):
+                shift, factor = first.shift + second.shift / first.factor, first.factor * second.factor
+                return dataclasses.replace(second, shift=shift, factor=factor)
+        case Columns(), (Polynomial() | PolynomialAffine()):
+            if len(np.unique(first.indices)) == len(first.indices):
+                indices = np.append(first.indices, width)[second.indices].astype(np.int32)
+                return dataclasses.replace(second, indices=indices, **_spread_scale(first, second, width))
+        case Columns(), Quadratic():
+            if len(np.unique(first.indices)) == len(first.indices) and width <= max(2 * len(first.indices), 64):
+                return _spread_quadratic(first, second, width)
+        case Polynomial(), Affine():
+            return PolynomialAffine(
+                first.indices, first.shift, first.factor, second.weight, second.intercept, second.function
+            )
+    return None
+
+
+def _spread_scale(columns: Columns, op: Polynomial | PolynomialAffine | Quadratic, width: int) -> dict[str, np.ndarray]:
+    """Return the scaling of all the columns, given that of the selected ones."""
+    shift, factor = np.zeros(width), np.ones(width)
+    shift[columns.indices], factor[columns.indices] = op.shift, op.factor
+    return {"shift": shift, "factor": factor}
+
+
+def _spread_quadratic(columns: Columns, op: Quadratic, width: int) -> Quadratic:
+    """Return the quadratic form in all the columns, given that in the selected ones."""
+    targets, kept = len(op.intercept), columns.indices
+    form, linear = np.zeros((targets, width, width)), np.zeros((targets, width))
+    row, column = np.meshgrid(kept, kept, indexing="ij")
+    np.add.at(form, (slice(None), np.minimum(row, column), np.maximum(row, column)), op.quadratic)
+    linear[:, kept] = op.linear
+    return dataclasses.replace(op, quadratic=form, linear=linear, **_spread_scale(columns, op, width))
+
+
+def _fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
+    """A function of each element is applied before the element is written."""
+    match first, second:
+        case (
+            (Affine(function="identity") | PolynomialAffine(function="identity") | Quadratic(function="identity")),
+            Elementwise(low=None, high=None),
+        ):
+            return dataclasses.replace(first, function=second.function)
+    return None
+
+
+def _merge_side_by_side(plan: Plan) -> Plan:
+    """Maps of the same input whose outputs are put side by side are one map."""
+    makers = {step.output: step for step in plan.steps}
+    steps, changed = [], False
+    for step in plan.steps:
+        merged = None
+        if isinstance(step.operation, Concatenate) and all(name in makers for name in step.inputs):
+            parts = [makers[name] for name in step.inputs]
+            if len({part.inputs for part in parts}) == 1:
+                merged = _side_by_side([part.operation for part in parts])
+        if merged is not None:
+            step = Step(merged, parts[0].inputs, step.output)
+            changed = True
+        steps.append(step)
+    return _without_dead_steps(Plan(plan.n_features, tuple(steps), plan.outputs)) if changed else plan
+
+
+def _side_by_side(ops: list[Operation]) -> Operation | None:
+    first = ops[0]
+    if isinstance(first, Affine | PolynomialAffine):
+        same = [field.name for field in dataclasses.fields(first) if field.name not in ("weight", "intercept")]
+        alike = all(
+            type(op) is type(first) and all(np.array_equal(getattr(op, n), getattr(first, n)) for n in same)
+            for op in ops
+        )
+        if alike:
+            return dataclasses.replace(
+                first,
+                weight=np.concatenate([op.weight for op in ops], axis=1),  # type: ignore[attr-defined]
+                intercept=np.concatenate([op.intercept for op in ops]),  # type: ignore[attr-defined]
+            )
+    return None
+
+
+def _use_quadratic_form(plan: Plan) -> Plan:
+    """A polynomial of degree 2 is a quadratic form, which the matrix units compute."""
+    steps = tuple(
+        Step(_quadratic_form(step.operation), step.inputs, step.output)
+        if isinstance(step.operation, PolynomialAffine) and step.operation.indices.shape[1] <= 2
+        else step
+        for step in plan.steps
+    )
+    return plan if steps == plan.steps else Plan(plan.n_features, steps, plan.outputs)
+
+
+def _quadratic_form(op: PolynomialAffine) -> Quadratic:
+    features, targets = len(op.shift), op.weight.shape[1]
+    indices = np.full((len(op.indices), 2), features)
+    indices[:, : op.indices.shape[1]] = op.indices
+    indices.sort(axis=1)
+    first, second = indices.T
+    form = np.zeros((targets, features + 1, features + 1))
+    for target in range(targets):
+        np.add.at(form[target], (first, second), op.weight[:, target])
+    return Quadratic(
+        op.shift,
+        op.factor,
+        np.ascontiguousarray(form[:, :features, :features]),
+        np.ascontiguousarray(form[:, :features, features]),
+        op.intercept + form[:, features, features],
+        op.function,
+    )
+
+
+def _without_dead_steps(plan: Plan) -> Plan:
+    steps = plan.steps_for(tuple(plan.outputs))
+    return plan if len(steps) == len(plan.steps) else Plan(plan.n_features, steps, plan.outputs)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("drop steps without effect", _drop_steps_without_effect),
+    Pass("select columns early", pairwise(_select_early)),
+    Pass("fold linear maps", pairwise(_fold_linear)),
+    Pass("fold into polynomials", pairwise(_fold_into_polynomial)),
+    Pass("merge side by side", _merge_side_by_side),
+    Pass("fold functions", pairwise(_fold_function)),
+    Pass("use the quadratic form", _use_quadratic_form),
+    Pass("drop dead steps", _without_dead_steps),
+)

@@ -1,0 +1,195 @@
+"""Transformers of columns: scalers, polynomials, selection, known NumPy functions; and scalers' inverses for targets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+from sklearn.feature_selection import (
+    RFE,
+    RFECV,
+    GenericUnivariateSelect,
+    SelectFdr,
+    SelectFpr,
+    SelectFromModel,
+    SelectFwe,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+)
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.registry import lowers, lowers_inverse
+
+FUNCTIONS: dict[Callable[..., Any], str] = {
+    np.abs: "absolute",
+    np.arcsinh: "arcsinh",
+    np.arctanh: "arctanh",
+    np.cbrt: "cbrt",
+    np.exp: "exp",
+    np.exp2: "exp2",
+    np.expm1: "expm1",
+    np.log: "log",
+    np.log10: "log10",
+    np.log1p: "log1p",
+    np.log2: "log2",
+    np.negative: "negative",
+    np.reciprocal: "reciprocal",
+    np.sinh: "sinh",
+    np.sqrt: "sqrt",
+    np.square: "square",
+    np.tanh: "tanh",
+    special.expit: "expit",
+    special.logit: "logit",
+}
+"""The NumPy and SciPy functions with a counterpart among the kernels' elementwise functions."""
+
+
+@lowers(StandardScaler)
+def lower_standard_scaler(scaler: StandardScaler, x: Value, builder: Builder) -> Value:
+    """`z = (x − mean) / scale`."""
+    mean = scaler.mean_ if scaler.with_mean else 0.0
+    scale = scaler.scale_ if scaler.with_std else 1.0
+    builder.note_scale(x, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
+    return builder.scale(x, mean, 1.0 / np.asarray(scale))
+
+
+@lowers_inverse(StandardScaler)
+def invert_standard_scaler(scaler: StandardScaler, y: Value, builder: Builder) -> Value:
+    """`x = z · scale + mean`."""
+    mean = scaler.mean_ if scaler.with_mean else 0.0
+    scale = np.asarray(scaler.scale_ if scaler.with_std else 1.0)
+    return builder.scale(y, -mean / scale, scale)
+
+
+@lowers(MinMaxScaler)
+def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Value:
+    """`z = x · scale + min`, clipped to the feature range where `clip` is set."""
+    middle, width = (scaler.data_min_ + scaler.data_max_) / 2, scaler.data_max_ - scaler.data_min_
+    builder.note_scale(x, middle, np.where(width > 0, width / 4, 1.0))
+    # min_ = low − data_min · scale, so this is (x − data_min) · scale + low with one rounding less.
+    z = builder.scale(x, -scaler.min_ / scaler.scale_, scaler.scale_)
+    if not scaler.clip:
+        return z
+    low, high = scaler.feature_range
+    return builder.elementwise(z, "identity", float(low), float(high))
+
+
+@lowers_inverse(MinMaxScaler)
+def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> Value:
+    """`x = (z − min) / scale`."""
+    return builder.scale(y, scaler.min_, 1.0 / scaler.scale_)
+
+
+@lowers(MaxAbsScaler)
+def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
+    """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
+    builder.note_scale(x, 0.0, scaler.scale_ / 2)
+    z = builder.scale(x, 0.0, 1.0 / scaler.scale_)
+    return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
+
+
+@lowers_inverse(MaxAbsScaler)
+def invert_max_abs_scaler(scaler: MaxAbsScaler, y: Value, builder: Builder) -> Value:
+    """`x = z · scale`."""
+    return builder.scale(y, 0.0, scaler.scale_)
+
+
+@lowers(RobustScaler)
+def lower_robust_scaler(scaler: RobustScaler, x: Value, builder: Builder) -> Value:
+    """`z = (x − center) / scale`."""
+    builder.note_scale(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
+    return builder.scale(x, _or(scaler.center_, 0.0), 1.0 / _or(scaler.scale_, 1.0))
+
+
+@lowers_inverse(RobustScaler)
+def invert_robust_scaler(scaler: RobustScaler, y: Value, builder: Builder) -> Value:
+    """`x = z · scale + center`."""
+    scale = _or(scaler.scale_, 1.0)
+    return builder.scale(y, -_or(scaler.center_, 0.0) / scale, scale)
+
+
+@lowers(PolynomialFeatures)
+def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder: Builder) -> Value:
+    """One column for each monomial, in scikit-learn's order: by degree, then lexicographically."""
+    degree = transformer.degree
+    low, high = (0, degree) if isinstance(degree, int | np.integer) else degree
+    choose = itertools.combinations if transformer.interaction_only else itertools.combinations_with_replacement
+    monomials = [()] if transformer.include_bias else []
+    for size in range(max(1, low), high + 1):
+        monomials.extend(choose(range(x.width), size))  # type: ignore[arg-type]
+    width = max(high, 1)
+    indices = np.full((len(monomials), width), x.width, dtype=np.int32)  # x.width stands for the constant one
+    for row, monomial in zip(indices, monomials, strict=True):
+        row[: len(monomial)] = monomial
+    return builder.polynomial(x, indices)
+
+
+@lowers(
+    GenericUnivariateSelect,
+    RFE,
+    RFECV,
+    SelectFdr,
+    SelectFpr,
+    SelectFromModel,
+    SelectFwe,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+)
+def lower_selector(selector: Any, x: Value, builder: Builder) -> Value:
+    """The columns that the selector supports, in order."""
+    indices = np.flatnonzero(selector.get_support())
+    if not len(indices):
+        raise builder.refuse(selector, "it selects no feature")
+    return builder.columns(x, indices)
+
+
+@lowers(FunctionTransformer)
+def lower_function_transformer(transformer: FunctionTransformer, x: Value, builder: Builder) -> Value:
+    """`z = func(x)` for a function with a counterpart."""
+    return _apply(transformer, "func", "kw_args", x, builder)
+
+
+@lowers_inverse(FunctionTransformer)
+def invert_function_transformer(transformer: FunctionTransformer, y: Value, builder: Builder) -> Value:
+    """`x = inverse_func(z)` for a function with a counterpart."""
+    return _apply(transformer, "inverse_func", "inv_kw_args", y, builder)
+
+
+def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: Value, builder: Builder) -> Value:
+    """Apply the function in one of the transformer's parameters; None is the identity."""
+    function = getattr(transformer, parameter)
+    if function is None:
+        return x
+    try:
+        name = FUNCTIONS.get(function)
+    except TypeError:  # an unhashable callable
+        name = None
+    if name is None or getattr(transformer, keywords):
+        shown = getattr(function, "__name__", repr(function))
+        what = f"{parameter} is {shown}" + (" with keyword arguments" if name else "")
+        known = ", ".join(sorted(f"{_module(known)}.{known.__name__}" for known in FUNCTIONS))
+        raise builder.refuse(transformer, f"{what}; supported: None, {known}")
+    return builder.elementwise(x, name)
+
+
+def _module(function: Callable[..., Any]) -> str:
+    return "numpy" if hasattr(np, function.__name__) else "scipy.special"
+
+
+def _or(array: Any, default: float) -> np.ndarray:
+    """Return a fitted attribute that scikit-learn leaves None where an option is off."""
+    return np.asarray(default if array is None else array, dtype=np.float64)

@@ -1,0 +1,145 @@
+"""Writes entries into a model repository, so that a server never sees half of one.
+
+A version is written into a directory that the server does not look at and moved into place by one rename; a new entry
+comes with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.plan import Plan, save_plan
+
+KERNELS = Path(plan_module.__file__).parent
+MODEL = Path(__file__).parent / "entry" / "model.py"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version of an entry in a model repository."""
+
+    directory: Path
+    version: int
+
+    @property
+    def name(self) -> str:
+        """The model's name on the server."""
+        return self.directory.name
+
+    @property
+    def version_directory(self) -> Path:
+        """Where the version's files are."""
+        return self.directory / str(self.version)
+
+
+def find_entry(directory: Path, version: int | None = None) -> Entry:
+    """Return the entry in a directory, its newest version unless one is named, or raise `ExportError`."""
+    found = _versions(directory)
+    if not found or not (directory / "config.pbtxt").is_file():
+        raise ExportError(f"{directory} is not an entry: it needs a config.pbtxt and a version directory such as 1/.")
+    if version is not None and version not in found:
+        raise ExportError(f"{directory} has no version {version}; it has {', '.join(map(str, found))}.")
+    return Entry(directory, found[-1] if version is None else version)
+
+
+def check_target(repository: Path, name: str, n_features: int, outputs: Mapping[str, int]) -> None:
+    """Raise `ExportError` unless this model can become the next version of `name` in the repository."""
+    if not NAME.fullmatch(name):
+        raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
+    if repository.exists() and not repository.is_dir():
+        raise ExportError(f"The repository {repository} is not a directory.")
+    directory = repository / name
+    if not directory.exists():
+        return
+    if not (directory / "config.pbtxt").is_file():
+        raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
+    config = from_pbtxt((directory / "config.pbtxt").read_text(encoding="utf-8"))
+    existing = _interface(config)
+    new = _interface(make_config(name, n_features, outputs, ServingOptions()))
+    if existing != new:
+        raise ExportError(
+            f"The entry '{name}' exists with {existing}, and this model has {new}; a new version must keep the "
+            "interface, so choose another name."
+        )
+
+
+def publish(
+    repository: Path,
+    name: str,
+    plan: Plan,
+    golden: Mapping[str, np.ndarray],
+    document: Mapping[str, Any],
+    options: ServingOptions,
+) -> Entry:
+    """Write the plan as the next version of an entry and return it.
+
+    `golden` holds `X` and the expected outputs, `document` what `plan.json` holds besides the plan. A new entry gets a
+    config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are given.
+    """
+    repository.mkdir(parents=True, exist_ok=True)
+    directory = repository / name
+    with _staging(repository) as staging:
+        if not directory.exists():
+            _write_version(staging / name / "1", plan, golden, document)
+            config = make_config(name, plan.n_features, plan.output_widths(), options)
+            (staging / name / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+            (staging / name).rename(directory)
+            return Entry(directory, 1)
+        version = max(_versions(directory), default=0) + 1
+        _write_version(staging / "version", plan, golden, document)
+        (staging / "version").rename(directory / str(version))
+        if options.given():
+            config = apply_options(from_pbtxt((directory / "config.pbtxt").read_text(encoding="utf-8")), options)
+            (staging / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+            os.replace(staging / "config.pbtxt", directory / "config.pbtxt")
+        return Entry(directory, version)
+
+
+@contextmanager
+def _staging(repository: Path) -> Iterator[Path]:
+    """Yield an empty directory on the repository's file system, beside the repository where that can be."""
+    beside = repository.resolve().parent
+    same = os.access(beside, os.W_OK) and beside.stat().st_dev == repository.stat().st_dev
+    staging = Path(tempfile.mkdtemp(prefix=".triton-regressors-", dir=beside if same else repository))
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write_version(directory: Path, plan: Plan, golden: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> None:
+    directory.mkdir(parents=True)
+    save_plan(directory, plan, document)
+    save_file({name: np.ascontiguousarray(array) for name, array in golden.items()}, directory / "golden.safetensors")
+    shutil.copyfile(MODEL, directory / "model.py")
+    for source in sorted(KERNELS.rglob("*.py")):
+        target = directory / "kernels" / source.relative_to(KERNELS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _versions(directory: Path) -> list[int]:
+    if not directory.is_dir():
+        return []
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def _interface(config: Any) -> str:
+    """Return what clients of a model depend on, in words."""
+    inputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.input)
+    outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
+    return f"input {inputs} and output {outputs}"

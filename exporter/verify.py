@@ -1,0 +1,139 @@
+"""Parity of a plan with the estimator's own predictions.
+
+The estimator is asked in float64: `predict` is given the float32 rows as float64, so that its answer is the exact one
+that the plan is to round.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.parity import Parity, measure, units
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
+
+DRAWN_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows and the estimator's own answers to them."""
+
+    X: np.ndarray  # float32 [rows, n_features]
+    expected: Mapping[str, np.ndarray]  # float64 [rows, width] for each output
+    drawn: bool
+
+    @property
+    def units(self) -> dict[str, np.ndarray]:
+        """The unit of error for each output's columns."""
+        return {name: units(values) for name, values in self.expected.items()}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured: by which engine, on how many rows, and the parity of each output."""
+
+    engine: str
+    rows: int
+    drawn: bool
+    tolerance: float
+    units: Mapping[str, np.ndarray]
+    outputs: Mapping[str, Parity]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as `plan.json` holds it."""
+        return {
+            "tolerance": self.tolerance,
+            "engine": self.engine,
+            "rows": self.rows,
+            "rows_from": "a draw to the fitted scale" if self.drawn else "the given sample",
+            "outputs": {
+                name: {
+                    "unit": self.units[name].tolist(),
+                    "max_error": parity.max_error,
+                    "max_ulp": parity.max_ulp,
+                    "excess": parity.excess,
+                }
+                for name, parity in self.outputs.items()
+            },
+        }
+
+
+def take_sample(estimator: Any, builder: Builder, outputs: tuple[str, ...], rows: Any | None) -> Sample:
+    """Return rows with the estimator's answers: the given rows, or rows drawn to the fitted scale.
+
+    Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
+    """
+    drawn = rows is None
+    X = _draw(builder) if drawn else _as_rows(rows, builder.input.width)
+    expected = answers(estimator, X, outputs)
+    with np.errstate(over="ignore"):
+        finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
+    if not finite.any():
+        which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
+        raise ExportError(f"Cannot verify {type(estimator).__name__}: it predicts no finite number for the {which}.")
+    return Sample(X[finite], {name: values[finite] for name, values in expected.items()}, drawn)
+
+
+def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Return the estimator's own answers in float64, `[rows, width]` each."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    matrix: Any = X.astype(np.float64)
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        import pandas as pd
+
+        matrix = pd.DataFrame(matrix, columns=names)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if "std" in outputs:
+            found = dict(zip(("y", "std"), estimator.predict(matrix, return_std=True), strict=True))
+        else:
+            found = {"y": estimator.predict(matrix)}
+    return {name: np.asarray(values, dtype=np.float64).reshape(len(X), -1) for name, values in found.items()}
+
+
+def verify(plan: Plan, sample: Sample, tolerance: float) -> Report:
+    """Measure the plan against the sample with this machine's own engine: kernels on a GPU, else their references."""
+    runner = Runner(plan, engine="auto", max_rows=min(len(sample.X), 4096))
+    found = runner.predict(sample.X, tuple(plan.outputs))
+    parity = {name: measure(found[name], sample.expected[name], sample.units[name]) for name in plan.outputs}
+    return Report(runner.engine, len(sample.X), sample.drawn, tolerance, sample.units, parity)
+
+
+def check(report: Report, subject: str) -> None:
+    """Raise `ExportError` unless every output is within the tolerance."""
+    for name, parity in report.outputs.items():
+        if not parity.within(report.tolerance):
+            raise ExportError(
+                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
+                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}."
+            )
+
+
+def _draw(builder: Builder) -> np.ndarray:
+    """Return rows of independent normal features about the fitted location and scale."""
+    location = np.zeros(builder.input.width) if builder.location is None else builder.location
+    scale = np.ones(builder.input.width) if builder.scale_of_input is None else builder.scale_of_input
+    rows = max(min(DRAWN_ROWS, 2**22 // builder.input.width), 16)
+    X = location + scale * np.random.default_rng(0).standard_normal((rows, builder.input.width))
+    return X.astype(np.float32)
+
+
+def _as_rows(rows: Any, n_features: int) -> np.ndarray:
+    """Return given rows as float32 `[rows, n_features]`."""
+    try:
+        X = np.asarray(rows).astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"The sample must be numbers: {error}.") from None
+    if X.ndim != 2 or X.shape[1] != n_features or not len(X):
+        raise ExportError(f"The sample must be [rows, {n_features}] with at least one row, not {list(X.shape)}.")
+    if not np.isfinite(X).all():
+        raise ExportError("The sample holds NaN or infinity; give rows that the model can take, as float32.")
+    return X

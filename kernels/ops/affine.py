@@ -1,0 +1,188 @@
+"""Affine: `out[r, t] = f(Σⱼ x[r, j] · weight[j, t] + intercept[t])`.
+
+`x`: `[rows, features]` float32; `weight`: `[features, targets]` float64; `intercept`: `[targets]` float64; `out`:
+`[rows, targets]` float32; `f`: a function of `elementwise.py`. Products and sums are float64 and rounded once, so the
+answer is the float32 nearest to scikit-learn's float64 answer however far the data lie from zero; with few targets a
+data-centre GPU hides the cost behind the reading of `x`.
+
+A row's bits depend on nothing but the row and the model: the tile and the order of its sum follow from the number of
+features and targets alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles
+from .elementwise import FUNCTIONS, apply_function, check_function
+
+SLOT_FEATURES = 4
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_kernel(
+    x,  # float32 [rows, FEATURES]
+    weight,  # float64 [FEATURES]
+    intercept,  # float64 [1]
+    out,  # float32 [rows]
+    rows,
+    FEATURES: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """One target. A program makes `BLOCK_ROWS` rows from tiles of `[BLOCK_ROWS, BLOCK_FEATURES]`."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        at = row[:, None] * FEATURES + feature[None, :]
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        tile = tl.load(x + at, mask=inside, other=0.0, eviction_policy="evict_first")  # [BLOCK_ROWS, BLOCK_FEATURES]
+        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        total += tile.to(tl.float64) * w[None, :]
+    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+    tl.store(out + row, y.to(tl.float32), mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_narrow_kernel(
+    x,  # float32 [rows, FEATURES]
+    weight,  # float64 [FEATURES]
+    intercept,  # float64 [1]
+    out,  # float32 [rows]
+    rows,
+    FEATURES: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    SLOT_FEATURES: tl.constexpr,
+):
+    """One target and few features whose rows are not 16-byte aligned.
+
+    A thread adds up a slot of neighbouring features itself, so that few lanes are left to add across; with one lane a
+    feature, that adding would take longer than reading the rows.
+    """
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    slot = tl.arange(0, SLOTS)
+    total = tl.zeros([BLOCK_ROWS, SLOTS], tl.float64)
+    for offset in tl.static_range(SLOT_FEATURES):
+        feature = slot * SLOT_FEATURES + offset
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        total += value.to(tl.float64) * w[None, :]
+    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+    tl.store(out + row, y.to(tl.float32), mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_targets_kernel(
+    x,  # float32 [rows, FEATURES]
+    weight,  # float64 [FEATURES, TARGETS]
+    intercept,  # float64 [TARGETS]
+    out,  # float32 [rows, TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_TARGETS: tl.constexpr,
+):
+    """Several targets, on the float64 matrix units. A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+        inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
+        w = tl.load(weight + feature[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
+        total = tl.dot(tile.to(tl.float64), w, acc=total, out_dtype=tl.float64)
+    b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
+    y = apply_function(total + b[None, :], FUNCTION)
+    inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
+    tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(tl.float32), mask=inside)
+
+
+@dataclass(frozen=True)
+class Affine(Operation):
+    """An affine map, then a function of each element."""
+
+    weight: np.ndarray
+    intercept: np.ndarray
+    function: str = "identity"
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        if self.weight.ndim != 2 or self.weight.shape[0] != features:
+            raise PlanError(f"affine: weight must be [{features}, targets], not {list(self.weight.shape)}.")
+        if self.intercept.shape != self.weight.shape[1:]:
+            raise PlanError(
+                f"affine: intercept must be {list(self.weight.shape[1:])}, not {list(self.intercept.shape)}."
+            )
+        check_function(self.function)
+        return self.weight.shape[1]
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        weight = parameters["weight"]
+        y = in_tiles(x, lambda tile: tile @ weight, weight.shape[1], weight.numel()) + parameters["intercept"]
+        return FUNCTIONS[self.function](y).to(x.dtype)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (features, targets) = inputs, self.weight.shape
+        weight, intercept = parameters["weight"], parameters["intercept"]
+        if targets > 1:
+            block_targets = target_block(targets)
+            grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block_targets))
+            affine_targets_kernel[grid](
+                x, weight, intercept, output, rows, features, targets, self.function, 64, 32, block_targets, num_warps=4
+            )
+        elif narrow(features):
+            slots = triton.next_power_of_2(triton.cdiv(features, SLOT_FEATURES))
+            affine_narrow_kernel[(triton.cdiv(rows, 128),)](
+                x, weight, intercept, output, rows, features, self.function, 128, slots, SLOT_FEATURES, num_warps=4
+            )
+        else:
+            block_rows, block_features = tile_shape(features)
+            affine_kernel[(triton.cdiv(rows, block_rows),)](
+                x, weight, intercept, output, rows, features, self.function, block_rows, block_features, num_warps=4
+            )
+
+    def reads_input_once(self) -> bool:
+        return self.weight.shape[1] <= target_block(self.weight.shape[1])
+
+    def describe(self) -> str:
+        return f"{self.weight.shape[0]} → {self.weight.shape[1]}" + function_suffix(self.function)
+
+
+def function_suffix(function: str) -> str:
+    """Return how `describe` names the function at the end of an operation."""
+    return "" if function == "identity" else f", then {function}"
+
+
+def narrow(features: int) -> bool:
+    """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
+    return features < 24 and features % 4 != 0
+
+
+def tile_shape(features: int) -> tuple[int, int]:
+    """Return the rows and features of one tile: 2,048 elements, wide rows in pieces of 1,024 features."""
+    block_features = min(triton.next_power_of_2(features), 1024)
+    return max(2048 // block_features, 4 if block_features > 256 else 16), block_features
+
+
+def target_block(targets: int) -> int:
+    """Return how many targets one program makes."""
+    return min(max(triton.next_power_of_2(targets), 8), 64)

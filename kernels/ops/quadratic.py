@@ -1,0 +1,210 @@
+"""Quadratic: `out[r, t] = f(Σᵢ z[r, i] · (linear[t, i] + Σⱼ z[r, j] · quadratic[t, j, i]) + intercept[t])`.
+
+`z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32; `shift`, `factor`: `[F]` float64; `quadratic`:
+`[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`: `[targets]`;
+`out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also the variance of
+a Bayesian linear model, `xᵀ Σ x + σ²`.
+
+`precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
+six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
+picks float32 only where it measured that nothing is lost by it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles
+from .affine import function_suffix
+from .elementwise import FUNCTIONS, apply_function, check_function
+
+BLOCK_ROWS = 64
+MAX_BLOCK_FEATURES = 32
+PROGRAMS_PER_MULTIPROCESSOR = 16
+
+
+@triton.jit
+def scaled_tile(
+    x,  # float32 [rows, FEATURES]
+    shift,  # [2, FEATURES]: the shift as a sum of two numbers
+    factor,  # [FEATURES]
+    row,  # int64 [BLOCK_ROWS]
+    feature,  # int32 [BLOCK_FEATURES]
+    rows,
+    FEATURES: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    """Return `z` for rows and features, in the dtype of `factor`; zero outside the matrix."""
+    inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+    z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(factor.dtype.element_ty)
+    if SCALED:
+        high = tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
+        low = tl.load(shift + FEATURES + feature, mask=feature < FEATURES, other=0.0)[None, :]
+        z = ((z - high) - low) * tl.load(factor + feature, mask=feature < FEATURES, other=0.0)[None, :]
+    return z
+
+
+@triton.jit
+def multiply(z, q, acc, PRECISION: tl.constexpr):
+    """Return `z @ q + acc` at the given precision."""
+    if PRECISION == "float64":
+        return tl.dot(z, q, acc=acc, out_dtype=tl.float64)
+    return tl.dot(z, q, acc=acc, input_precision=PRECISION)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def quadratic_kernel(
+    x,  # float32 [rows, FEATURES]
+    shift,  # [2, FEATURES], float64 or float32 like the four below
+    factor,  # [FEATURES]
+    quadratic,  # [TARGETS, FEATURES, FEATURES]
+    linear,  # [TARGETS, FEATURES]
+    intercept,  # float64 [TARGETS]
+    out,  # float32 [rows, TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    SCALED: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """A program makes one target of every `num_programs(0)`-th block of rows, so that it reads the weights once."""
+    target = tl.program_id(1).to(tl.int64)
+    b = tl.load(intercept + target)
+    linear += target * FEATURES
+    quadratic += target * FEATURES * FEATURES
+    if FEATURES <= BLOCK_FEATURES:
+        i = tl.arange(0, BLOCK_FEATURES)
+        inside = (i < FEATURES)[:, None] & (i < FEATURES)[None, :]
+        q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
+        w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+        zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty)
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=3):
+            row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+            z = scaled_tile(x, shift, factor, row, i, rows, FEATURES, SCALED)
+            inner = multiply(z, q, zero, PRECISION) + w[None, :]
+            y = apply_function(tl.sum(z * inner, axis=1).to(tl.float64) + b, FUNCTION)
+            tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
+    else:
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0)):
+            row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+            total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty)
+            for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+                i = start + tl.arange(0, BLOCK_FEATURES)
+                w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+                inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty) + w[None, :]
+                for start_j in tl.range(0, start + BLOCK_FEATURES, BLOCK_FEATURES):
+                    j = start_j + tl.arange(0, BLOCK_FEATURES)
+                    inside = (j < FEATURES)[:, None] & (i < FEATURES)[None, :]
+                    at = j.to(tl.int64)[:, None] * FEATURES + i[None, :]
+                    q = tl.load(quadratic + at, mask=inside, other=0.0)
+                    zj = scaled_tile(x, shift, factor, row, j, rows, FEATURES, SCALED)
+                    inner = multiply(zj, q, inner, PRECISION)
+                total += scaled_tile(x, shift, factor, row, i, rows, FEATURES, SCALED) * inner
+            y = apply_function(tl.sum(total, axis=1).to(tl.float64) + b, FUNCTION)
+            tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
+
+
+@dataclass(frozen=True)
+class Quadratic(Operation):
+    """A quadratic form with linear and constant terms, then a function of each element."""
+
+    shift: np.ndarray
+    factor: np.ndarray
+    quadratic: np.ndarray
+    linear: np.ndarray
+    intercept: np.ndarray
+    function: str = "identity"
+    precision: str = "float64"
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "float32")
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        targets = len(self.intercept)
+        expected = {
+            "shift": (features,),
+            "factor": (features,),
+            "quadratic": (targets, features, features),
+            "linear": (targets, features),
+            "intercept": (targets,),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise PlanError(f"quadratic: {name} must be {list(shape)}, not {list(getattr(self, name).shape)}.")
+        check_function(self.function)
+        if self.precision not in self.PRECISIONS:
+            raise PlanError(f"quadratic: precision must be one of {self.PRECISIONS}, not '{self.precision}'.")
+        return targets
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        arrays = dict(self.arrays())
+        shift = np.stack([self.shift, np.zeros_like(self.shift)])
+        if self.precision == "float32":
+            high = self.shift.astype(np.float32)
+            shift = np.stack([high, (self.shift - high).astype(np.float32)])
+            single = {name: arrays[name].astype(np.float32) for name in ("factor", "quadratic", "linear")}
+            return {**single, "shift": shift, "intercept": self.intercept}
+        return {**arrays, "shift": shift}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        shift = parameters["shift"].double().sum(0)
+        factor, linear = parameters["factor"].double(), parameters["linear"].double()
+        form = parameters["quadratic"].double()
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            z = (tile - shift) * factor
+            return torch.cat([(z * (z @ q + w)).sum(1, keepdim=True) for q, w in zip(form, linear, strict=True)], 1)
+
+        y = in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1]) + parameters["intercept"]
+        return FUNCTIONS[self.function](y).to(x.dtype)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (targets, features) = inputs, self.linear.shape
+        tables = [parameters[name] for name in ("shift", "factor", "quadratic", "linear", "intercept")]
+        scaled = bool(np.any(self.shift != 0) or np.any(self.factor != 1))
+        double = self.precision == "float64"
+        precision = "float64" if double else float32_precision(x.device)
+        block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
+        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(x.device)), targets)
+        shapes = (features, targets, scaled, self.function, precision)
+        quadratic_kernel[grid](
+            x, *tables, output, rows, *shapes, BLOCK_ROWS, block_features, num_warps=2 if double else 4
+        )
+
+    def reads_input_once(self) -> bool:
+        targets, features = self.linear.shape
+        return targets == 1 and features <= MAX_BLOCK_FEATURES
+
+    def describe(self) -> str:
+        shape = f"{self.linear.shape[1]} → {self.linear.shape[0]}"
+        return f"{shape} of degree 2 in {self.precision}" + function_suffix(self.function)
+
+
+@functools.cache
+def float32_precision(device: torch.device) -> str:
+    """Return the `input_precision` that keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+        return "bf16x6"
+    return "ieee"
+
+
+@functools.cache
+def program_limit(device: torch.device) -> int:
+    """Return how many programs to start at most along the rows; more would only read the weights again."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
+    return 64

@@ -1,0 +1,254 @@
+"""What an entry computes: a short program over matrices of rows.
+
+A plan is a list of steps in single-assignment order. Each step applies one operation (a file of `ops/`) to values made
+before it and makes one new value. Every value is a matrix `[rows, width]` of float32; the plan's own input is the value
+`X` of width `n_features`. A plan says nothing of devices, batches or servers: `run.py` binds it to those.
+
+On disk a plan is two things: JSON for its structure, and a safetensors file for its arrays, named `<step>.<field>`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from .errors import PlanError
+
+PROTOCOL = 1
+"""Number of the plan's written form. A reader accepts its own number alone: entries carry their own reader."""
+
+INPUT = "X"
+"""Name of the plan's input value."""
+
+Parameters = Mapping[str, torch.Tensor]
+
+
+class Operation:
+    """One operation on matrices of rows.
+
+    A subclass is a frozen dataclass in the module of `ops/` that bears its name in snake case. Its fields are the whole
+    operation: arrays are weights, everything else is JSON. It says how wide its output is, which tensors its arithmetic
+    reads, how plain torch computes it and how its Triton-language kernel is launched.
+    """
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the operation's name in a plan, which is also the name of its module in `ops/`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    def output_width(self, *widths: int) -> int:
+        """Return the width of the output for inputs of these widths, or raise `PlanError` if the fields do not fit."""
+        raise NotImplementedError
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `reference` and `launch` read; by default the array fields as they are."""
+        return dict(self.arrays())
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        """Compute the operation in plain torch, on any device.
+
+        float64 inputs give the float64 answer, the oracle for the kernel; float32 inputs the float32 answer, which is
+        what the torch engine serves.
+        """
+        raise NotImplementedError
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        """Launch the kernel on the first `rows` rows of contiguous float32 inputs, writing those rows of `output`."""
+        raise NotImplementedError
+
+    def launches(self, inputs: int) -> int:
+        """Return how many kernels `launch` starts for that many inputs."""
+        return 1
+
+    def reads_input_once(self) -> bool:
+        """Whether the kernel reads every input element once, so that it may as well read it from host memory."""
+        return False
+
+    def describe(self) -> str:
+        """Return what tells this operation from another of its kind, in a few words."""
+        return ""
+
+    def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name and value of each array field."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                yield field.name, value
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fields that are not arrays."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation, the values it reads and the value it makes."""
+
+    operation: Operation
+    inputs: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`)."""
+
+    n_features: int
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.widths()
+
+    def widths(self) -> dict[str, int]:
+        """Return the width of every value; raise `PlanError` where the program is not well formed."""
+        if self.n_features < 1:
+            raise PlanError(f"A plan needs at least 1 feature, not {self.n_features}.")
+        widths = {INPUT: self.n_features}
+        for step in self.steps:
+            missing = [name for name in step.inputs if name not in widths]
+            if missing:
+                raise PlanError(f"Step '{step.output}' reads '{missing[0]}', which no step before it makes.")
+            if step.output in widths:
+                raise PlanError(f"Value '{step.output}' is made twice.")
+            widths[step.output] = step.operation.output_width(*(widths[name] for name in step.inputs))
+        for name, value in self.outputs.items():
+            if value not in widths:
+                raise PlanError(f"Output '{name}' names the value '{value}', which no step makes.")
+        if not self.outputs:
+            raise PlanError("A plan needs at least one output.")
+        return widths
+
+    def output_widths(self) -> dict[str, int]:
+        """Return the width of each named output."""
+        widths = self.widths()
+        return {name: widths[value] for name, value in self.outputs.items()}
+
+    def steps_for(self, outputs: Sequence[str]) -> tuple[Step, ...]:
+        """Return the steps that the named outputs need, in order."""
+        unknown = [name for name in outputs if name not in self.outputs]
+        if unknown:
+            raise PlanError(f"There is no output '{unknown[0]}'; the outputs are {', '.join(self.outputs)}.")
+        needed = {self.outputs[name] for name in outputs}
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if step.output in needed:
+                needed.update(step.inputs)
+                kept.append(step)
+        return tuple(reversed(kept))
+
+    def parameter_count(self) -> int:
+        """Return how many numbers the plan's arrays hold."""
+        return sum(array.size for step in self.steps for _, array in step.operation.arrays())
+
+    def parameter_bytes(self) -> int:
+        """Return how many bytes the plan's arrays hold."""
+        return sum(array.nbytes for step in self.steps for _, array in step.operation.arrays())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's structure, without its arrays."""
+        return {
+            "protocol": PROTOCOL,
+            "n_features": self.n_features,
+            "steps": [
+                {
+                    "op": step.operation.kind(),
+                    "inputs": list(step.inputs),
+                    "output": step.output,
+                    "attributes": step.operation.attributes(),
+                }
+                for step in self.steps
+            ],
+            "outputs": dict(self.outputs),
+        }
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """Return the plan's arrays by their names in the safetensors file."""
+        return {
+            f"{index}.{name}": np.ascontiguousarray(array)
+            for index, step in enumerate(self.steps)
+            for name, array in step.operation.arrays()
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Plan:
+        """Rebuild a plan from its structure and its arrays; raise `PlanError` if they do not fit together."""
+        protocol = document.get("protocol")
+        if protocol != PROTOCOL:
+            raise PlanError(f"The plan is written in protocol {protocol}; these kernels read protocol {PROTOCOL}.")
+        try:
+            arrays: list[dict[str, np.ndarray]] = [{} for _ in document["steps"]]
+            for key, array in tensors.items():
+                index, _, name = key.partition(".")
+                arrays[int(index)][name] = array
+            steps = tuple(
+                Step(
+                    operation_class(step["op"])(**_tuples(step["attributes"]), **fields),
+                    tuple(step["inputs"]),
+                    step["output"],
+                )
+                for step, fields in zip(document["steps"], arrays, strict=True)
+            )
+            return Plan(document["n_features"], steps, dict(document["outputs"]))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, PlanError):
+                raise
+            raise PlanError(f"The plan and its weights do not fit together: {error}.") from error
+
+
+def operation_class(kind: str) -> type[Operation]:
+    """Return the operation of that name: `affine` is the class `Affine` of `ops/affine.py`."""
+    try:
+        module = importlib.import_module(f".ops.{kind}", __package__)
+    except ImportError as error:
+        raise PlanError(f"There is no operation '{kind}' among these kernels ({error}).") from error
+    operation: type[Operation] = getattr(module, "".join(part.capitalize() for part in kind.split("_")))
+    return operation
+
+
+def save_plan(directory: Path, plan: Plan, extra: Mapping[str, Any]) -> None:
+    """Write `plan.json` (with further top-level keys from `extra`) and `weights.safetensors` into a directory."""
+    document = json.dumps({**plan.to_json(), **extra}, indent=1, allow_nan=False)
+    (directory / "plan.json").write_text(document + "\n", encoding="utf-8")
+    save_file(plan.to_tensors(), directory / "weights.safetensors")
+
+
+def read_document(directory: Path) -> dict[str, Any]:
+    """Return the JSON object in a version directory's `plan.json`."""
+    path = directory / "plan.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PlanError(f"Cannot read the plan {path}: {error}.") from error
+    if not isinstance(document, dict):
+        raise PlanError(f"Cannot read the plan {path}: it is not a JSON object.")
+    return document
+
+
+def load_plan(directory: Path) -> Plan:
+    """Read the plan in a version directory."""
+    document = read_document(directory)
+    path = directory / "weights.safetensors"
+    try:
+        with safe_open(path, framework="numpy") as tensors:
+            arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a mapping)
+    except Exception as error:  # safetensors raises a type of its own, which it does not export everywhere
+        raise PlanError(f"Cannot read the weights {path}: {error}.") from error
+    return Plan.from_json(document, arrays)
+
+
+def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn JSON's lists back into the tuples that frozen dataclasses hold."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}

@@ -1,0 +1,270 @@
+"""Runs a plan: binds it to an engine and a device, and owns the buffers between a request and its answer.
+
+Engines: `triton` runs the Triton-language kernels on a GPU; `interpret` runs the same kernels on a CPU through the
+Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` runs the
+operations' plain torch references on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
+
+On a GPU a small batch costs latency, not bandwidth. Rows are gathered into pinned host memory that the first kernel
+reads, and the last kernel writes, across the bus itself, and the launches of a batch are one captured graph. There is a
+graph for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. Since
+no row's arithmetic depends on another, neither this nor the batch's size changes an answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+
+from .errors import PlanError
+from .plan import INPUT, Parameters, Plan, Step
+
+ENGINES = ("auto", "triton", "torch", "interpret")
+
+SMALLEST_GRAPH_ROWS = 16
+LARGEST_GRAPH_BYTES = 4 * 2**20
+
+Outputs = tuple[str, ...]
+
+
+class Runner:
+    """A plan ready to run on one device, for one thread at a time.
+
+    `stage` and `compute` are the two halves of a request's way: rows are copied once into the staging buffer, and the
+    answers are copied once out of it. `predict` is both, for matrices of any number of rows.
+    """
+
+    def __init__(
+        self, plan: Plan, *, engine: str = "auto", device: torch.device | str | None = None, max_rows: int = 4096
+    ) -> None:
+        """Bind `plan`; at most `max_rows` rows are staged at a time. `PlanError` if the engine cannot run."""
+        self.plan = plan
+        self.engine, self.device = choose_engine(engine, device)
+        self.max_rows = max_rows
+        self.widths = plan.widths()
+        self.rows = np.zeros((max_rows, plan.n_features), dtype=np.float32)  # replaced below where memory is pinned
+        if self.engine == "torch":
+            self._executor: _TorchExecutor | _KernelExecutor = _TorchExecutor(plan, self.rows)
+        else:
+            self._executor = _KernelExecutor(plan, self.device, max_rows)
+            self.rows = self._executor.host_rows.numpy()
+        self._flat_rows = self.rows.reshape(-1)
+        self._zeros = np.zeros(min(self._flat_rows.size, 2**20), dtype=np.float32)
+
+    def stage(self, arrays: Sequence[np.ndarray]) -> int:
+        """Copy float32 matrices `[*, n_features]` one below the other into the staging buffer; return their rows."""
+        end = 0
+        for array in arrays:
+            start, end = end, end + array.shape[0]
+            self.rows[start:end] = array
+        return end
+
+    def staged_finite(self, rows: int) -> bool:
+        """Whether the first `rows` staged rows hold neither NaN nor infinity: only then is 0 · x = 0 throughout."""
+        size, step = rows * self.plan.n_features, self._zeros.size
+        if size <= step:
+            return bool(np.dot(self._flat_rows[:size], self._zeros[:size]) == 0)
+        pieces = (self._flat_rows[start : min(start + step, size)] for start in range(0, size, step))
+        return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)
+
+    def compute(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
+        """Return the named outputs of the first `rows` staged rows, each `[rows, width]` float32 and the caller's."""
+        if rows == 0:
+            widths = self.plan.output_widths()
+            return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
+        return self._executor.compute(rows, outputs)
+
+    def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
+        """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
+        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != np.float32:
+            raise PlanError(f"X must be float32 [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
+        answers = []
+        for start in range(0, max(len(X), 1), self.max_rows):
+            rows = self.stage([X[start : start + self.max_rows]])
+            answers.append(self.compute(rows, outputs))
+        if len(answers) == 1:
+            return answers[0]
+        return {name: np.concatenate([answer[name] for answer in answers]) for name in outputs}
+
+    def warm_up(self, output_sets: Iterable[Outputs]) -> None:
+        """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
+        for outputs in output_sets:
+            self._executor.warm_up(outputs)
+
+
+def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, torch.device]:
+    """Return the engine and device that these mean on this machine, or raise `PlanError` with why they cannot be."""
+    if engine not in ENGINES:
+        raise PlanError(f"There is no engine '{engine}'; the engines are {', '.join(ENGINES)}.")
+    if engine == "auto":
+        on_gpu = torch.cuda.is_available() if device is None else torch.device(device).type == "cuda"
+        engine = "triton" if on_gpu else "torch"
+    interpreting = os.environ.get("TRITON_INTERPRET") == "1"
+    if engine == "triton":
+        if not torch.cuda.is_available():
+            raise PlanError("Engine 'triton' needs a CUDA GPU, and torch finds none; on a CPU use 'torch'.")
+        if interpreting:
+            raise PlanError("Engine 'triton' cannot run while TRITON_INTERPRET=1; unset it, or use 'interpret'.")
+        return engine, torch.device(device if device is not None else "cuda")
+    if engine == "interpret" and not interpreting:
+        raise PlanError("Engine 'interpret' needs TRITON_INTERPRET=1 in the environment before Python starts.")
+    return engine, torch.device("cpu")
+
+
+def bind_parameters(plan: Plan, device: torch.device) -> dict[str, Parameters]:
+    """Return each step's tensors on the device, by the value that the step makes."""
+    return {
+        step.output: {
+            name: torch.from_numpy(np.ascontiguousarray(array)).to(device)
+            for name, array in step.operation.parameters().items()
+        }
+        for step in plan.steps
+    }
+
+
+class _TorchExecutor:
+    """Runs the references on the CPU."""
+
+    def __init__(self, plan: Plan, rows: np.ndarray) -> None:
+        self._plan = plan
+        self._rows = torch.from_numpy(rows)
+        self._parameters = bind_parameters(plan, torch.device("cpu"))
+        self._schedules: dict[Outputs, tuple[Step, ...]] = {}
+
+    def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+        steps = self._schedules.get(outputs)
+        if steps is None:
+            steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
+        values = {INPUT: self._rows[:rows]}
+        for step in steps:
+            inputs = [values[name] for name in step.inputs]
+            values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+        return {name: values[self._plan.outputs[name]].numpy() for name in outputs}
+
+    def warm_up(self, outputs: Outputs) -> None:
+        self.compute(1, outputs)
+
+
+class _KernelExecutor:
+    """Runs the kernels, on a GPU or through the interpreter."""
+
+    def __init__(self, plan: Plan, device: torch.device, max_rows: int) -> None:
+        self._plan = plan
+        self._on_gpu = device.type == "cuda"
+        self._device = device
+        self._max_rows = max_rows
+        self._widths = plan.widths()
+        self._parameters = bind_parameters(plan, device)
+        self.host_rows = self._host_buffer(plan.n_features)
+        self._values: dict[str, torch.Tensor] = {}
+        self._schedules: dict[Outputs, _Schedule] = {}
+        self._stream = torch.cuda.Stream(device) if self._on_gpu else None  # type: ignore[no-untyped-call]
+        self._graph_rows = graph_sizes(plan.n_features, max_rows) if self._on_gpu else []
+
+    def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        if self._stream is None:
+            schedule.launch(rows)
+        else:
+            graph = schedule.graph_for(rows)
+            if graph is not None:
+                with torch.cuda.stream(self._stream):
+                    graph.replay()
+            else:
+                with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+                    schedule.launch(rows)
+            self._stream.synchronize()
+        return {name: array[:rows].copy() for name, array in schedule.answers.items()}
+
+    def warm_up(self, outputs: Outputs) -> None:
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        self.compute(self._max_rows if self._on_gpu else 1, outputs)
+        if self._stream is None:
+            return
+        for rows in self._graph_rows:
+            if rows not in schedule.graphs:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.device(self._device), torch.cuda.graph(graph, stream=self._stream):
+                    schedule.launch(rows)
+                schedule.graphs[rows] = graph
+        self.compute(1, outputs)
+
+    def _bind(self, outputs: Outputs) -> _Schedule:
+        """Lay out buffers and launches for a set of outputs."""
+        steps = self._plan.steps_for(outputs)
+        launches: list[Callable[[int], None]] = []
+        readers = [step for step in steps if INPUT in step.inputs]
+        values = self._values
+        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
+            values = {**values, INPUT: self.host_rows}
+        else:
+            values[INPUT] = self._device_buffer(INPUT)
+            launches.append(_copy(self.host_rows, values[INPUT]))
+        host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
+        read = {name for step in steps for name in step.inputs}
+        direct = {self._plan.outputs[name]: name for name in outputs if self._plan.outputs[name] not in read}
+        for step in steps:
+            inputs = [values[name] for name in step.inputs]
+            target = host[direct[step.output]] if step.output in direct else self._device_buffer(step.output)
+            values[step.output] = target
+            launches.append(_launch(step, self._parameters[step.output], inputs, target))
+        for name in outputs:
+            made = values[self._plan.outputs[name]]
+            if made is not host[name]:
+                launches.append(_copy(made, host[name]))
+        schedule = _Schedule(launches, {name: buffer.numpy() for name, buffer in host.items()})
+        self._schedules[outputs] = schedule
+        return schedule
+
+    def _device_buffer(self, value: str) -> torch.Tensor:
+        if value not in self._values:
+            self._values[value] = torch.empty(
+                self._max_rows, self._widths[value], dtype=torch.float32, device=self._device
+            )
+        return self._values[value]
+
+    def _host_buffer(self, width: int) -> torch.Tensor:
+        return torch.zeros(self._max_rows, width, dtype=torch.float32, pin_memory=self._on_gpu)
+
+
+class _Schedule:
+    """The launches that make a set of outputs, the host arrays they end in, and their captured graphs by rows."""
+
+    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, np.ndarray]) -> None:
+        self._launches = launches
+        self.answers = answers
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def launch(self, rows: int) -> None:
+        for launch in self._launches:
+            launch(rows)
+
+    def graph_for(self, rows: int) -> torch.cuda.CUDAGraph | None:
+        """Return the smallest captured graph that covers the rows."""
+        size = max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length())
+        return self.graphs.get(size)
+
+
+def graph_sizes(n_features: int, max_rows: int) -> list[int]:
+    """Return the row counts to capture: powers of two whose rows are few enough for a launch's cost to matter."""
+    sizes = []
+    rows = SMALLEST_GRAPH_ROWS
+    while rows <= max_rows and rows * n_features * 4 <= LARGEST_GRAPH_BYTES:
+        sizes.append(rows)
+        rows *= 2
+    return sizes
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> Callable[[int], None]:
+    def copy(rows: int) -> None:
+        target[:rows].copy_(source[:rows], non_blocking=True)
+
+    return copy
+
+
+def _launch(
+    step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor
+) -> Callable[[int], None]:
+    return lambda rows: step.operation.launch(parameters, inputs, output, rows)
