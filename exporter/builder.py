@@ -114,8 +114,7 @@ class Builder:
 
     def scale(self, x: Value, shift: ArrayLike, factor: ArrayLike) -> Value:
         """Return `(x − shift) · factor`; numbers stand for every column."""
-        shift, factor = (np.broadcast_to(_float64(a), (x.width,)).copy() for a in (shift, factor))
-        return self.add(Scale(shift, factor), x)
+        return self.add(Scale(_vector(shift, x.width), _vector(factor, x.width)), x)
 
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
@@ -137,8 +136,9 @@ class Builder:
         form = _float64(matrix)
         upper = np.triu(form) + np.tril(form, -1).T
         zero, one = np.zeros((1, x.width)), np.ones(x.width)
-        shift = np.broadcast_to(_float64(shift), (x.width,)).copy()
-        return self.add(Quadratic(shift, one, upper[None], zero, np.array([float(intercept)]), function), x)
+        return self.add(
+            Quadratic(_vector(shift, x.width), one, upper[None], zero, np.array([float(intercept)]), function), x
+        )
 
     def concatenate(self, values: list[Value]) -> Value:
         """Return the values side by side."""
@@ -151,6 +151,11 @@ class Builder:
             raise self.refuse(estimator, "it is not fitted; call fit first") from None
         except TypeError as error:
             raise self.refuse(estimator, f"it is not a fitted estimator ({error})") from None
+
+
+def _vector(numbers: ArrayLike, width: int) -> np.ndarray:
+    """Return `width` float64 numbers; one number stands for all of them."""
+    return np.broadcast_to(_float64(numbers), (width,)).copy()
 
 
 def _float64(array: ArrayLike) -> np.ndarray:

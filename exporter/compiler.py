@@ -163,9 +163,8 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
         except (AttributeError, TypeError):
             if not isinstance(candidate, str) and candidate is not None and candidate is not estimator:
                 break  # a fitted step that keeps no count may change it; what follows would be a guess
-    shape = np.shape(sample) if sample is not None else ()
-    if len(shape) == 2:
-        return int(shape[1])
+    if np.ndim(sample) == 2:
+        return int(np.asarray(sample).shape[1])
     # An unfitted or unknown estimator is refused by name before its width matters.
     builder = Builder(1)
     builder.lower_outputs(estimator, builder.input)

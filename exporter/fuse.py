@@ -160,7 +160,8 @@ def _fold_into_polynomial(first: Operation, second: Operation, width: int) -> Op
         case Columns(), (Polynomial() | PolynomialAffine()):
             if len(np.unique(first.indices)) == len(first.indices):
                 indices = np.append(first.indices, width)[second.indices].astype(np.int32)
-                return dataclasses.replace(second, indices=indices, **_spread_scale(first, second, width))
+                shift, factor = _spread_scale(first, second, width)
+                return dataclasses.replace(second, indices=indices, shift=shift, factor=factor)
         case Columns(), Quadratic():
             if len(np.unique(first.indices)) == len(first.indices) and width <= max(2 * len(first.indices), 64):
                 return _spread_quadratic(first, second, width)
@@ -171,11 +172,13 @@ def _fold_into_polynomial(first: Operation, second: Operation, width: int) -> Op
     return None
 
 
-def _spread_scale(columns: Columns, op: Polynomial | PolynomialAffine | Quadratic, width: int) -> dict[str, np.ndarray]:
+def _spread_scale(
+    columns: Columns, op: Polynomial | PolynomialAffine | Quadratic, width: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the scaling of all the columns, given that of the selected ones."""
     shift, factor = np.zeros(width), np.ones(width)
     shift[columns.indices], factor[columns.indices] = op.shift, op.factor
-    return {"shift": shift, "factor": factor}
+    return shift, factor
 
 
 def _spread_quadratic(columns: Columns, op: Quadratic, width: int) -> Quadratic:
@@ -183,9 +186,11 @@ def _spread_quadratic(columns: Columns, op: Quadratic, width: int) -> Quadratic:
     targets, kept = len(op.intercept), columns.indices
     form, linear = np.zeros((targets, width, width)), np.zeros((targets, width))
     row, column = np.meshgrid(kept, kept, indexing="ij")
-    np.add.at(form, (slice(None), np.minimum(row, column), np.maximum(row, column)), op.quadratic)
+    for target in range(targets):
+        np.add.at(form[target], (np.minimum(row, column), np.maximum(row, column)), op.quadratic[target])
     linear[:, kept] = op.linear
-    return dataclasses.replace(op, quadratic=form, linear=linear, **_spread_scale(columns, op, width))
+    shift, factor = _spread_scale(columns, op, width)
+    return dataclasses.replace(op, quadratic=form, linear=linear, shift=shift, factor=factor)
 
 
 def _fold_function(first: Operation, second: Operation, width: int) -> Operation | None:

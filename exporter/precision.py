@@ -34,11 +34,8 @@ def choose_precision(plan: Plan, X: np.ndarray, tolerance: float) -> Plan:
 def _chosen(plan: Plan, step: Step, X: np.ndarray, tolerance: float) -> Quadratic:
     op = step.operation
     assert isinstance(op, Quadratic)
-    probe = Plan(
-        plan.n_features,
-        plan.steps,
-        {"x": step.inputs[0], "y": step.output} if step.inputs[0] != INPUT else {"y": step.output},
-    )
+    read = {"x": step.inputs[0]} if step.inputs[0] != INPUT else {}
+    probe = Plan(plan.n_features, plan.steps, {"y": step.output, **read})
     values = Runner(probe, engine="torch", max_rows=len(X)).predict(X, tuple(probe.outputs))
     x, y = values.get("x", X), values["y"].astype(np.float64)
     error = np.abs(_in_float32(op, x) - y) / units(y)

@@ -46,12 +46,14 @@ def lowers_inverse(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
 
 def find_lowering(estimator: Any, subject: str) -> Lowering:
     """Return the lowering of an estimator; `subject` is how an error names it."""
-    return _find(_LOWERINGS, estimator, subject, ("predict", "transform", "decision_function"))
+    lowering: Lowering = _find(_LOWERINGS, estimator, subject, ("predict", "transform", "decision_function"))
+    return lowering
 
 
 def find_inverse(transformer: Any, subject: str) -> Inverse:
     """Return the lowering of a transformer's inverse; `subject` is how an error names it."""
-    return _find(_INVERSES, transformer, subject, ("inverse_transform",))
+    inverse: Inverse = _find(_INVERSES, transformer, subject, ("inverse_transform",))
+    return inverse
 
 
 def lowered_classes() -> list[type]:

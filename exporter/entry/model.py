@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 from safetensors.numpy import load_file
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 
 class TritonPythonModel:
@@ -91,7 +92,7 @@ class TritonPythonModel:
         tensor = pb_utils.get_input_tensor_by_name(request, "X")
         if tensor is None:
             raise ValueError("The request has no input X.")
-        x = torch.from_dlpack(tensor.to_dlpack())
+        x = from_dlpack(tensor.to_dlpack())
         if x.dtype != torch.float32 or x.dim() != 2 or x.shape[1] != self.n_features:
             dtype = str(x.dtype).removeprefix("torch.")
             raise ValueError(f"X must be float32 [rows, {self.n_features}], not {dtype} {list(x.shape)}.")
@@ -120,7 +121,7 @@ class TritonPythonModel:
             start, end = end, end + array.shape[0]
             responses[index] = pb_utils.InferenceResponse(
                 output_tensors=[
-                    pb_utils.Tensor.from_dlpack(name, torch.to_dlpack(tensors[name][start:end])) for name in names
+                    pb_utils.Tensor.from_dlpack(name, to_dlpack(tensors[name][start:end])) for name in names
                 ]
             )
 

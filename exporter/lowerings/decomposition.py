@@ -37,4 +37,5 @@ def lower_truncated_svd(svd: TruncatedSVD, x: Value, builder: Builder) -> Value:
 def _deviations(pca: PCA) -> np.ndarray:
     """Return the components' standard deviations, held off zero as scikit-learn does."""
     deviations = np.sqrt(pca.explained_variance_)
-    return np.maximum(deviations, np.finfo(deviations.dtype).eps)
+    held: np.ndarray = np.maximum(deviations, np.finfo(deviations.dtype).eps)
+    return held

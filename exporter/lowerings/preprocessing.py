@@ -1,4 +1,4 @@
-"""Transformers of columns: scalers, polynomials, selection, known NumPy functions; and scalers' inverses for targets."""
+"""Transformers of columns: scalers, polynomials, selection, known NumPy functions; and inverses for targets."""
 
 from __future__ import annotations
 
