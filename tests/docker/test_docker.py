@@ -1,0 +1,174 @@
+"""What the deployment files say, checked without Docker. What a Triton server makes of them: test_docker_server.py."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKER = ROOT / "docker"
+DOCKERFILE = re.sub(r"\\\n\s*", "", (DOCKER / "Dockerfile").read_text())  # continued lines joined
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-regressors.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+GPU_METRICS = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes", "nv_gpu_power_usage"}
+
+
+def metric_names(text: str) -> set[str]:
+    return set(re.findall(r"\bnv_[a-z_]+", text))
+
+
+def image_tag(image: str) -> str:
+    return image.rpartition("/")[2].partition(":")[2]
+
+
+# What the files say
+
+
+def test_every_yaml_file_parses() -> None:
+    for path in [*DOCKER.rglob("*.yaml"), *DOCKER.rglob("*.yml")]:
+        assert isinstance(yaml.safe_load(path.read_text()), dict), path
+    assert set(SERVICES) == {"triton-server", "prometheus", "grafana"}
+
+
+def test_every_image_is_pinned_by_a_numbered_tag() -> None:
+    images = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE) + [service["image"] for service in SERVICES.values()]
+    assert len(images) == 4
+    for image in images:
+        assert re.match(r"v?\d+\.\d+", image_tag(image)), f"{image}: a tag that begins with a version is accepted"
+
+
+def test_the_release_is_the_same_everywhere() -> None:
+    (base,) = re.findall(r"(?m)^FROM nvcr\.io/nvidia/tritonserver:(\S+)", DOCKERFILE)
+    release = base.removesuffix("-py3")
+    assert image_tag(SERVICES["triton-server"]["image"]) == release
+    assert f"tritonserver:{base}" in (DOCKER / "README.md").read_text()
+
+
+def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run_with() -> None:
+    (install,) = re.findall(r"(?m)^RUN .*pip install (.*)$", DOCKERFILE)
+    packages = [word.strip('"') for word in install.partition("--constraint /tmp/constraints.txt")[2].split()]
+    assert {package.partition("==")[0] for package in packages} == {"torch", "triton", "safetensors", "numpy"}
+    pins = dict(re.findall(r"(?m)^([a-z-]+)==([^;\s]+)", (ROOT / "constraints.txt").read_text()))
+    for package in packages:
+        name, _, version = package.partition("==")
+        assert version or name in pins, f"{name} is pinned neither in the Dockerfile nor in constraints.txt"
+        assert not (version and name in pins) or version == pins[name], name
+    assert "--mount=type=bind,source=constraints.txt,target=/tmp/constraints.txt" in DOCKERFILE
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert rules == ["*", "!constraints.txt"]
+
+
+def test_nothing_runs_as_root() -> None:
+    user = re.findall(r"(?m)^USER (\S+)", DOCKERFILE)[-1]
+    users = [service["user"] for service in SERVICES.values() if "user" in service]
+    assert len(users) == len(SERVICES) - 1
+    assert "user" not in SERVICES["triton-server"]
+    for uid in (value.partition(":")[0] for value in [user, *users]):
+        assert int(uid) > 0
+
+
+def test_every_service_has_a_health_check() -> None:
+    (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", DOCKERFILE)
+    assert "http://127.0.0.1:8000/v2/health/ready" in check
+    assert all("healthcheck" in service for name, service in SERVICES.items() if name != "triton-server")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_service_is_hardened(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+    assert not {"privileged", "cap_add", "network_mode", "pid", "ipc"} & set(service)
+
+
+def test_only_inference_and_grafana_are_published_and_on_loopback_by_default() -> None:
+    ports = {port for service in SERVICES.values() for port in service.get("ports", [])}
+    default = "${BIND_ADDRESS:-127.0.0.1}"
+    assert ports == {f"{default}:8000:8000", f"{default}:8001:8001", "127.0.0.1:3000:3000"}
+    assert SERVICES["prometheus"]["networks"] == ["monitoring"]
+    assert COMPOSE["networks"]["monitoring"] == {"internal": True}
+
+
+def test_the_gpu_the_shared_memory_and_the_kernel_cache_are_given() -> None:
+    server = SERVICES["triton-server"]
+    (device,) = server["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    assert server["shm_size"]
+    models, cache = server["volumes"]
+    assert models["target"] == "/models"
+    assert models["read_only"] is True
+    (cache_dir,) = re.findall(r"TRITON_CACHE_DIR=(/var\S+)", DOCKERFILE)
+    assert cache_dir.startswith(cache.partition(":")[2] + "/")
+
+
+def test_keys_come_from_the_environment_and_are_required() -> None:
+    text = (DOCKER / "compose.yaml").read_text()
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == {"TRITON_ADMIN_KEY", "GRAFANA_ADMIN_PASSWORD"}
+    assert not re.search(r"\$\{(TRITON_ADMIN_KEY|GRAFANA_ADMIN_PASSWORD):?-", text)
+    assert ".env" in (DOCKER / ".gitignore").read_text().splitlines()
+
+
+def test_prometheus_and_grafana_are_wired_to_each_other() -> None:
+    prometheus = yaml.safe_load((DOCKER / "prometheus.yaml").read_text())
+    (job,) = prometheus["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["triton-server:8002"]}]
+    (source,) = yaml.safe_load((DOCKER / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+    variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+    assert variables["datasource"]["current"]["value"] == source["uid"]
+    providers = yaml.safe_load((DOCKER / "grafana/provisioning/dashboards/triton-regressors.yaml").read_text())
+    (provider,) = providers["providers"]
+    folder = provider["options"]["path"]
+    assert f"./grafana/dashboards:{folder}:ro" in SERVICES["grafana"]["volumes"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (DOCKER / "grafana/dashboards" / Path(home).relative_to(folder)).is_file()
+
+
+# The dashboard
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: f"{panel['id']}-{panel['title']}")
+def test_panel_has_a_unit_a_description_and_queries(panel: dict[str, Any]) -> None:
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["description"].endswith(".")
+    assert panel["datasource"]["uid"] == "${datasource}"
+    for target in panel["targets"]:
+        assert metric_names(target["expr"])
+        assert target["expr"].count("(") == target["expr"].count(")")
+        if "nv_inference" in target["expr"]:
+            assert 'model=~"$model"' in target["expr"]
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+def test_panels_have_their_own_ids_and_places() -> None:
+    everything = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in everything}) == len(everything)
+    for first, second in itertools.combinations([panel["gridPos"] for panel in everything], 2):
+        apart_x = first["x"] + first["w"] <= second["x"] or second["x"] + second["w"] <= first["x"]
+        apart_y = first["y"] + first["h"] <= second["y"] or second["y"] + second["h"] <= first["y"]
+        assert apart_x or apart_y, (first, second)
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in everything)
+
+
+def test_the_dashboard_shows_what_an_operator_needs() -> None:
+    shown = metric_names(" ".join(QUERIES))
+    parts = ("queue", "compute_input", "compute_infer", "compute_output")
+    assert {f"nv_inference_{part}_duration_us" for part in parts} <= shown
+    counts = ("request_success", "request_failure", "count", "exec_count", "pending_request_count")
+    assert {f"nv_inference_{count}" for count in counts} <= shown
+    assert shown >= GPU_METRICS
+    assert any(re.search(r"nv_inference_count.*\) / .*nv_inference_exec_count", query) for query in QUERIES)
+    assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"datasource", "model", "version"}
