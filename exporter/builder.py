@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
+
 from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.ops.affine import Affine

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+
 from triton_regressors import __version__
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.builder import Builder

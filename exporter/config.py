@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.run import ENGINES
-from tritonclient.grpc import model_config_pb2
 
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+
 from triton_regressors.kernels.ops.elementwise import FUNCTIONS
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.parity import units

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels import plan as plan_module

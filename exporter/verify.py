@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.parity import Parity, measure, units

@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.model_selection._search_successive_halving import HalvingGridSearchCV, HalvingRandomSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
+
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.decomposition import PCA, TruncatedSVD
+
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 

@@ -38,6 +38,7 @@ from sklearn.linear_model import (
     TweedieRegressor,
 )
 from sklearn.svm import LinearSVR
+
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers
 

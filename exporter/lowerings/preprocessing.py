@@ -29,6 +29,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 

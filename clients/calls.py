@@ -1,0 +1,276 @@
+"""What each request to a Triton server looks like over gRPC and HTTP, what its answer means, and which error it is.
+
+`Client` and `AsyncClient` carry these requests; tensors travel as binary data over either protocol.
+"""
+
+import asyncio
+import hashlib
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf import json_format
+from tritonclient.grpc import model_config_pb2
+from tritonclient.utils import InferenceServerException
+
+from triton_regressors.clients.errors import (
+    InferenceError,
+    InvalidRequest,
+    ModelNotFound,
+    RequestCancelled,
+    RequestTimeout,
+    ServerFault,
+    ServerUnavailable,
+    plain_reason,
+)
+
+Protocol = Literal["grpc", "http"]
+Rows = npt.NDArray[np.float32]
+T = TypeVar("T")
+
+INPUT = "X"
+_KINDS: dict[str, type[InferenceError]] = {
+    # gRPC status: HTTP status
+    **dict.fromkeys(("INVALID_ARGUMENT", "400"), InvalidRequest),
+    **dict.fromkeys(("OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "413"), InvalidRequest),  # larger than a message may be
+    **dict.fromkeys(("UNIMPLEMENTED", "501"), InvalidRequest),
+    **dict.fromkeys(("NOT_FOUND", "404"), ModelNotFound),
+    **dict.fromkeys(("UNAVAILABLE", "503"), ServerUnavailable),
+    **dict.fromkeys(("DEADLINE_EXCEEDED", "504"), RequestTimeout),
+    **dict.fromkeys(("CANCELLED", "499"), RequestCancelled),
+}
+_NOT_HTTP = ("HTTPParseError", "ClientResponseError")  # geventhttpclient's, aiohttp's
+_WORDS: tuple[tuple[str, type[InferenceError]], ...] = (  # where the server's status says less than its words
+    ("is not available", ModelNotFound),  # statistics of an unknown model
+    ("timeout expired", RequestTimeout),  # the model's own queue policy
+    ("not allowed", InvalidRequest),  # load and unload on a server that polls
+    ("load failed for model", ServerFault),
+)
+
+
+def float32_rows(X: npt.ArrayLike) -> Rows:
+    """X as a request carries it: float32 [rows, n_features].
+
+    float32 is taken as it is. Other floats, integers and booleans are rounded to the nearest float32; NaN and infinity
+    pass through, for the model to judge.
+
+    Raises:
+        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a finite value beyond float32.
+    """
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InvalidRequest(f"X is not an array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        hint = "; use .toarray() on a sparse matrix" if array.ndim == 0 and hasattr(X, "toarray") else ""
+        raise InvalidRequest(f"X has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
+    if array.ndim != 2:
+        hint = "; one row is X.reshape(1, -1)" if array.ndim == 1 else ""
+        raise InvalidRequest(f"X has shape {array.shape}; it must be two-dimensional, [rows, n_features]{hint}.")
+    if not array.shape[0]:
+        raise InvalidRequest(f"X has no rows (shape {array.shape}); a request needs one at least.")
+    if array.dtype == np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        rows = array.astype(np.float32)
+    beyond = np.isinf(rows) & np.isfinite(array)
+    if beyond.any():
+        row, column = np.argwhere(beyond)[0]
+        value = array[row, column]
+        raise InvalidRequest(f"X[{row}, {column}] is {value}, beyond float32, whose largest value is about 3.4e38.")
+    return rows
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request: a method of tritonclient's client, its arguments, and what to make of its result."""
+
+    method: str
+    arguments: Mapping[str, Any]
+    parse: Callable[[Any], T]
+    timeout_s: float
+
+
+class Calls:
+    """What each request looks like over one protocol, and what its answer means."""
+
+    def __init__(self, protocol: Protocol, timeout_s: float, load_timeout_s: float) -> None:
+        self.protocol = protocol
+        self.timeout_s = timeout_s
+        self.load_timeout_s = load_timeout_s
+        self.module = importlib.import_module(f"tritonclient.{protocol}")
+
+    def _call(self, method: str, parse: Callable[[Any], T], *, load: bool = False, **arguments: Any) -> Call[T]:
+        timeout_s = self.load_timeout_s if load else self.timeout_s
+        if self.protocol == "grpc":  # over HTTP, the connection has the limit
+            arguments["client_timeout"] = timeout_s
+        return Call(method, arguments, parse, timeout_s)
+
+    def infer(
+        self, model: str, X: npt.ArrayLike, outputs: Sequence[str], version: str | int
+    ) -> Call[dict[str, npt.NDArray[Any]]]:
+        """X in, output name → array out."""
+        if isinstance(outputs, str) or not outputs:
+            raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
+        rows = float32_rows(X)
+        tensor = self.module.InferInput(INPUT, list(rows.shape), "FP32").set_data_from_numpy(rows)
+
+        def parse(result: Any) -> dict[str, npt.NDArray[Any]]:
+            return {name: _array(result, name, model) for name in outputs}
+
+        return self._call(
+            "infer",
+            parse,
+            model_name=_named(model),
+            inputs=[tensor],
+            outputs=[self.module.InferRequestedOutput(name) for name in outputs],
+            model_version=_numbered(version),
+        )
+
+    def config(self, model: str) -> Call[model_config_pb2.ModelConfig]:
+        """The configuration in use."""
+
+        def parse(result: Any) -> model_config_pb2.ModelConfig:
+            if isinstance(result, dict):
+                return json_format.ParseDict(result, model_config_pb2.ModelConfig(), ignore_unknown_fields=True)
+            return result.config
+
+        return self._call("get_model_config", parse, model_name=_named(model))
+
+    def statistics(self, model: str) -> Call[dict[str, Any]]:
+        """The statistics extension, as HTTP's JSON has it."""
+        return self._call("get_inference_statistics", _plain, model_name=_named(model))
+
+    def index(self) -> Call[list[dict[str, Any]]]:
+        """Every model in the server's repositories."""
+
+        def parse(result: Any) -> list[dict[str, Any]]:
+            rows = result if isinstance(result, list) else _plain(result).get("models", [])
+            return [{key: row.get(key, "") for key in ("name", "version", "state", "reason")} for row in rows]
+
+        return self._call("get_model_repository_index", parse)
+
+    def load(
+        self, model: str, config: model_config_pb2.ModelConfig | None, files: Mapping[str, bytes] | None
+    ) -> Call[None]:
+        """Load, with a configuration or files of the caller's own."""
+        if files and config is None:
+            raise InvalidRequest("files need a config: the Triton server loads them as a model directory of its own.")
+        if files and config is not None:
+            # The server compares configurations, not these files: with none changed it keeps what it has loaded.
+            config, original = model_config_pb2.ModelConfig(), config
+            config.CopyFrom(original)
+            config.parameters["files_sha256"].string_value = _digest(files)
+        return self._call(
+            "load_model",
+            lambda _: None,
+            load=True,
+            model_name=_named(model),
+            config=None if config is None else _config_json(config),
+            files={f"file:{path}": content for path, content in files.items()} if files else None,
+        )
+
+    def unload(self, model: str) -> Call[None]:
+        """Unload."""
+        return self._call("unload_model", lambda _: None, load=True, model_name=_named(model))
+
+    def ready(self, model: str | None) -> Call[bool]:
+        """Whether the server (None) or a model takes requests."""
+        if model is None:
+            return self._call("is_server_ready", bool)
+        return self._call("is_model_ready", bool, model_name=_named(model))
+
+
+def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float) -> InferenceError | None:
+    """The typed error for what tritonclient and the libraries below it raise; None if it is none of theirs."""
+    if isinstance(error, InferenceError):
+        return error
+    where = f"the Triton server at {url} ({'gRPC' if protocol == 'grpc' else 'HTTP'})"
+    if isinstance(error, InferenceServerException):
+        return _server_said(error, where, timeout_s)
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return RequestTimeout(f"No answer from {where} within {timeout_s:g} s.")
+    if type(error).__name__ in _NOT_HTTP:
+        return ServerUnavailable(f"What answers at {url} does not speak HTTP; is it the port for gRPC?")
+    library = type(error).__module__.partition(".")[0]
+    if isinstance(error, OSError) or library in ("aiohttp", "gevent", "geventhttpclient"):
+        return ServerUnavailable(f"Cannot reach {where}: {plain_reason(str(error) or type(error).__name__)}.")
+    return None
+
+
+def _server_said(error: InferenceServerException, where: str, timeout_s: float) -> InferenceError:
+    status = (error.status() or "").removeprefix("StatusCode.")
+    text = str(error.message() or "")
+    reason = plain_reason(text)
+    if text.startswith("an exception occurred in the client while decoding"):
+        return ServerFault(f"{where[0].upper()}{where[1:]} answered status {status}, but not as a Triton server does.")
+    if not status:  # tritonclient itself refused the arguments
+        return InvalidRequest(f"{reason}.")
+    if "failed to poll from model repository" in text:
+        return ServerFault(f"{reason}: there is no such model, or its configuration is not valid; the log says which.")
+    kind = next((kind for words, kind in _WORDS if words in text), _KINDS.get(status, ServerFault))
+    if kind is RequestTimeout and status == "DEADLINE_EXCEEDED":
+        return RequestTimeout(f"No answer from {where} within {timeout_s:g} s.")
+    if kind is ServerUnavailable:
+        return ServerUnavailable(f"Cannot reach {where}, or it takes no requests now: {reason}.")
+    return kind(f"{reason}.")
+
+
+def _array(result: Any, name: str, model: str) -> npt.NDArray[Any]:
+    try:
+        array = result.as_numpy(name)
+    except ValueError:  # fewer bytes than its shape needs
+        raise ServerFault(f"Model '{model}' answered output '{name}' with too few bytes for its shape.") from None
+    if array is None:
+        raise ServerFault(f"Model '{model}' answered without output '{name}'.")
+    return np.array(array)  # what tritonclient returns is read-only
+
+
+def _named(model: str) -> str:
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest(f"The model's name is {model!r}; it must be a string that is not empty.")
+    return model
+
+
+def _numbered(version: str | int) -> str:
+    text = str(version)
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise InvalidRequest(f"version is {version!r}; it must be a number from 1, or '' for the server's choice.")
+    return text
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        digest.update(f"{path}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _config_json(config: model_config_pb2.ModelConfig) -> str:
+    # The server reads the field names of the .proto file, not protobuf's camelCase.
+    return str(json_format.MessageToJson(config, preserving_proto_field_name=True, indent=None))
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """A protobuf answer as the HTTP endpoint gives it: every field present, 64-bit integers as integers."""
+    if isinstance(message, dict):
+        return message
+    values = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    plain: dict[str, Any] = json.loads(json.dumps(values), object_hook=_whole_numbers)
+    return plain
+
+
+def _whole_numbers(values: dict[str, Any]) -> dict[str, Any]:
+    """protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
+    return {
+        key: int(value)
+        if isinstance(value, str) and key not in ("name", "version", "type") and value.isdigit()
+        else value
+        for key, value in values.items()
+    }

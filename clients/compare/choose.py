@@ -1,0 +1,40 @@
+"""Which configuration to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.results import Point
+
+SAME_THROUGHPUT = 0.02
+"""In an open loop every configuration that keeps up has the same throughput, but for this much chance."""
+
+
+def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
+    """The point with the most rows per second among those without errors whose p99 is at most `p99_ms`.
+
+    Stable points come first: an unstable one is named only if no stable one qualifies. Open-loop points within 2 % of
+    the most are alike, and the one with the lowest p99 is taken. Raises ComparisonError, naming the nearest point,
+    if none qualifies.
+    """
+    if p99_ms is not None and not p99_ms > 0:
+        raise ComparisonError(f"The p99 limit is {p99_ms} ms; accepted: a number above 0.")
+    faultless = [point for point in points if not point.model.failed and point.model.requests]
+    if not faultless:
+        raise ComparisonError(
+            f"None of the {len(points)} points was measured without errors, so no configuration can be recommended."
+        )
+    within = [point for point in faultless if p99_ms is None or point.model.latency.p99_ms <= p99_ms]
+    if not within:
+        nearest = min(faultless, key=lambda point: point.model.latency.p99_ms)
+        raise ComparisonError(
+            f"No configuration keeps p99 within {p99_ms:g} ms; the nearest is {nearest.configuration.label!r} with "
+            f"{nearest.model.latency.p99_ms:.3g} ms at {nearest.load}."
+        )
+    candidates = [point for point in within if point.model.stable] or within
+    most = max(candidates, key=lambda point: point.model.rows_per_s)
+    if most.load.rate is None:
+        return most
+    alike = [p for p in candidates if p.model.rows_per_s >= (1 - SAME_THROUGHPUT) * most.model.rows_per_s]
+    return min(alike, key=lambda point: point.model.latency.p99_ms)

@@ -1,0 +1,146 @@
+"""The command `compare NAME`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from triton_regressors.clients.compare.batching import read_configurations, write_batching
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.results import Point
+
+INTERRUPTED = 130
+
+
+class ProtocolName(str, Enum):
+    """What `--protocol` accepts."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+class GeneratorName(str, Enum):
+    """What `--generator` accepts."""
+
+    BUILTIN = "builtin"
+    PERF_ANALYZER = "perf_analyzer"
+
+
+def compare(
+    name: Annotated[str, typer.Argument(help="The model to compare configurations of.")],
+    repository: Annotated[
+        Path, typer.Option(help="Its model repository; a Triton server is started on it unless --url is given.")
+    ] = Path("model_repository"),
+    configurations: Annotated[
+        Path | None, typer.Option(help="A TOML file of [[configuration]] tables instead of the default set.")
+    ] = None,
+    concurrency: Annotated[
+        list[int] | None,
+        typer.Option("--concurrency", "-c", help="Closed loop: requests outstanding; repeatable.  [default: 1, 8, 32]"),
+    ] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(help="Open loop instead: Poisson arrivals at so many requests/s; repeatable."),
+    ] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option("--rows", "-r", help="Rows per request; repeatable.  [default: 1]")
+    ] = None,
+    protocol: Annotated[
+        list[ProtocolName] | None, typer.Option(help="grpc or http; repeatable.  [default: grpc]")
+    ] = None,
+    rows_file: Annotated[
+        Path | None, typer.Option(help="Rows to send (.npy, .csv or .parquet) instead of the golden rows.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="gRPC address HOST:PORT of a running server.")] = None,
+    http_url: Annotated[str | None, typer.Option(help="HTTP address HOST:PORT of a running server.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where the report goes; default: comparison-NAME.")
+    ] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option(help="Recommend the highest throughput whose p99 is within this many ms.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write the recommended configuration into config.pbtxt.")
+    ] = False,
+    floor: Annotated[bool, typer.Option(help="Measure the do-nothing model beside every point.")] = True,
+    warmup_s: Annotated[float, typer.Option(help="Load before the first window, in seconds.")] = 1.0,
+    window_s: Annotated[float, typer.Option(help="Length of a measurement window in seconds.")] = 1.0,
+    max_windows: Annotated[int, typer.Option(help="Give up waiting for stable figures after so many windows.")] = 8,
+    stability: Annotated[
+        float, typer.Option(help="How far the last 3 windows may differ in throughput and p50 (0.1: 10 %).")
+    ] = 0.10,
+    client_processes: Annotated[
+        int | None, typer.Option(help="Load worker processes; default: by load and cores.")
+    ] = None,
+    generator: Annotated[
+        GeneratorName, typer.Option(help="perf_analyzer: use NVIDIA's load generator, where it is installed.")
+    ] = GeneratorName.BUILTIN,
+    seed: Annotated[int, typer.Option(help="Seed of the open loop's arrival times.")] = 0,
+) -> None:
+    """Compare dynamic batching configurations of a model side by side, and recommend one.
+
+    Each configuration is applied by a load-time override, so that no file changes, and is put back at the end, also
+    after Ctrl-C. A do-nothing model is measured beside it as the floor.
+    """
+    from triton_regressors.clients.compare.report import TABLE_WIDTH
+    from triton_regressors.clients.compare.run import compare as run
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_WIDTH)
+    directory = output or Path(f"comparison-{name}")
+    config_file = repository / name / "config.pbtxt"
+    if apply and not config_file.is_file():
+        raise ComparisonError(f"--apply needs the model's files: there is no {config_file}; give --repository.")
+    chosen = None if configurations is None else read_configurations(configurations)
+    comparison = run(
+        name,
+        repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
+        chosen,
+        concurrency or (1, 8, 32),
+        rows or (1,),
+        [each.value for each in protocol or (ProtocolName.GRPC,)],
+        rate or None,
+        rows_file,
+        url,
+        http_url,
+        floor,
+        window_s,
+        max_windows,
+        warmup_s,
+        stability,
+        client_processes,
+        generator.value,
+        seed,
+        p99_ms,
+        console,
+    )
+    paths = comparison.write(directory)
+    if comparison.points:
+        console.print(comparison.table())
+    for warning in comparison.warnings():
+        console.print(f"[yellow]{warning}[/yellow]", highlight=False, soft_wrap=True)
+    console.print(f"Report: {paths[0]}", highlight=False, soft_wrap=True)
+    if comparison.interrupted:
+        console.print("The model has its own configuration again.", highlight=False)
+        raise typer.Exit(INTERRUPTED)
+    best = comparison.best()
+    console.print(f"[bold]{comparison.verdict()}[/bold]", highlight=False, soft_wrap=True)
+    if apply:
+        _apply(best, config_file, name, url, http_url, console)
+
+
+def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url: str | None, console: Console) -> None:
+    """Write the recommendation into the file, and have a running server read it."""
+    from triton_regressors.clients.infer import Client
+
+    write_batching(config_file, best.configuration)
+    console.print(f"Wrote {best.configuration.label!r} into {config_file}.", highlight=False, soft_wrap=True)
+    if url is not None or http_url is not None:
+        with Client(url or str(http_url), "grpc" if url is not None else "http", 120.0) as client:
+            client.load(name)
+        console.print("The running server has loaded it.", highlight=False)

@@ -1,0 +1,106 @@
+"""A finished comparison: its points, the best of them, a table and the report files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.choose import best_point
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.results import BUSY, Point
+
+
+@dataclass
+class Comparison:
+    """What `compare` measured.
+
+    points: in the order measured, which is configuration by configuration. planned: how many were asked for.
+    settings, environment: what the report prints about how and where. p99_ms: the limit asked for, if any.
+    interrupted: Ctrl-C ended it early, and `points` holds what was complete by then.
+    """
+
+    model: str
+    points: list[Point] = field(default_factory=list)
+    planned: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    p99_ms: float | None = None
+    interrupted: bool = False
+
+    @property
+    def configurations(self) -> tuple[BatchingConfiguration, ...]:
+        """The configurations measured, each once, in order."""
+        return tuple(dict.fromkeys(point.configuration for point in self.points))
+
+    def best(self, p99_ms: float | None = None) -> Point:
+        """The point with the highest throughput whose p99 is within the limit (default: the one asked for).
+
+        Raises ComparisonError, naming the nearest, if there is none; see choose.py for the rules.
+        """
+        return best_point(self.points, self.p99_ms if p99_ms is None else p99_ms)
+
+    def verdict(self) -> str:
+        """The recommendation in one sentence, or why there is none."""
+        try:
+            point = self.best()
+        except ComparisonError as error:
+            return str(error)
+        limit = "" if self.p99_ms is None else f" with p99 within {self.p99_ms:g} ms"
+        figures = point.model
+        return (
+            f"Highest throughput{limit}: {point.configuration.label!r} with {figures.rows_per_s:,.0f} rows/s "
+            f"({figures.requests_per_s:,.0f} requests/s) at {point.load}, {point.load.protocol}, {point.load.rows} "
+            f"row{'s' if point.load.rows != 1 else ''} a request; p50 {figures.latency.p50_ms:.3g} ms, "
+            f"p99 {figures.latency.p99_ms:.3g} ms{'' if figures.stable else ' (not stable)'}."
+        )
+
+    def warnings(self) -> list[str]:
+        """What a reader must know before trusting the figures."""
+        found = []
+        if self.interrupted:
+            found.append(f"Interrupted: {len(self.points)} of {self.planned} points were measured.")
+        measured = [figures for point in self.points for figures in (point.model, point.floor) if figures]
+        busy = [figures for figures in measured if figures.client_cpu_share >= BUSY]
+        if busy:
+            found.append(
+                f"The load generator was the limit in {len(busy)} of {len(measured)} measurements: a worker was at "
+                f"least {BUSY:.0%} busy; use more --client-processes."
+            )
+        shaky = [figures for figures in measured if not figures.stable]
+        if shaky:
+            found.append(
+                f"{len(shaky)} of {len(measured)} measurements did not become stable (their points are marked ~): the "
+                "last windows differ by more than the tolerance; longer windows or a quieter machine help."
+            )
+        failed = [point for point in self.points if point.model.failed]
+        if failed:
+            reasons: dict[str, int] = {}
+            for point in failed:
+                for message, count in point.model.errors.items():
+                    reasons[message] = reasons.get(message, 0) + count
+            listed = "; ".join(f"{count:,} × {message}" for message, count in sorted(reasons.items()))
+            found.append(f"{len(failed)} of {len(self.points)} points had errors: {listed}.")
+        unsound = [point for point in self.points if point.floor is not None and point.floor.failed]
+        if unsound:
+            found.append(f"The do-nothing model had errors in {len(unsound)} of {len(self.points)} points.")
+        return found
+
+    def table(self) -> Table:
+        """A Rich table of all points, at most 120 columns wide."""
+        from triton_regressors.clients.compare.report import rich_table
+
+        return rich_table(self)
+
+    def write(self, directory: Path) -> Sequence[Path]:
+        """Write the report into `directory` and return the paths, the first of which is the page to open.
+
+        They are report.html, points.csv, comparison.json, latency_throughput.png and batch_sizes.png.
+        """
+        from triton_regressors.clients.compare.report import write_report
+
+        return write_report(self, directory)

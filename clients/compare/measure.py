@@ -1,0 +1,154 @@
+"""Measure one model under one load: warm up, repeat windows until they agree, and sum up the last ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.jobs import Job
+from triton_regressors.clients.compare.load import Load, LoadGenerator, Observed
+from triton_regressors.clients.compare.payloads import Payloads
+from triton_regressors.clients.compare.results import Figures
+from triton_regressors.clients.compare.statistics import (
+    STABLE_WINDOWS,
+    Latencies,
+    ServerCounters,
+    ServerFigures,
+    Window,
+    stable,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how carefully to measure.
+
+    warmup_s: load before the first window. window_s: length of a window. max_windows: after so many the point is
+    recorded as not stable. stability: how far the last 3 windows may lie from their mean (0.1: 10 %; p99: 3 times
+    that). timeout_s: for one request. drain_s: how long an open loop waits for late answers at the end.
+    """
+
+    warmup_s: float = 1.0
+    window_s: float = 1.0
+    max_windows: int = 8
+    stability: float = 0.10
+    timeout_s: float = 10.0
+    drain_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("window_s", "stability", "timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ComparisonError(f"{name} is {getattr(self, name)}; accepted: a number above 0.")
+        if self.warmup_s < 0:
+            raise ComparisonError(f"warmup_s is {self.warmup_s}; accepted: 0 or more seconds.")
+        if self.max_windows < 1:
+            raise ComparisonError(f"max_windows is {self.max_windows}; accepted: 1 or more.")
+
+
+def measure(
+    generator: LoadGenerator,
+    load: Load,
+    payloads: Payloads,
+    address: str,
+    read_counters: Callable[[], ServerCounters],
+    settings: Settings,
+    processes: int,
+    seed: int,
+    on_window: Callable[[Window], None] = lambda window: None,
+) -> Figures:
+    """Offer `load` with `processes` worker processes until stable or out of windows."""
+    jobs = _jobs(load, payloads, address, settings, processes, seed)
+    windows: list[Window] = []
+    busy: list[tuple[float, ...]] = []
+    counters: list[ServerCounters] = []
+    starts = [0.0]
+
+    def on_start(start_at: float) -> None:
+        starts[0] = start_at + settings.warmup_s
+
+    def finished(number: int, seen: Observed) -> bool:
+        counters.append(read_counters())
+        if number < 0:
+            return False
+        windows.append(_window(seen, settings.window_s))
+        busy.append(seen.busy)
+        on_window(windows[-1])
+        return stable(windows, settings.stability) or len(windows) >= settings.max_windows
+
+    seen = generator.offer(jobs, on_start, finished)
+    kept = min(STABLE_WINDOWS, len(windows))
+    begin = starts[0] + (len(windows) - kept) * settings.window_s
+    end = starts[0] + len(windows) * settings.window_s
+    latencies_s, completed, errors = summarise(seen, begin, end, open_loop=load.rate is not None)
+    wrong = [problem for sample in seen.samples if (problem := payloads.wrong(sample))]
+    for problem in wrong:
+        errors[problem] = errors.get(problem, 0) + 1
+    requests_per_s = completed / (end - begin)
+    return Figures(
+        requests_per_s=requests_per_s,
+        rows_per_s=requests_per_s * load.rows,
+        requests=int(latencies_s.size),
+        latency=Latencies.of(latencies_s),
+        errors=errors,
+        answers_checked=len(seen.samples),
+        server=ServerFigures.between(counters[-1 - kept], counters[-1]),
+        client_cpu_share=max(float(np.mean(shares)) for shares in zip(*busy[-kept:], strict=True)),
+        client_processes=processes,
+        stable=stable(windows, settings.stability),
+        windows=tuple(windows),
+    )
+
+
+def summarise(
+    seen: Observed, begin: float, end: float, open_loop: bool
+) -> tuple[npt.NDArray[np.float64], int, dict[str, int]]:
+    """Latencies in seconds, good answers and errors of the time from `begin` to `end` (monotonic seconds).
+
+    Closed loop: the requests that ended in it. Open loop: those that were due in it, however late their answer came
+    or whether it came at all, so that a queue that grows cannot hide; their throughput is what was answered in it.
+    """
+    ended = (seen.end_s >= begin) & (seen.end_s < end)
+    chosen = (seen.start_s >= begin) & (seen.start_s < end) if open_loop else ended
+    counted = chosen & (seen.ok | seen.unanswered) if open_loop else chosen & seen.ok
+    return (seen.end_s - seen.start_s)[counted], int(np.count_nonzero(ended & seen.ok)), seen.errors(chosen)
+
+
+def _window(seen: Observed, window_s: float) -> Window:
+    latencies = Latencies.of((seen.end_s - seen.start_s)[seen.ok])
+    answers = int(np.count_nonzero(seen.ok))
+    return Window(answers / window_s, latencies.p50_ms, latencies.p99_ms, len(seen.code) - answers)
+
+
+def _jobs(
+    load: Load, payloads: Payloads, address: str, settings: Settings, processes: int, seed: int
+) -> tuple[Job, ...]:
+    """Split a load: clients as evenly as they go, rates evenly, each worker beginning at another request."""
+    template = Job(
+        protocol=load.protocol,
+        address=address,
+        requests=payloads.requests,
+        first=0,
+        concurrency=0,
+        rate=0.0,
+        seed=(),
+        warmup_s=settings.warmup_s,
+        window_s=settings.window_s,
+        timeout_s=settings.timeout_s,
+        drain_s=settings.drain_s,
+    )
+    clients = load.concurrency or 0
+    return tuple(
+        dataclasses.replace(
+            template,
+            first=index * len(payloads.requests) // processes,
+            concurrency=0 if load.rate is not None else clients // processes + (index < clients % processes),
+            rate=(load.rate or 0.0) / processes,
+            seed=(seed, index),
+        )
+        for index in range(processes)
+    )

@@ -1,0 +1,191 @@
+"""The comparison as a terminal table and as files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.html import html_report
+from triton_regressors.clients.compare.plots import batch_sizes, latency_throughput, save_png
+from triton_regressors.clients.compare.results import Point
+
+if TYPE_CHECKING:
+    from triton_regressors.clients.compare.comparison import Comparison
+
+TABLE_WIDTH = 120
+LABEL_WIDTH = 25
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A figure as people read it: thousands separated, `digits` significant ones below 1,000, – for none."""
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if value == 0:
+        return "0"
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def share(value: float) -> str:
+    """A share in whole percent."""
+    return f"{value:.0%}" if math.isfinite(value) else "–"
+
+
+def columns(points: Sequence[Point]) -> list[tuple[str, list[str]]]:
+    """Headings and cells for people. What is the same for all points (protocol, one row a request) is left out."""
+    several_protocols = len({point.load.protocol for point in points}) > 1
+    several_rows = any(point.load.rows != 1 for point in points)
+    open_loop = any(point.load.rate is not None for point in points)
+    found: list[tuple[str, list[str]]] = [("configuration", [point.configuration.label for point in points])]
+    if several_protocols:
+        found.append(("protocol", [point.load.protocol for point in points]))
+    if open_loop:
+        found.append(("rate/s", [number(point.load.rate or 0) for point in points]))
+    else:
+        found.append(("clients", [str(point.load.concurrency) for point in points]))
+    if several_rows:
+        found.append(("rows", [str(point.load.rows) for point in points]))
+    found.append(("requests/s", [number(point.model.requests_per_s) for point in points]))
+    if several_rows:
+        found.append(("rows/s", [number(point.model.rows_per_s) for point in points]))
+    found += [
+        ("p50 ms", [number(point.model.latency.p50_ms) for point in points]),
+        ("p99 ms", [number(point.model.latency.p99_ms) for point in points]),
+        ("queue ms", [number(point.model.server.queue_ms, 2) for point in points]),
+        ("compute ms", [number(point.model.server.compute_ms, 2) for point in points]),
+        ("mean batch", [number(point.model.server.mean_batch_size) for point in points]),
+    ]
+    if any(point.floor for point in points):
+        found.append(("of floor", [share(point.throughput_of_floor) for point in points]))
+    found.append(("client CPU", [share(point.model.client_cpu_share) for point in points]))
+    found.append(("", [marks(point) for point in points]))
+    return found
+
+
+def marks(point: Point) -> str:
+    """~ for not stable, ! for errors, of the model or of the do-nothing model."""
+    both = [figures for figures in (point.model, point.floor) if figures]
+    return ("" if all(figures.stable for figures in both) else "~") + ("!" if any(f.failed for f in both) else "")
+
+
+def best_or_none(comparison: Comparison) -> Point | None:
+    """The recommended point, if one qualifies."""
+    try:
+        return comparison.best()
+    except ComparisonError:
+        return None
+
+
+def rich_table(comparison: Comparison) -> Table:
+    """All points, at most 120 columns wide; the recommended one in bold, configurations apart from one another."""
+    best = best_or_none(comparison)
+    points = comparison.points
+    table = Table(
+        title=f"Dynamic batching configurations of {comparison.model}",
+        caption="of floor: share of the do-nothing model's requests/s   ~ not stable   ! errors   bold: recommended",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
+    found = columns(points)
+    for heading, _ in found:
+        if heading == "configuration":
+            table.add_column(heading, max_width=LABEL_WIDTH, overflow="fold", vertical="bottom")
+        else:  # headings of two words stand over one another
+            text = heading.replace(" ", "\n").replace("requests/s", "requests\n/s")
+            left = heading in ("protocol", "")
+            table.add_column(text, justify="left" if left else "right", no_wrap=True, vertical="bottom")
+    for index, point in enumerate(points):
+        again = index > 0 and points[index - 1].configuration == point.configuration
+        last = index + 1 == len(points) or points[index + 1].configuration != point.configuration
+        cells = ["" if again else point.configuration.label, *(column[index] for _, column in found[1:])]
+        table.add_row(*map(Text, cells), style="bold green" if point is best else None, end_section=last)
+    return table
+
+
+def as_csv(points: Sequence[Point]) -> str:
+    """One line per point, all figures; an absent one is empty."""
+    rows = [point.flat() for point in points]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if _absent(value) else value for name, value in row.items()} for row in rows)
+    return buffer.getvalue()
+
+
+def as_json(comparison: Comparison) -> str:
+    """Everything: settings, environment, and every point with its windows and executions per batch size."""
+    best = best_or_none(comparison)
+    document = {
+        "model": comparison.model,
+        "interrupted": comparison.interrupted,
+        "planned": comparison.planned,
+        "p99_limit_ms": comparison.p99_ms,
+        "verdict": comparison.verdict(),
+        "best": None if best is None else comparison.points.index(best),
+        "warnings": comparison.warnings(),
+        "environment": comparison.environment,
+        "settings": comparison.settings,
+        "points": [
+            {
+                **dataclasses.asdict(point),
+                "throughput_of_floor": point.throughput_of_floor,
+                "p50_over_floor_ms": point.p50_over_floor_ms,
+            }
+            for point in comparison.points
+        ],
+    }
+    return json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_report(comparison: Comparison, directory: Path) -> tuple[Path, ...]:
+    """Write the report files into `directory`, which is made if need be; return their paths, the HTML first.
+
+    Without any point there is nothing to plot: only comparison.json is written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        data = directory / "comparison.json"
+        data.write_text(as_json(comparison), encoding="utf-8")
+        if not comparison.points:
+            return (data,)
+        report, table = directory / "report.html", directory / "points.csv"
+        curves, histogram = directory / "latency_throughput.png", directory / "batch_sizes.png"
+        table.write_text(as_csv(comparison.points), encoding="utf-8")
+        save_png(latency_throughput(comparison.points, comparison.p99_ms), curves)
+        save_png(batch_sizes(comparison.points), histogram)
+        found = columns(comparison.points)
+        best = best_or_none(comparison)
+        report.write_text(
+            html_report(comparison, found, None if best is None else comparison.points.index(best)), encoding="utf-8"
+        )
+    except OSError as error:
+        raise ComparisonError(f"Cannot write the report into {directory}: {error}.") from error
+    return report, table, data, curves, histogram
+
+
+def _absent(value: object) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _plain(value: Any) -> Any:
+    """The value with null for NaN and infinity, text keys and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if _absent(value) else value

@@ -1,0 +1,249 @@
+"""The whole comparison: for every configuration, for every load, the model and the do-nothing model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+import triton_regressors
+from triton_regressors.clients.compare import perf_analyzer
+from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
+from triton_regressors.clients.compare.comparison import Comparison
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.load import Load, LoadGenerator
+from triton_regressors.clients.compare.measure import Settings, measure
+from triton_regressors.clients.compare.payloads import Payloads, Rows, Signature, golden_rows, rows_with_reference
+from triton_regressors.clients.compare.progress import Display
+from triton_regressors.clients.compare.results import Figures, Point
+from triton_regressors.clients.compare.session import BatchingOverride, floor_name
+from triton_regressors.clients.compare.statistics import ServerCounters, Window
+from triton_regressors.clients.infer import Client, Protocol
+from triton_regressors.clients.server import TritonServer
+
+PROTOCOLS = ("grpc", "http")
+GENERATORS = ("builtin", "perf_analyzer")
+CONTROL_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the server listens ("host:port") and, for the report, whose it is."""
+
+    grpc: str | None
+    http: str | None
+    own: bool
+
+    def address(self, protocol: str) -> str:
+        """The endpoint of a protocol; ComparisonError if it was not given."""
+        found = self.grpc if protocol == "grpc" else self.http
+        if found is None:
+            option = "--url" if protocol == "grpc" else "--http-url"
+            raise ComparisonError(f"Protocol {protocol!r} needs the server's address; give {option} HOST:PORT.")
+        return found
+
+
+def compare(
+    name: str,
+    repository: Path | None = None,
+    configurations: Sequence[BatchingConfiguration] | None = None,
+    concurrency: Sequence[int] = (1, 8, 32),
+    rows: Sequence[int] = (1,),
+    protocols: Sequence[str] = ("grpc",),
+    rate: float | Sequence[float] | None = None,
+    rows_file: Path | None = None,
+    url: str | None = None,
+    http_url: str | None = None,
+    floor: bool = True,
+    window_s: float = 1.0,
+    max_windows: int = 8,
+    warmup_s: float = 1.0,
+    stability: float = 0.10,
+    client_processes: int | None = None,
+    generator: str = "builtin",
+    seed: int = 0,
+    p99_ms: float | None = None,
+    console: Console | None = None,
+    on_point: Callable[[Point], None] | None = None,
+) -> Comparison:
+    """Measure dynamic batching configurations of the model `name` side by side.
+
+    repository: the model repository that holds the entry; its server is started here and stopped at the end, unless
+    `url` (gRPC) or `http_url` names a running one. Its files are never changed.
+    configurations: default set if None. concurrency: clients of the closed loop, used when `rate` is None;
+    rate: requests per second of an open loop with Poisson arrivals, instead. rows: rows per request.
+    protocols: of "grpc" and "http". rows_file: .npy, .csv or .parquet rows to send instead of the golden rows.
+    floor: measure the do-nothing model beside every point. window_s, max_windows, warmup_s, stability: see Settings.
+    client_processes: load worker processes (default: by load and cores). generator: "builtin" or "perf_analyzer".
+    seed: of the open loop's arrivals. p99_ms: the latency limit for `Comparison.best`. console: where to show progress.
+    on_point: called with every point when it is complete.
+
+    Ctrl-C restores the model and returns what was measured, with `interrupted` set. Raises ComparisonError for
+    anything that cannot be compared, and InferenceError or ServerError where the server fails.
+    """
+    loads = plan_loads(concurrency, rows, protocols, rate)
+    settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
+    if generator not in GENERATORS:
+        raise ComparisonError(f"Unknown generator {generator!r}; accepted: {', '.join(GENERATORS)}.")
+    if client_processes is not None and client_processes < 1:
+        raise ComparisonError(f"client_processes is {client_processes}; accepted: 1 or more.")
+    tool = perf_analyzer.find() if generator == "perf_analyzer" else None
+    chosen = distinct(configurations) if configurations is not None else None
+    comparison = Comparison(name, p99_ms=p99_ms)
+    with contextlib.ExitStack() as stack:
+        display = stack.enter_context(Display(console))
+        try:
+            display.say("starting the Triton server" if url is None and http_url is None else "connecting")
+            server = stack.enter_context(running_server(name, repository, url, http_url))
+            for protocol in protocols:
+                server.address(protocol)
+            control: Protocol = "grpc" if server.grpc else "http"
+            client = stack.enter_context(Client(server.address(control), control, CONTROL_TIMEOUT_S))
+            config = client.config(name)
+            signature = Signature.of(config)
+            too_many = [load.rows for load in loads if load.rows > max(config.max_batch_size, 1)]
+            if too_many:
+                raise ComparisonError(
+                    f"{too_many[0]} rows a request are more than max_batch_size {config.max_batch_size} of {name!r}."
+                )
+            if chosen is None:
+                chosen = default_configurations(config.max_batch_size)
+            for configuration in chosen:
+                configuration.apply(config)  # refuse what cannot work before anything is measured
+            real = choose_rows(client, name, repository, rows_file, signature, config.max_batch_size)
+            processes = {load: load.processes(client_processes) for load in loads}
+            comparison.planned = len(chosen) * len(loads)
+            comparison.settings = {
+                **asdict(settings),
+                "generator": generator,
+                "seed": seed,
+                "floor": floor,
+                "rows_file": None if rows_file is None else str(rows_file),
+                "configurations": [asdict(configuration) for configuration in chosen],
+            }
+            comparison.environment = describe_environment(server, client)
+            override = stack.enter_context(BatchingOverride(client, name, server.address(control), floor))
+            pool = stack.enter_context(LoadGenerator(0 if tool else max(processes.values())))
+
+            def figures(model: str, real: Rows, load: Load, report: Callable[[Window], None]) -> Figures:
+                address = server.address(load.protocol)
+
+                def read_counters() -> ServerCounters:
+                    return ServerCounters.of(client.statistics(model))
+
+                if tool is not None:
+                    return perf_analyzer.measure(tool, model, signature, real, load, address, read_counters, settings)
+                payloads = Payloads.build(model, signature, real, load, address)
+                return measure(pool, load, payloads, address, read_counters, settings, processes[load], seed, report)
+
+            display.total(comparison.planned * (1 + floor))
+            for configuration in chosen:
+                display.say(f"{configuration.label}: loading")
+                override.use(configuration)
+                for load in loads:
+                    what = f"{configuration.label}, {load}, {load.protocol}, {load.rows} rows"
+                    with display.measuring(what) as report:
+                        found = figures(name, real, load, report)
+                    base = None
+                    if floor:
+                        with display.measuring(f"{what}, do-nothing model") as report:
+                            base = figures(floor_name(name), real.zeros(), load, report)
+                    comparison.points.append(Point(configuration, load, found, base))
+                    if on_point is not None:
+                        on_point(comparison.points[-1])
+        except KeyboardInterrupt:
+            comparison.interrupted = True
+            display.say("interrupted: restoring the model")
+    return comparison
+
+
+def plan_loads(
+    concurrency: Sequence[int], rows: Sequence[int], protocols: Sequence[str], rate: float | Sequence[float] | None
+) -> tuple[Load, ...]:
+    """Every combination to measure; ComparisonError for an empty or impossible one."""
+    rates = None if rate is None else ((rate,) if isinstance(rate, int | float) else tuple(rate))
+    for what, values in (
+        (("rows", rows), ("rate", rates))
+        if rates is not None
+        else (
+            ("rows", rows),
+            ("concurrency", concurrency),
+        )
+    ):
+        if not values or any(not value > 0 for value in values):
+            raise ComparisonError(f"{what} is {list(values or ())}; accepted: one or more numbers above 0.")
+    unknown = [protocol for protocol in protocols if protocol not in PROTOCOLS]
+    if unknown or not protocols:
+        raise ComparisonError(f"Unknown protocol {unknown[0] if unknown else ''!r}; accepted: {', '.join(PROTOCOLS)}.")
+    return tuple(
+        Load(protocol, count, rate=float(each)) if rates is not None else Load(protocol, count, concurrency=int(each))
+        for protocol in protocols
+        for count in rows
+        for each in (rates if rates is not None else concurrency)
+    )
+
+
+@contextlib.contextmanager
+def running_server(name: str, repository: Path | None, url: str | None, http_url: str | None) -> Iterator[Server]:
+    """The server given by its addresses, or one of our own on the repository while the context lasts."""
+    if url is not None or http_url is not None:
+        yield Server(_address(url, "--url"), _address(http_url, "--http-url"), own=False)
+        return
+    if repository is None:
+        raise ComparisonError("There is no server to measure: give the repository, or the address of a running server.")
+    if not (repository / name).is_dir():
+        present = sorted(path.name for path in repository.glob("*") if path.is_dir()) if repository.is_dir() else []
+        found = f"it holds {', '.join(present)}" if present else "it holds no models"
+        raise ComparisonError(f"There is no model {name!r} in {repository}; {found}.")
+    with TritonServer([repository], models=[name]) as server:
+        yield Server(server.grpc_url, server.http_url, own=True)
+
+
+def _address(url: str | None, option: str) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme not in ("", "http", "grpc") or not parts.hostname or port is None or parts.path.strip("/"):
+        raise ComparisonError(f"{option} is {url!r}; accepted: HOST:PORT of an endpoint without TLS.")
+    return parts.netloc
+
+
+def choose_rows(
+    client: Client, name: str, repository: Path | None, rows_file: Path | None, signature: Signature, max_batch: int
+) -> Rows:
+    """The rows to send: the user's own, else the golden rows of the entry."""
+    if rows_file is not None:
+        from triton_regressors.clients.rows import read_rows
+
+        return rows_with_reference(client, name, read_rows(rows_file), signature, max(max_batch, 1))
+    golden = golden_rows(repository / name, signature) if repository is not None else None
+    if golden is None:
+        where = f"{repository / name} has no golden rows" if repository is not None else "no repository is given"
+        raise ComparisonError(f"There are no rows to send for {name!r}: {where}; give --rows-file ROWS.")
+    return golden
+
+
+def describe_environment(server: Server, client: Client) -> dict[str, object]:
+    """Versions, machine and time, for the report."""
+    return {
+        "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "server": "started for this comparison on this machine" if server.own else f"{server.grpc or server.http}",
+        "client_cores": os.cpu_count(),
+        "client_machine": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "triton_regressors": triton_regressors.__version__,
+        "grpcio": version("grpcio"),
+        "tritonclient": version("tritonclient"),
+    }

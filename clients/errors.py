@@ -1,0 +1,77 @@
+"""The errors that clients raise, in place of tritonclient's, grpc's and aiohttp's own.
+
+    TritonRegressorsError
+    ├── ServerError            the embedded Triton server could not start, or ended by itself
+    ├── RowsError              a file of rows, or the golden rows of an entry, cannot be read
+    └── InferenceError         a Triton server did not do what it was asked
+        ├── InvalidRequest     the request is wrong: shape, dtype, output, values, or an argument of the call
+        ├── ModelNotFound      no such model or version is loaded
+        ├── ServerUnavailable  nothing answers at this address, or the server takes no more requests now
+        ├── RequestTimeout     no answer in the time given
+        ├── RequestCancelled   the request was cancelled before it was answered
+        └── ServerFault        the server failed: an error inside the model, or an answer that cannot be read
+
+Each message is one sentence and holds the server's own. `ServerUnavailable` and `RequestTimeout` may pass by
+themselves; the same request again cannot mend the others.
+"""
+
+# ruff: noqa: N818 (the names say what happened, as `TimeoutError`'s siblings in httpx do)
+
+import re
+
+from triton_regressors.errors import TritonRegressorsError
+
+
+class ServerError(TritonRegressorsError):
+    """The embedded Triton server could not start, or ended by itself; `log` holds everything that it wrote."""
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class RowsError(TritonRegressorsError):
+    """A file of rows, or the golden rows of an entry, cannot be read."""
+
+
+class InferenceError(TritonRegressorsError):
+    """A Triton server did not do what it was asked."""
+
+
+class InvalidRequest(InferenceError):
+    """The request itself is wrong: shape, dtype, output name, values, or an argument of the call."""
+
+
+class ModelNotFound(InferenceError):
+    """No such model, or no such version of it, is loaded."""
+
+
+class ServerUnavailable(InferenceError):
+    """Nothing answers at this address, or the server takes no more requests now."""
+
+
+class RequestTimeout(InferenceError):
+    """No answer in the time given."""
+
+
+class RequestCancelled(InferenceError):
+    """The request was cancelled before it was answered."""
+
+
+class ServerFault(InferenceError):
+    """The server failed: an error inside the model, a model that does not load, or an answer that cannot be read."""
+
+
+_STATUS_PREFIX = re.compile(r"^(?:Internal|Invalid argument|Unavailable|Unsupported|Unknown|Not found): ")
+_REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
+
+
+def plain_reason(text: str) -> str:
+    """One sentence from what the Triton server says: its own words, without request ids, call stacks and notes."""
+    text = _REQUEST_ID.sub("", text.strip())
+    text = text.split("\n\nAt:\n")[0].split(" NOTE: Setting a non-zero max_batch_size")[0]
+    text = _STATUS_PREFIX.sub("", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        lines = lines[-1:]
+    return " ".join(lines).rstrip(".") or "no reason given"

@@ -1,0 +1,218 @@
+"""Where the Triton server is on this machine, and what its Python backend needs to run in a given environment."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from triton_regressors.clients.errors import ServerError
+
+WHEEL = "nvidia-pytriton==0.7.0"
+IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
+DIRECTORY_VARIABLE = "TRITONSERVER_DIRECTORY"
+_STUB = "triton_python_backend_stub"
+_CONTAINER_DIRECTORY = Path("/opt/tritonserver")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One Triton server on this machine."""
+
+    executable: Path
+    backends: Path  # holds python/
+    libraries: Path | None  # goes on LD_LIBRARY_PATH
+    stubs: Path | None  # one folder per Python version; None: backends/python holds the only one
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The interpreter whose packages the Python backend sees."""
+
+    path: Path
+    version: tuple[int, int]
+    library_directories: tuple[Path, ...]  # where its libpython may be
+
+
+def docker_command(repository: Path) -> str:
+    """The command that serves `repository` on loopback with the official image, which lacks only torch."""
+    return (
+        "docker run --rm --shm-size=1g -p 127.0.0.1:8000-8002:8000-8002 "
+        f"-v {repository.resolve()}:/models:ro {IMAGE} bash -c "
+        "'pip install --break-system-packages torch safetensors && exec tritonserver --model-repository=/models'"
+    )
+
+
+def find_installation(repository: Path) -> Installation:
+    """The Triton server to start: $TRITONSERVER_DIRECTORY, else the nvidia-pytriton wheel, else /opt/tritonserver.
+
+    Args:
+        repository: the model repository to be served, for the docker command in the error's advice.
+
+    Raises:
+        ServerError: there is none.
+    """
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    if chosen:
+        found = _from_directory(Path(chosen))
+        if found is None:
+            raise ServerError(
+                f"{DIRECTORY_VARIABLE} is {chosen}, which holds no Triton server: "
+                "bin/tritonserver and backends/python are expected there."
+            )
+        return found
+    found = _from_wheel() or _from_directory(_CONTAINER_DIRECTORY)
+    if found is None:
+        raise ServerError(
+            "No Triton server is installed here. Install it with `pip install --no-deps "
+            f"{WHEEL}` (Linux x86-64), or serve with Docker: {docker_command(repository)}"
+        )
+    return found
+
+
+def _from_directory(directory: Path) -> Installation | None:
+    executable, backends = directory / "bin" / "tritonserver", directory / "backends"
+    if not executable.is_file() or not (backends / "python").is_dir():
+        return None
+    libraries = next((path for name in ("libs", "lib") if (path := directory / name).is_dir()), None)
+    return Installation(executable, backends, libraries, stubs=None)
+
+
+def _from_wheel() -> Installation | None:
+    spec = importlib.util.find_spec("pytriton")  # finds the package without importing it
+    for package in (spec.submodule_search_locations or []) if spec else []:
+        server = Path(package) / "tritonserver"
+        if (server / "bin" / "tritonserver").is_file():
+            return Installation(
+                executable=server / "bin" / "tritonserver",
+                backends=server / "backends",
+                libraries=Path(package).parent / "nvidia_pytriton.libs",
+                stubs=server / "python_backend_stubs",
+            )
+    return None
+
+
+def inspect_interpreter(path: Path | None) -> Interpreter:
+    """What the Python backend has to know of an interpreter; None is the running one. Its symbolic links are kept,
+    because a virtual environment is recognised by where its `python` lies."""
+    path = Path(os.path.abspath(sys.executable if path is None else path))
+    question = (
+        "import json, sys, sysconfig as s;"
+        "print(json.dumps([sys.version_info[:2], s.get_config_var('LIBDIR') or '', sys.base_prefix]))"
+    )
+    try:
+        answer = subprocess.run(
+            [str(path), "-I", "-c", question], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"{path} is not a Python interpreter that runs: {error}") from None
+    version, library_directory, base_prefix = json.loads(answer)
+    directories = [Path(library_directory)] if library_directory else []
+    directories += [Path(base_prefix) / "lib", Path(base_prefix) / "lib64"]
+    return Interpreter(path, (version[0], version[1]), tuple(directories))
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What to start: an executable, where its backends lie, and the environment to start it in."""
+
+    executable: Path
+    backends: Path
+    environment: Mapping[str, str]
+
+
+def prepare(installation: Installation, python: Path | None, extra: Mapping[str, str], scratch: Path) -> Runtime:
+    """Put together what `installation` needs to run with the packages of `python`.
+
+    Args:
+        installation: the Triton server.
+        python: the interpreter whose packages the Python backend sees; None: the running one.
+        extra: environment variables on top of this process's own.
+        scratch: an empty directory of this server's own, which outlives it. Only symbolic links are made there.
+
+    Raises:
+        ServerError: no stub for this Python version, or no libpython.
+    """
+    interpreter = inspect_interpreter(python)
+    minor = "{}.{}".format(*interpreter.version)
+    backends = installation.backends
+    if installation.stubs is None:
+        _check_only_stub(backends / "python" / _STUB, minor)
+    else:
+        stub = installation.stubs / minor / _STUB
+        if not stub.is_file():
+            have = sorted((p.name for p in installation.stubs.iterdir()), key=lambda v: [int(n) for n in v.split(".")])
+            raise ServerError(
+                f"The Triton server has no Python backend for Python {minor} ({interpreter.path}); "
+                f"it has them for {', '.join(have)}: choose such an interpreter."
+            )
+        backends = scratch / "backends"
+        (backends / "python").mkdir(parents=True)
+        for source in [*(installation.backends / "python").iterdir(), stub]:
+            if source.name != "__pycache__":
+                (backends / "python" / source.name).symlink_to(source)
+
+    library_directories = [installation.libraries] if installation.libraries else []
+    libpython = _find_libpython(interpreter, library_directories)
+    if libpython is not None:
+        # The one library alone: the rest of that directory (conda's, for one) must not hide the server's own.
+        (scratch / "lib").mkdir()
+        (scratch / "lib" / libpython.name).symlink_to(libpython)
+        library_directories.append(scratch / "lib")
+
+    environment = {**os.environ, **extra}
+    environment.pop("PYTHONHOME", None)
+    environment["PATH"] = _prepend([_directory_of_python3(interpreter.path, scratch)], environment.get("PATH"))
+    environment["LD_LIBRARY_PATH"] = _prepend(library_directories, environment.get("LD_LIBRARY_PATH"))
+    return Runtime(installation.executable, backends, environment)
+
+
+def _check_only_stub(stub: Path, minor: str) -> None:
+    linked = re.search(rb"libpython(\d+\.\d+)", stub.read_bytes()) if stub.is_file() else None
+    if linked is None:
+        raise ServerError(f"The Triton server's Python backend is incomplete: {stub} is missing or damaged.")
+    if linked[1].decode() != minor:
+        raise ServerError(
+            f"The Triton server's Python backend is for Python {linked[1].decode()}, the interpreter chosen is "
+            f"Python {minor}: choose a Python {linked[1].decode()}."
+        )
+
+
+def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path | None:
+    """The libpython to link for the stub; None where the loader finds one without our help."""
+    major, minor = interpreter.version
+    if any(any(directory.glob(f"libpython{major}*.{minor}.so*")) for directory in libraries):
+        return None  # the wheel brings some versions along, under a mangled name
+    name = f"libpython{major}.{minor}.so.1.0"
+    for directory in interpreter.library_directories:
+        if (directory / name).is_file():
+            return directory / name
+    try:
+        known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except OSError:
+        known = ""
+    if f"\t{name} " in known:
+        return None
+    raise ServerError(
+        f"The Triton server's Python backend needs {name}, which neither {interpreter.path} nor the system has: "
+        f"install it (Debian, Ubuntu: apt-get install libpython{major}.{minor}), or use an interpreter built with "
+        "--enable-shared."
+    )
+
+
+def _directory_of_python3(interpreter: Path, scratch: Path) -> Path:
+    """The directory to put first on PATH, so that the stub takes `interpreter`'s packages: it asks PATH for python3."""
+    beside = interpreter.parent / "python3"
+    if beside.exists() and beside.samefile(interpreter):
+        return interpreter.parent
+    (scratch / "bin").mkdir()
+    (scratch / "bin" / "python3").symlink_to(interpreter)
+    return scratch / "bin"
+
+
+def _prepend(directories: Iterable[Path], path: str | None) -> str:
+    return os.pathsep.join([*map(str, directories), *([path] if path else [])])

@@ -1,0 +1,422 @@
+"""`TritonServer`: a real Triton server on loopback, as a child of this process.
+
+Needs no Docker: the server comes from the nvidia-pytriton wheel, from the directory that $TRITONSERVER_DIRECTORY names
+(bin/tritonserver, backends/, libs/), or from /opt/tritonserver inside NVIDIA's container.
+"""
+
+import atexit
+import contextlib
+import http.client
+import json
+import math
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from triton_regressors.clients.errors import ServerError, plain_reason
+from triton_regressors.clients.installation import Runtime, find_installation, prepare
+from triton_regressors.clients.server_log import (
+    LogLine,
+    last_error,
+    load_failures,
+    readable_log_line,
+    still_loading,
+    taken_service,
+)
+
+__all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"]
+
+HOST = "127.0.0.1"
+SHARED_MEMORY = Path("/dev/shm")
+_LOG_LINES = 20_000  # the newest are kept
+_STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
+_DRAIN_S = 10  # the server's own limit for requests in flight when it is told to stop
+_GRACE_S = 20.0  # then it is killed
+
+# Outlives us if we are killed: its standard input ends with our process.
+# $1: the server's process id, $2: its directory, $3: the beginning of its shared memory files' names.
+_GUARD = """
+trap '' HUP INT QUIT TERM
+read -r line && exit 0
+kill -TERM "$1" 2>/dev/null
+for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" 2>/dev/null || break; sleep 1; done
+kill -KILL "-$1" 2>/dev/null
+rm -rf "$2"; rm -f "$3"*
+"""
+
+
+class TritonServer:
+    """Starts a Triton server that listens on 127.0.0.1 alone, and stops it without leaving anything behind.
+
+        with TritonServer([Path("model_repository")]) as server:
+            Client(server.grpc_url).predict("ridge", X)
+
+    Several may run side by side. One object may be started and stopped again and again, by one thread at a time.
+
+    Args:
+        repositories: model repositories; each must exist, none need hold a model.
+        models: the models to load at start; None: all of them.
+        grpc_port, http_port, metrics_port: 0 is a free one.
+        python: the interpreter whose packages the Python backend sees; None: the running one.
+        poll_s: None: models load and unload on request (`Client.load`, which may override their configuration). A
+            number of seconds, 1 or more: the server looks for changed files that often, and refuses such requests.
+        environment: variables for the server and its models, on top of this process's own.
+        on_log: called with each line of the log, without its newline, in a thread of the server's own.
+        startup_timeout_s: until all models are loaded.
+        complete_configs: let the server fill in configurations that leave out inputs or outputs. Entries that `export`
+            writes leave out nothing, and it costs a second start of every Python model at each load.
+    """
+
+    def __init__(
+        self,
+        repositories: Sequence[Path],
+        *,
+        models: Sequence[str] | None = None,
+        grpc_port: int = 0,
+        http_port: int = 0,
+        metrics_port: int = 0,
+        python: Path | None = None,
+        poll_s: float | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+        startup_timeout_s: float = 120,
+        complete_configs: bool = False,
+    ) -> None:
+        self.repositories = [Path(repository) for repository in repositories]
+        self.models = None if models is None else list(models)
+        self._chosen_ports = {"gRPC": grpc_port, "HTTP": http_port, "metrics": metrics_port}
+        self._python = python
+        self._poll_s = poll_s
+        self._environment = dict(environment or {})
+        self._on_log = on_log
+        self._startup_timeout_s = startup_timeout_s
+        self._complete_configs = complete_configs
+        self._check_arguments()
+
+        self._ports: dict[str, int] = {}
+        self._lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._guard: subprocess.Popen[str] | None = None
+        self._scratch: Path | None = None
+        self._shm_prefix = ""
+        self._owner_pid = 0
+
+    @property
+    def grpc_url(self) -> str:
+        """`127.0.0.1:PORT`, once started."""
+        return self._url("gRPC")
+
+    @property
+    def http_url(self) -> str:
+        """`127.0.0.1:PORT`, once started."""
+        return self._url("HTTP")
+
+    @property
+    def metrics_url(self) -> str:
+        """`127.0.0.1:PORT`, once started; the metrics are at /metrics there."""
+        return self._url("metrics")
+
+    @property
+    def pid(self) -> int:
+        """The server's process id, which is its process group's too."""
+        if self._process is None:
+            raise ServerError("The Triton server is not running; call start() first.")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the server and its models wrote since the last start (the newest 20,000 lines)."""
+        return "\n".join(tuple(self._lines))
+
+    def __enter__(self) -> "TritonServer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and wait until every wanted model is loaded.
+
+        Raises:
+            ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
+                and its reason), or the time is over. Nothing is left running then.
+        """
+        if self._process is not None:
+            raise ServerError("This Triton server has been started already; call stop() first.")
+        for repository in self.repositories:
+            if not repository.is_dir():
+                raise ServerError(f"The model repository {repository} is not a directory.")
+        if not os.access(SHARED_MEMORY, os.W_OK):
+            raise ServerError(
+                f"The Triton server's Python backend needs {SHARED_MEMORY}, which cannot be written to here."
+            )
+        installation = find_installation(self.repositories[0])
+        for attempt in range(1, _STARTS + 1):
+            self._lines.clear()
+            self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-"))
+            self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
+            try:
+                self._ports = _pick_ports(self._chosen_ports)
+                self._launch(prepare(installation, self._python, self._environment, self._scratch))
+                self._wait_until_ready()
+            except _PortTakenError as taken:
+                self._stop(grace_s=0)
+                if self._chosen_ports[taken.service] or attempt == _STARTS:
+                    raise ServerError(
+                        f"The {taken.service} port {taken.port} on {HOST} is taken; "
+                        "choose another, or 0 for a free one.",
+                        log=self.log,
+                    ) from None
+            except BaseException:
+                self._stop(grace_s=0)
+                raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop the server: it finishes what it is answering (10 s at most), then it, its models' processes, its
+        temporary directory and its shared memory are gone. Harmless if it is not running."""
+        self._stop(_GRACE_S)
+
+    def _stop(self, grace_s: float) -> None:
+        if self._owner_pid not in (0, os.getpid()):
+            return  # a fork of the process that started it
+        process, self._process = self._process, None
+        try:
+            if process is not None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(grace_s)
+        finally:
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # the server itself, or model processes that outlived it
+                process.wait()
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        atexit.unregister(self.stop)
+        if self._reader is not None:
+            self._reader.join(timeout=5)
+            self._reader = None
+        if self._shm_prefix:
+            for leftover in SHARED_MEMORY.glob(f"{self._shm_prefix}*"):
+                leftover.unlink(missing_ok=True)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+        if self._guard is not None:
+            with contextlib.suppress(OSError):
+                self._guard.communicate("stopped\n")
+            self._guard = None
+
+    def _check_arguments(self) -> None:
+        if not self.repositories:
+            raise ServerError("TritonServer needs at least one model repository.")
+        for service, port in self._chosen_ports.items():
+            if not 0 <= port <= 65535:
+                raise ServerError(f"The {service} port is {port}; it must be 1 to 65535, or 0 for a free one.")
+        chosen = [port for port in self._chosen_ports.values() if port]
+        if len(set(chosen)) < len(chosen):
+            raise ServerError(f"The gRPC, HTTP and metrics ports must differ; they are {', '.join(map(str, chosen))}.")
+        if self._poll_s is not None and not (math.isfinite(self._poll_s) and self._poll_s >= 1):
+            raise ServerError(f"poll_s is {self._poll_s}; the Triton server polls every whole second at most.")
+        if self._poll_s is not None and self.models is not None:
+            raise ServerError("models cannot be chosen when the Triton server polls: it loads all of them.")
+
+    def _url(self, service: str) -> str:
+        if not self._ports:
+            raise ServerError("The Triton server has no address yet; call start() first.")
+        return f"{HOST}:{self._ports[service]}"
+
+    def _command(self, runtime: Runtime) -> list[str]:
+        command = [str(runtime.executable), f"--backend-directory={runtime.backends}"]
+        command += [f"--model-repository={repository.resolve()}" for repository in self.repositories]
+        for service, port in self._ports.items():
+            command += [f"--{service.lower()}-address={HOST}", f"--{service.lower()}-port={port}"]
+        if self._poll_s is not None:
+            command += ["--model-control-mode=poll", f"--repository-poll-secs={math.ceil(self._poll_s)}"]
+        else:
+            wanted = ["*"] if self.models is None else self.models
+            command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in wanted)]
+        if not self._complete_configs:
+            command.append("--disable-auto-complete-config")
+        return [
+            *command,
+            "--exit-on-error=false",  # keeps it alive until its reasons are read
+            "--strict-readiness=false",  # one model that a client unloads must not make the whole server unready
+            f"--exit-timeout-secs={_DRAIN_S}",
+            f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
+            f"--backend-config=python,stub-timeout-seconds={math.ceil(self._startup_timeout_s)}",
+        ]
+
+    def _launch(self, runtime: Runtime) -> None:
+        self._owner_pid = os.getpid()
+        atexit.register(self.stop)
+        try:
+            # A session of its own: Ctrl-C in a terminal reaches us, and we stop the server in our own order.
+            process = subprocess.Popen(
+                self._command(runtime),
+                env=dict(runtime.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                bufsize=1,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerError(f"The Triton server could not be executed: {error}") from None
+        self._process = process
+        self._reader = threading.Thread(target=self._read_log, args=(process,), name="tritonserver-log", daemon=True)
+        self._reader.start()
+        self._guard = subprocess.Popen(
+            [
+                "/bin/sh",
+                "-c",
+                _GUARD,
+                "guard",
+                str(process.pid),
+                str(self._scratch),
+                str(SHARED_MEMORY / self._shm_prefix),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _read_log(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        on_log = self._on_log
+        with process.stdout as lines:
+            for line in lines:
+                line = line.rstrip("\n")
+                self._lines.append(line)
+                if on_log is not None:
+                    try:
+                        on_log(line)
+                    except Exception as error:  # the pipe must be read on, or the server would stand still
+                        self._lines.append(f"on_log failed and is not called again: {error!r}")
+                        on_log = None
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._startup_timeout_s
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise self._ended()
+            if self._live():
+                self._check_models(self._index())
+                return
+            time.sleep(0.05)
+        loading = ", ".join(f"'{name}'" for name in still_loading(tuple(self._lines)))
+        what = f"; still loading: {loading}." if loading else "."
+        raise ServerError(f"The Triton server was not ready after {self._startup_timeout_s:g} s{what}", log=self.log)
+
+    def _ended(self) -> Exception:
+        """The error for a server that ended by itself during its start."""
+        assert self._process is not None
+        assert self._reader is not None
+        self._reader.join(timeout=5)
+        lines = tuple(self._lines)
+        service = taken_service(lines)
+        if service is not None:
+            return _PortTakenError(service, self._ports[service])
+        reason = last_error(lines)
+        return ServerError(
+            f"The Triton server ended with exit code {self._process.returncode} before it was ready: {reason}.",
+            log=self.log,
+        )
+
+    def _live(self) -> bool:
+        """Whether all three services answer; they open, in turn, after the models have been loaded."""
+        try:
+            with _response(self._ports["HTTP"], "GET", "/v2/health/live") as answer:
+                if answer.status != 200:
+                    return False
+            for service in ("gRPC", "metrics"):
+                socket.create_connection((HOST, self._ports[service]), timeout=5).close()
+        except (OSError, http.client.HTTPException):
+            return False
+        return self.running
+
+    def _index(self) -> list[dict[str, Any]]:
+        with _response(self._ports["HTTP"], "POST", "/v2/repository/index") as answer:
+            rows: list[dict[str, Any]] = json.loads(answer.read())
+        return rows
+
+    def _check_models(self, index: Sequence[Mapping[str, Any]]) -> None:
+        """Every wanted model must be ready, in every version that the server tried to load."""
+        in_log = load_failures(tuple(self._lines))
+        wanted = sorted({row["name"] for row in index} | set(in_log)) if self.models is None else self.models
+        failures: dict[str, str] = {}
+        for name in wanted:
+            rows = [row for row in index if row["name"] == name]
+            reasons = [
+                plain_reason(row["reason"]) for row in rows if row.get("state") == "UNAVAILABLE" and row.get("reason")
+            ]
+            if reasons:
+                failures[name] = "; ".join(dict.fromkeys(reasons))
+            elif not any(row.get("state") == "READY" for row in rows):
+                failures[name] = in_log.get(name, "the Triton server gives no reason")
+        if failures:
+            sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
+            noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
+            raise ServerError(f"{noun} did not load: {sentences}.", log=self.log)
+
+
+class _PortTakenError(Exception):
+    def __init__(self, service: str, port: int) -> None:
+        super().__init__(service, port)
+        self.service = service
+        self.port = port
+
+
+@contextlib.contextmanager
+def _response(port: int, method: str, path: str) -> Iterator[http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    try:
+        connection.request(method, path)
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
+def _pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
+    """Service → port, with free ones where 0 was chosen. All are held until all are picked, so that they differ."""
+    with contextlib.ExitStack() as held:
+        ports = {}
+        for service, port in sorted(chosen.items(), key=lambda item: item[1] == 0):  # the chosen ones first
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free for a server
+            try:
+                probe.bind((HOST, port))
+            except PermissionError:
+                raise ServerError(f"The {service} port {port} needs privileges that this process lacks.") from None
+            except OSError:
+                raise _PortTakenError(service, port) from None
+            ports[service] = probe.getsockname()[1]
+        return ports

@@ -1,0 +1,183 @@
+"""Golden rows against a running server: the same numbers as the estimator, and the same bits in every batch."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from triton_regressors.clients.calls import float32_rows
+from triton_regressors.clients.errors import InvalidRequest, RowsError
+from triton_regressors.clients.infer import Client
+from triton_regressors.kernels.parity import Parity, measure
+
+DEFAULT_REPOSITORY = Path("model_repository")
+_ODD_SIZES = (3, 1, 7, 5, 13, 11)
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """One output: its largest error over all golden rows, in units of the standard deviation of the predictions."""
+
+    name: str
+    parity: Parity
+    tolerance: float
+
+    @property
+    def max_error(self) -> float:
+        """The largest error over all golden rows and batchings."""
+        return self.parity.max_error
+
+    @property
+    def within(self) -> bool:
+        """Whether the error is within the tolerance that the entry was exported with."""
+        return self.parity.within(self.tolerance)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found. `batchings` says in which ways the rows were sent."""
+
+    model: str
+    version: str
+    rows: int
+    outputs: tuple[OutputCheck, ...]
+    batchings: tuple[str, ...]
+    bit_identical: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output is within tolerance, and every row has the same bits in each batching."""
+        return self.bit_identical and all(output.within for output in self.outputs)
+
+
+def verify(
+    client: Client,
+    entry: Path | str,
+    *,
+    repository: Path = DEFAULT_REPOSITORY,
+    model: str | None = None,
+    version: str | int | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Send an entry's golden rows to a running server: one at a time, all at once, and shuffled in chunks of odd sizes.
+
+    Args:
+        client: connected to the server, on whatever host.
+        entry: the entry's directory on this machine, or its name alone, to be found in `repository`.
+        repository: where an entry given by name lies.
+        model: the name it has on the server, if another than the directory's.
+        version: which one; None: the newest in the directory. Exactly that one is asked on the server.
+        seed: of the shuffling.
+
+    Raises:
+        RowsError: there is no such entry here, or its golden rows cannot be read.
+        InferenceError: the server does not answer, or refuses these rows. A wrong answer raises nothing: see `passed`.
+    """
+    directory = Path(repository) / entry if isinstance(entry, str) else Path(entry)
+    version_directory = _version_directory(directory, version)
+    golden = _golden(version_directory)
+    X = golden.X
+    name = model or directory.resolve().name
+    limit = client.config(name).max_batch_size or len(X)
+
+    answers = {
+        batching: _ask(client, name, version_directory.name, X, tuple(golden.outputs), chunks)
+        for batching, chunks in _batchings(len(X), limit, seed).items()
+    }
+    first = next(iter(answers.values()))
+    return Verification(
+        model=name,
+        version=version_directory.name,
+        rows=len(X),
+        outputs=tuple(
+            OutputCheck(
+                output,
+                max(
+                    (measure(answer[output], wanted, golden.units[output]) for answer in answers.values()),
+                    key=lambda parity: np.nan_to_num(parity.excess, nan=np.inf),
+                ),
+                golden.tolerance,
+            )
+            for output, wanted in golden.outputs.items()
+        ),
+        batchings=tuple(answers),
+        bit_identical=all(
+            answer[output].tobytes() == first[output].tobytes() for answer in answers.values() for output in first
+        ),
+    )
+
+
+def _version_directory(directory: Path, version: str | int | None) -> Path:
+    if not directory.is_dir():
+        raise RowsError(
+            f"There is no entry at {directory}; an entry's directory, or its name and repository, is needed."
+        )
+    versions = sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+    if not versions:
+        raise RowsError(f"{directory} is not an entry: it has no version directory.")
+    if version is None:
+        return directory / str(versions[-1])
+    if str(version) not in map(str, versions):
+        raise RowsError(f"{directory} has no version {version}; it has {', '.join(map(str, versions))}.")
+    return directory / str(version)
+
+
+@dataclass(frozen=True)
+class _Golden:
+    X: npt.NDArray[np.float32]  # [rows, n_features]
+    outputs: dict[str, npt.NDArray[np.float64]]  # the estimator's own predictions, each [rows, width]
+    units: dict[str, list[float]]  # one for each column
+    tolerance: float
+
+
+def _golden(version_directory: Path) -> _Golden:
+    try:
+        tensors = load_file(version_directory / "golden.safetensors")
+        parity = json.loads((version_directory / "plan.json").read_text(encoding="utf-8"))["parity"]
+        X = float32_rows(tensors.pop("X"))
+        units = {name: parity["outputs"][name]["unit"] for name in tensors}
+        return _Golden(X, tensors, units, float(parity["tolerance"]))
+    except FileNotFoundError as error:
+        raise RowsError(f"{version_directory} has no {Path(error.filename or 'golden.safetensors').name}.") from None
+    except (OSError, ValueError, SafetensorError, InvalidRequest) as error:
+        raise RowsError(f"The golden rows in {version_directory} cannot be read: {error}.") from None
+    except KeyError as error:
+        raise RowsError(f"The golden rows in {version_directory} are incomplete: {error} is missing.") from None
+
+
+def _batchings(rows: int, limit: int, seed: int) -> dict[str, list[npt.NDArray[np.intp]]]:
+    """Name → the rows of each request."""
+    in_order, shuffled = np.arange(rows), np.random.default_rng(seed).permutation(rows)
+    return {
+        "one row at a time": [in_order[row : row + 1] for row in range(rows)],
+        "all at once": [in_order[row : row + limit] for row in range(0, rows, limit)],
+        "shuffled, in odd sizes": list(_odd_chunks(shuffled, limit)),
+    }
+
+
+def _odd_chunks(order: npt.NDArray[np.intp], limit: int) -> Iterator[npt.NDArray[np.intp]]:
+    first = count = 0
+    while first < len(order):
+        size = min(_ODD_SIZES[count % len(_ODD_SIZES)], limit)
+        yield order[first : first + size]
+        first, count = first + size, count + 1
+
+
+def _ask(
+    client: Client,
+    model: str,
+    version: str,
+    X: npt.NDArray[np.float32],
+    outputs: tuple[str, ...],
+    chunks: list[npt.NDArray[np.intp]],
+) -> dict[str, npt.NDArray[Any]]:
+    """Output name → answers [rows, width], in the order of X."""
+    parts = [client.infer(model, X[rows], outputs=outputs, version=version) for rows in chunks]
+    back = np.argsort(np.concatenate(chunks))
+    return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}

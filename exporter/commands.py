@@ -1,0 +1,109 @@
+"""The commands `export` and `describe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from triton_regressors.clients.rows import read_rows
+from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
+from triton_regressors.exporter.compiler import export as export_estimator
+from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.repository import find_entry
+
+Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
+ModelOrEntry = Annotated[Path, typer.Argument(help="A fitted estimator's file, or an entry's directory.")]
+SampleOption = Annotated[
+    Path | None,
+    typer.Option(help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale."),
+]
+ToleranceOption = Annotated[
+    float, typer.Option(help="Largest difference from the estimator's own prediction, in its standard deviations.")
+]
+TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
+TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
+
+
+def export(
+    model: Model,
+    repository: Annotated[Path, typer.Option(help="The model repository to write into.")] = Path("model_repository"),
+    name: Annotated[str | None, typer.Option(help="The model's name on the server; by default the file's.")] = None,
+    sample: SampleOption = None,
+    tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    trust_pickle: TrustPickle = False,
+    trust_type: TrustType = None,
+    max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
+    dynamic_batching: Annotated[
+        bool | None, typer.Option("--dynamic-batching/--no-dynamic-batching", help="Default: on.")
+    ] = None,
+    max_queue_delay_us: Annotated[
+        int | None, typer.Option(help="Microseconds that a request may wait for others; default 0.")
+    ] = None,
+    preferred_batch_size: Annotated[
+        list[int] | None, typer.Option(help="A batch size to aim at; can be repeated.")
+    ] = None,
+    instances: Annotated[int | None, typer.Option(help="Copies that run side by side; default 1.")] = None,
+    instance_kind: Annotated[str | None, typer.Option(help="auto, gpu or cpu; default auto.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, triton, torch or interpret; default auto.")] = None,
+    versions: Annotated[int | None, typer.Option(help="How many of the newest versions to serve; default 1.")] = None,
+) -> None:
+    """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
+    estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    options: dict[str, Any] = {
+        "max_batch_size": max_batch_size,
+        "dynamic_batching": dynamic_batching,
+        "max_queue_delay_us": max_queue_delay_us,
+        "preferred_batch_sizes": tuple(preferred_batch_size) if preferred_batch_size else None,
+        "instances": instances,
+        "instance_kind": instance_kind,
+        "engine": engine,
+        "versions": versions,
+    }
+    result = export_estimator(
+        estimator,
+        repository,
+        name=model.stem if name is None else name,
+        sample=_sample(sample, estimator),
+        tolerance=tolerance,
+        **options,
+    )
+    entry, plan = result.entry, result.compilation.plan
+    console = Console()
+    operations = ", ".join(step.operation.kind() for step in plan.steps)
+    console.print(
+        f"Wrote [bold]{entry.name}[/bold] version {entry.version} to {entry.version_directory}: "
+        f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+        highlight=False,
+    )
+    console.print(parity_table(result.compilation.report.to_json()))
+    console.print(f"Serve it with: triton-regressors serve {repository}", highlight=False)
+
+
+def describe(
+    what: ModelOrEntry,
+    version: Annotated[int | None, typer.Option(help="Which version of an entry; by default the newest.")] = None,
+    sample: SampleOption = None,
+    tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    trust_pickle: TrustPickle = False,
+    trust_type: TrustType = None,
+) -> None:
+    """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
+    console = Console()
+    if what.is_dir():
+        if sample is not None:
+            raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
+        console.print(describe_entry(find_entry(what, version)))
+        return
+    estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance)
+    console.print(describe_compilation(compilation))
+
+
+def _sample(path: Path | None, estimator: Any) -> Any | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if path is None else read_rows(path, None if names is None else [str(name) for name in names])

@@ -1,0 +1,78 @@
+"""Shows what an estimator compiles to, or what an entry holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from triton_regressors.exporter.compiler import Compilation, stage_summary
+from triton_regressors.exporter.repository import Entry
+from triton_regressors.kernels.plan import INPUT, read_document
+
+
+def describe_compilation(compilation: Compilation) -> Group:
+    """Return the plan as lowered and after each pass that changed it, and the parity of the last."""
+    stages = [stage_summary(stage, plan) for stage, plan in compilation.stages]
+    return _describe(type(compilation.estimator).__name__, stages, compilation.report.to_json())
+
+
+def describe_entry(entry: Entry) -> Group:
+    """Return the same for an entry, from what its export recorded, and how a client asks it."""
+    document = read_document(entry.version_directory)
+    subject = f"{entry.name} version {entry.version} ({document['provenance']['class'].rpartition('.')[2]})"
+    snippet = client_snippet(entry.name, document["n_features"], list(document["outputs"]))
+    return Group(_describe(subject, document["stages"], document["parity"]), Text("\nFrom a client:"), Text(snippet))
+
+
+def client_snippet(name: str, n_features: int, outputs: Sequence[str]) -> str:
+    """Return Python that asks a running server for the entry's answers with tritonclient alone."""
+    wanted = ", ".join(f'grpc.InferRequestedOutput("{output}")' for output in outputs)
+    return f"""\
+    import numpy as np
+    import tritonclient.grpc as grpc
+
+    rows = np.zeros((2, {n_features}), dtype=np.float32)  # your rows, in training column order
+    X = grpc.InferInput("X", rows.shape, "FP32")
+    X.set_data_from_numpy(rows)
+    client = grpc.InferenceServerClient("127.0.0.1:8001")
+    answer = client.infer("{name}", [X], outputs=[{wanted}])
+    print(answer.as_numpy("{outputs[0]}"))"""
+
+
+def parity_table(parity: Mapping[str, Any]) -> Table:
+    """Return the measured differences from the estimator's own predictions."""
+    rows = f"{parity['rows']} rows from {parity['rows_from']}, {parity['engine']} engine"
+    table = Table(title=f"Parity with the estimator's own predict ({rows})", title_justify="left")
+    for heading in ("output", "max |error| / std", "in float32 ulp", "tolerance / std"):
+        table.add_column(heading, justify="left" if heading == "output" else "right")
+    for name, found in parity["outputs"].items():
+        table.add_row(name, f"{found['max_error']:.1e}", f"{found['max_ulp']:.2f}", f"{parity['tolerance']:.0e}")
+    return table
+
+
+def _describe(subject: str, stages: Sequence[Mapping[str, Any]], parity: Mapping[str, Any]) -> Group:
+    parts: list[RenderableType] = [Text(subject, style="bold")]
+    for number, stage in enumerate(stages):
+        parts.append(_stage_table("as lowered" if number == 0 else f"after: {stage['stage']}", stage["steps"]))
+    parts.append(parity_table(parity))
+    return Group(*parts)
+
+
+def _stage_table(title: str, steps: Sequence[Mapping[str, Any]]) -> Table:
+    total = {key: sum(step[key] for step in steps) for key in ("launches", "parameters", "bytes")}
+    table = Table(title=title, title_justify="left", show_footer=True)
+    table.add_column("step", footer=f"{len(steps)} step{'s' * (len(steps) != 1)}")
+    table.add_column("reads")
+    table.add_column("operation")
+    for key in ("launches", "parameters", "bytes"):
+        table.add_column(key, justify="right", footer=f"{total[key]:,}")
+    for step in steps:
+        operation = f"{step['op']} {step['what']}".strip()
+        reads = ", ".join("X" if name == INPUT else name for name in step["inputs"])
+        numbers = (f"{step[key]:,}" for key in ("launches", "parameters", "bytes"))
+        table.add_row(step["output"], reads, operation, *numbers)
+    return table
