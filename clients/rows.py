@@ -1,5 +1,6 @@
 """Reading rows to predict from .npy, .csv and .parquet files."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,16 +33,13 @@ def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDA
         raise RowsError(f"Cannot read rows from {path}: the suffix must be {', '.join(SUFFIXES)}.")
     if not path.is_file():
         raise RowsError(f"Cannot read rows from {path}: there is no such file.")
-    table = reader(path)
-    if isinstance(table, pd.DataFrame):
-        values, names = _numbers(path, _chosen(path, table, feature_names)), list(table.columns)
-    else:
-        values, names = table, []
+    values = reader(path)
+    if isinstance(values, pd.DataFrame):
+        values = _numbers(path, _chosen(path, values, feature_names))
     if values.ndim == 2 and not values.shape[0]:
         raise RowsError(f"{path} has no rows.")
     if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
-        kind = "" if names else " without names"
-        raise RowsError(f"{path} has shape {values.shape}{kind}; {len(feature_names)} features are expected.")
+        raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
     try:
         return float32_rows(values)
     except InvalidRequest as error:
@@ -63,7 +61,11 @@ def _read_csv(path: Path) -> Any:
     try:
         first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         has_header = any(not _is_number(cell) for cell in first.iloc[0])
-        return pd.read_csv(path, header=0 if has_header else None, low_memory=False, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells that the header has no column for
+            return pd.read_csv(path, header=0 if has_header else None, low_memory=False, **options)
+    except pd.errors.ParserWarning:
+        raise RowsError(f"{path} has lines with more cells than its first.") from None
     except pd.errors.EmptyDataError:
         raise RowsError(f"{path} has no rows.") from None
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors

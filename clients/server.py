@@ -6,43 +6,31 @@ Needs no Docker: the server comes from the nvidia-pytriton wheel, from the direc
 
 import atexit
 import contextlib
-import http.client
-import json
 import math
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from triton_regressors.clients.errors import ServerError, plain_reason
+from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
-from triton_regressors.clients.server_log import (
-    LogLine,
-    last_error,
-    load_failures,
-    readable_log_line,
-    still_loading,
-    taken_service,
-)
+from triton_regressors.clients.server_log import LogLine, readable_log_line
+from triton_regressors.clients.startup import HOST, PortTakenError, pick_ports, wait_until_ready
 
 __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"]
 
-HOST = "127.0.0.1"
 SHARED_MEMORY = Path("/dev/shm")
 _LOG_LINES = 20_000  # the newest are kept
 _STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
-_DRAIN_S = 10  # the server's own limit for requests in flight when it is told to stop
-_GRACE_S = 20.0  # then it is killed
+_DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
+_GRACE_S = 15.0  # then it is killed
 
 # Outlives us if we are killed: its standard input ends with our process.
 # $1: the server's process id, $2: its directory, $3: the beginning of its shared memory files' names.
@@ -176,10 +164,10 @@ class TritonServer:
             self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-"))
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
             try:
-                self._ports = _pick_ports(self._chosen_ports)
+                self._ports = pick_ports(self._chosen_ports)
                 self._launch(prepare(installation, self._python, self._environment, self._scratch))
                 self._wait_until_ready()
-            except _PortTakenError as taken:
+            except PortTakenError as taken:
                 self._stop(grace_s=0)
                 if self._chosen_ports[taken.service] or attempt == _STARTS:
                     raise ServerError(
@@ -194,7 +182,7 @@ class TritonServer:
                 return
 
     def stop(self) -> None:
-        """Stop the server: it finishes what it is answering (10 s at most), then it, its models' processes, its
+        """Stop the server: it finishes what it is answering (5 s at most), then it, its models' processes, its
         temporary directory and its shared memory are gone. Harmless if it is not running."""
         self._stop(_GRACE_S)
 
@@ -267,7 +255,7 @@ class TritonServer:
             "--strict-readiness=false",  # one model that a client unloads must not make the whole server unready
             f"--exit-timeout-secs={_DRAIN_S}",
             f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
-            f"--backend-config=python,stub-timeout-seconds={math.ceil(self._startup_timeout_s)}",
+            f"--backend-config=python,stub-timeout-seconds={math.ceil(self._startup_timeout_s) + 30}",
         ]
 
     def _launch(self, runtime: Runtime) -> None:
@@ -324,99 +312,7 @@ class TritonServer:
                         on_log = None
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + self._startup_timeout_s
-        while time.monotonic() < deadline:
-            if not self.running:
-                raise self._ended()
-            if self._live():
-                self._check_models(self._index())
-                return
-            time.sleep(0.05)
-        loading = ", ".join(f"'{name}'" for name in still_loading(tuple(self._lines)))
-        what = f"; still loading: {loading}." if loading else "."
-        raise ServerError(f"The Triton server was not ready after {self._startup_timeout_s:g} s{what}", log=self.log)
-
-    def _ended(self) -> Exception:
-        """The error for a server that ended by itself during its start."""
         assert self._process is not None
-        assert self._reader is not None
-        self._reader.join(timeout=5)
-        lines = tuple(self._lines)
-        service = taken_service(lines)
-        if service is not None:
-            return _PortTakenError(service, self._ports[service])
-        reason = last_error(lines)
-        return ServerError(
-            f"The Triton server ended with exit code {self._process.returncode} before it was ready: {reason}.",
-            log=self.log,
+        wait_until_ready(
+            self._ports, self.models, self._startup_timeout_s, self._process.poll, lambda: tuple(self._lines)
         )
-
-    def _live(self) -> bool:
-        """Whether all three services answer; they open, in turn, after the models have been loaded."""
-        try:
-            with _response(self._ports["HTTP"], "GET", "/v2/health/live") as answer:
-                if answer.status != 200:
-                    return False
-            for service in ("gRPC", "metrics"):
-                socket.create_connection((HOST, self._ports[service]), timeout=5).close()
-        except (OSError, http.client.HTTPException):
-            return False
-        return self.running
-
-    def _index(self) -> list[dict[str, Any]]:
-        with _response(self._ports["HTTP"], "POST", "/v2/repository/index") as answer:
-            rows: list[dict[str, Any]] = json.loads(answer.read())
-        return rows
-
-    def _check_models(self, index: Sequence[Mapping[str, Any]]) -> None:
-        """Every wanted model must be ready, in every version that the server tried to load."""
-        in_log = load_failures(tuple(self._lines))
-        wanted = sorted({row["name"] for row in index} | set(in_log)) if self.models is None else self.models
-        failures: dict[str, str] = {}
-        for name in wanted:
-            rows = [row for row in index if row["name"] == name]
-            reasons = [
-                plain_reason(row["reason"]) for row in rows if row.get("state") == "UNAVAILABLE" and row.get("reason")
-            ]
-            if reasons:
-                failures[name] = "; ".join(dict.fromkeys(reasons))
-            elif not any(row.get("state") == "READY" for row in rows):
-                failures[name] = in_log.get(name, "the Triton server gives no reason")
-        if failures:
-            sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
-            noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
-            raise ServerError(f"{noun} did not load: {sentences}.", log=self.log)
-
-
-class _PortTakenError(Exception):
-    def __init__(self, service: str, port: int) -> None:
-        super().__init__(service, port)
-        self.service = service
-        self.port = port
-
-
-@contextlib.contextmanager
-def _response(port: int, method: str, path: str) -> Iterator[http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection(HOST, port, timeout=10)
-    try:
-        connection.request(method, path)
-        yield connection.getresponse()
-    finally:
-        connection.close()
-
-
-def _pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
-    """Service → port, with free ones where 0 was chosen. All are held until all are picked, so that they differ."""
-    with contextlib.ExitStack() as held:
-        ports = {}
-        for service, port in sorted(chosen.items(), key=lambda item: item[1] == 0):  # the chosen ones first
-            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free for a server
-            try:
-                probe.bind((HOST, port))
-            except PermissionError:
-                raise ServerError(f"The {service} port {port} needs privileges that this process lacks.") from None
-            except OSError:
-                raise _PortTakenError(service, port) from None
-            ports[service] = probe.getsockname()[1]
-        return ports

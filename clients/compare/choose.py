@@ -14,9 +14,8 @@ SAME_THROUGHPUT = 0.02
 def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
     """The point with the most rows per second among those without errors whose p99 is at most `p99_ms`.
 
-    Stable points come first: an unstable one is named only if no stable one qualifies. Open-loop points within 2 % of
-    the most are alike, and the one with the lowest p99 is taken. Raises ComparisonError, naming the nearest point,
-    if none qualifies.
+    Whether a point is stable does not count; the report says it. Open-loop points within 2 % of the most are alike,
+    and the one with the lowest p99 is taken. Raises ComparisonError, naming the nearest point, if none qualifies.
     """
     if p99_ms is not None and not p99_ms > 0:
         raise ComparisonError(f"The p99 limit is {p99_ms} ms; accepted: a number above 0.")
@@ -32,9 +31,8 @@ def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
             f"No configuration keeps p99 within {p99_ms:g} ms; the nearest is {nearest.configuration.label!r} with "
             f"{nearest.model.latency.p99_ms:.3g} ms at {nearest.load}."
         )
-    candidates = [point for point in within if point.model.stable] or within
-    most = max(candidates, key=lambda point: point.model.rows_per_s)
+    most = max(within, key=lambda point: point.model.rows_per_s)
     if most.load.rate is None:
         return most
-    alike = [p for p in candidates if p.model.rows_per_s >= (1 - SAME_THROUGHPUT) * most.model.rows_per_s]
+    alike = [p for p in within if p.model.rows_per_s >= (1 - SAME_THROUGHPUT) * most.model.rows_per_s]
     return min(alike, key=lambda point: point.model.latency.p99_ms)

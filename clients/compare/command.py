@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from triton_regressors.clients.compare.batching import read_configurations, write_batching
+from triton_regressors.clients.compare.comparison import IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.results import Point
 
@@ -36,21 +38,21 @@ def compare(
         Path, typer.Option(help="Its model repository; a Triton server is started on it unless --url is given.")
     ] = Path("model_repository"),
     configurations: Annotated[
-        Path | None, typer.Option(help="A TOML file of [[configuration]] tables instead of the default set.")
+        Path | None, typer.Option(help="A TOML file of 'configuration' tables instead of the default set.")
     ] = None,
     concurrency: Annotated[
         list[int] | None,
-        typer.Option("--concurrency", "-c", help="Closed loop: requests outstanding; repeatable.  [default: 1, 8, 32]"),
+        typer.Option("--concurrency", "-c", help="Closed loop: requests outstanding; repeatable. Default: 1, 8, 32."),
     ] = None,
     rate: Annotated[
         list[float] | None,
         typer.Option(help="Open loop instead: Poisson arrivals at so many requests/s; repeatable."),
     ] = None,
     rows: Annotated[
-        list[int] | None, typer.Option("--rows", "-r", help="Rows per request; repeatable.  [default: 1]")
+        list[int] | None, typer.Option("--rows", "-r", help="Rows per request; repeatable. Default: 1.")
     ] = None,
     protocol: Annotated[
-        list[ProtocolName] | None, typer.Option(help="grpc or http; repeatable.  [default: grpc]")
+        list[ProtocolName] | None, typer.Option(help="grpc or http; repeatable. Default: grpc.")
     ] = None,
     rows_file: Annotated[
         Path | None, typer.Option(help="Rows to send (.npy, .csv or .parquet) instead of the golden rows.")
@@ -58,7 +60,7 @@ def compare(
     url: Annotated[str | None, typer.Option(help="gRPC address HOST:PORT of a running server.")] = None,
     http_url: Annotated[str | None, typer.Option(help="HTTP address HOST:PORT of a running server.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the report goes; default: comparison-NAME.")
+        Path | None, typer.Option("--output", "-o", help="Where the report goes; default: ./comparison-NAME.")
     ] = None,
     p99_ms: Annotated[
         float | None, typer.Option(help="Recommend the highest throughput whose p99 is within this many ms.")
@@ -97,39 +99,44 @@ def compare(
     if apply and not config_file.is_file():
         raise ComparisonError(f"--apply needs the model's files: there is no {config_file}; give --repository.")
     chosen = None if configurations is None else read_configurations(configurations)
-    comparison = run(
-        name,
-        repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
-        chosen,
-        concurrency or (1, 8, 32),
-        rows or (1,),
-        [each.value for each in protocol or (ProtocolName.GRPC,)],
-        rate or None,
-        rows_file,
-        url,
-        http_url,
-        floor,
-        window_s,
-        max_windows,
-        warmup_s,
-        stability,
-        client_processes,
-        generator.value,
-        seed,
-        p99_ms,
-        console,
-    )
+    try:
+        comparison = run(
+            name,
+            repository=repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
+            configurations=chosen,
+            concurrency=concurrency or (1, 8, 32),
+            rows=rows or (1,),
+            protocols=[each.value for each in protocol or (ProtocolName.GRPC,)],
+            rate=rate or None,
+            rows_file=rows_file,
+            url=url,
+            http_url=http_url,
+            floor=floor,
+            window_s=window_s,
+            max_windows=max_windows,
+            warmup_s=warmup_s,
+            stability=stability,
+            client_processes=client_processes,
+            generator=generator.value,
+            seed=seed,
+            p99_ms=p99_ms,
+            console=console,
+        )
+    except IncompleteComparison as failure:
+        kept = failure.partial.write(directory)[0]
+        console.print(Text(f"What was measured before it failed: {kept}"), soft_wrap=True)
+        raise
     paths = comparison.write(directory)
     if comparison.points:
         console.print(comparison.table())
     for warning in comparison.warnings():
-        console.print(f"[yellow]{warning}[/yellow]", highlight=False, soft_wrap=True)
-    console.print(f"Report: {paths[0]}", highlight=False, soft_wrap=True)
+        console.print(Text(warning, style="yellow"), soft_wrap=True)
+    console.print(Text(f"Report: {paths[0]}"), soft_wrap=True)
     if comparison.interrupted:
         console.print("The model has its own configuration again.", highlight=False)
         raise typer.Exit(INTERRUPTED)
     best = comparison.best()
-    console.print(f"[bold]{comparison.verdict()}[/bold]", highlight=False, soft_wrap=True)
+    console.print(Text(comparison.verdict(), style="bold"), soft_wrap=True)
     if apply:
         _apply(best, config_file, name, url, http_url, console)
 
@@ -139,7 +146,7 @@ def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url:
     from triton_regressors.clients.infer import Client
 
     write_batching(config_file, best.configuration)
-    console.print(f"Wrote {best.configuration.label!r} into {config_file}.", highlight=False, soft_wrap=True)
+    console.print(Text(f"Wrote {best.configuration.label!r} into {config_file}."), soft_wrap=True)
     if url is not None or http_url is not None:
         with Client(url or str(http_url), "grpc" if url is not None else "http", 120.0) as client:
             client.load(name)

@@ -15,13 +15,21 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.results import BUSY, Point
 
 
+class IncompleteComparison(ComparisonError):  # noqa: N818  # it is what is left, like StopIteration
+    """A comparison that failed after some points; `partial` holds them, and `__cause__` is what failed."""
+
+    def __init__(self, message: str, partial: Comparison) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
 @dataclass
 class Comparison:
     """What `compare` measured.
 
     points: in the order measured, which is configuration by configuration. planned: how many were asked for.
     settings, environment: what the report prints about how and where. p99_ms: the limit asked for, if any.
-    interrupted: Ctrl-C ended it early, and `points` holds what was complete by then.
+    interrupted: Ctrl-C or an error ended it early, and `points` holds what was complete by then.
     """
 
     model: str

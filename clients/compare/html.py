@@ -41,7 +41,7 @@ tr.best td { background: var(--good-panel); font-weight: 600; }
   border-bottom: 1px solid var(--grid); }
 .facts th { width: 16rem; font-weight: 500; }
 """
-TEXT_COLUMNS = ("configuration", "protocol", "")
+TEXT_COLUMNS = ("configuration", "via", "")
 
 
 def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[str]]], best: int | None) -> str:
@@ -132,7 +132,11 @@ def _method(comparison: Comparison) -> dict[str, object]:
         "Busiest load process": f"{max(shares, default=0):.0%} of one core",
         "Load processes": ", ".join(str(n) for n in sorted({figures.client_processes for figures in measured})),
     }
-    names = {"client_cores": "Cores of the client's machine", "client_machine": "Client's machine"}
+    names = {
+        "triton_server": "Triton server release",
+        "client_cores": "Cores of the client's machine",
+        "client_machine": "Client's machine",
+    }
     for name, value in comparison.environment.items():
         facts[names.get(name, name.replace("_", " ").capitalize() if name != "triton_regressors" else name)] = value
     return facts

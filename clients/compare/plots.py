@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.results import Figures, Point
@@ -74,6 +74,7 @@ def latency_throughput(points: Sequence[Point], p99_ms: float | None = None) -> 
                 axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 axes.yaxis.set_minor_formatter(FuncFormatter(_minor_label))
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+                axes.xaxis.set_major_locator(MaxNLocator(6))
                 axes.set_xlim(left=0)
                 axes.grid(True, which="major")
                 axes.grid(True, which="minor", axis="y", alpha=0.5)
@@ -109,7 +110,8 @@ def batch_sizes(points: Sequence[Point]) -> Figure:
     Each panel has its own vertical scale, so that a wide spread can be seen too. With more than four loads, the last
     four, which are the heaviest of the last kind.
     """
-    loads = list(dict.fromkeys(point.load for point in points))[-MAX_LOADS:]
+    every_load = list(dict.fromkeys(point.load for point in points))
+    loads = every_load[-MAX_LOADS:]
     labels = list(dict.fromkeys(point.configuration.label for point in points))
     found = {(point.configuration.label, point.load): point.model.server for point in points}
     largest = max((size for server in found.values() for size in server.executions_per_batch_size), default=1)
@@ -136,7 +138,7 @@ def batch_sizes(points: Sequence[Point]) -> Figure:
                 axes.set_xticks(_batch_ticks(largest))
                 axes.grid(True, axis="y")
                 if row == 0:
-                    axes.set_title(_load_title(load, loads), fontsize=9)
+                    axes.set_title(_load_title(load, every_load), fontsize=9)
             panels[row][0].set_ylabel(_folded(label), rotation=0, ha="right", va="center", fontsize=8.5)
         figure.supxlabel("batch size, rows per execution", fontsize=9)
         figure.suptitle("Share of executions per batch size, %", x=0.01, ha="left", fontsize=10)
@@ -221,7 +223,7 @@ def _load_title(load: Load, loads: Sequence[Load]) -> str:
     if len({each.protocol for each in loads}) > 1:
         parts.append(load.protocol)
     if len({each.rows for each in loads}) > 1:
-        parts.append(f"{load.rows} rows")
+        parts.append(f"{load.rows} row{'s' if load.rows != 1 else ''}")
     return ", ".join(parts)
 
 

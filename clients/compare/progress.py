@@ -23,8 +23,8 @@ class Display:
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(compact=True),
-                TextColumn("{task.description}"),
-                TextColumn("[dim]{task.fields[window]}"),
+                TextColumn("{task.description}", markup=False),
+                TextColumn("{task.fields[window]}", style="dim", markup=False),
                 console=console,
                 transient=True,
             )

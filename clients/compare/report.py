@@ -50,7 +50,7 @@ def columns(points: Sequence[Point]) -> list[tuple[str, list[str]]]:
     open_loop = any(point.load.rate is not None for point in points)
     found: list[tuple[str, list[str]]] = [("configuration", [point.configuration.label for point in points])]
     if several_protocols:
-        found.append(("protocol", [point.load.protocol for point in points]))
+        found.append(("via", [point.load.protocol for point in points]))
     if open_loop:
         found.append(("rate/s", [number(point.load.rate or 0) for point in points]))
     else:
@@ -107,7 +107,7 @@ def rich_table(comparison: Comparison) -> Table:
             table.add_column(heading, max_width=LABEL_WIDTH, overflow="fold", vertical="bottom")
         else:  # headings of two words stand over one another
             text = heading.replace(" ", "\n").replace("requests/s", "requests\n/s")
-            left = heading in ("protocol", "")
+            left = heading in ("via", "")
             table.add_column(text, justify="left" if left else "right", no_wrap=True, vertical="bottom")
     for index, point in enumerate(points):
         again = index > 0 and points[index - 1].configuration == point.configuration

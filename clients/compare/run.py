@@ -12,12 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import tritonclient.grpc
+import tritonclient.http
 from rich.console import Console
 
 import triton_regressors
 from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
-from triton_regressors.clients.compare.comparison import Comparison
+from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load, LoadGenerator
 from triton_regressors.clients.compare.measure import Settings, measure
@@ -28,6 +30,7 @@ from triton_regressors.clients.compare.session import BatchingOverride, floor_na
 from triton_regressors.clients.compare.statistics import ServerCounters, Window
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
+from triton_regressors.errors import TritonRegressorsError
 
 PROTOCOLS = ("grpc", "http")
 GENERATORS = ("builtin", "perf_analyzer")
@@ -87,7 +90,8 @@ def compare(
     on_point: called with every point when it is complete.
 
     Ctrl-C restores the model and returns what was measured, with `interrupted` set. Raises ComparisonError for
-    anything that cannot be compared, and InferenceError or ServerError where the server fails.
+    anything that cannot be compared, InferenceError or ServerError where the server fails, and IncompleteComparison
+    where either happens after the first point.
     """
     loads = plan_loads(concurrency, rows, protocols, rate)
     settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
@@ -95,6 +99,8 @@ def compare(
         raise ComparisonError(f"Unknown generator {generator!r}; accepted: {', '.join(GENERATORS)}.")
     if client_processes is not None and client_processes < 1:
         raise ComparisonError(f"client_processes is {client_processes}; accepted: 1 or more.")
+    if p99_ms is not None and not p99_ms > 0:
+        raise ComparisonError(f"The p99 limit is {p99_ms} ms; accepted: a number above 0.")
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
     chosen = distinct(configurations) if configurations is not None else None
     comparison = Comparison(name, p99_ms=p99_ms)
@@ -129,7 +135,7 @@ def compare(
                 "rows_file": None if rows_file is None else str(rows_file),
                 "configurations": [asdict(configuration) for configuration in chosen],
             }
-            comparison.environment = describe_environment(server, client)
+            comparison.environment = describe_environment(server)
             override = stack.enter_context(BatchingOverride(client, name, server.address(control), floor))
             pool = stack.enter_context(LoadGenerator(0 if tool else max(processes.values())))
 
@@ -162,6 +168,11 @@ def compare(
         except KeyboardInterrupt:
             comparison.interrupted = True
             display.say("interrupted: restoring the model")
+        except TritonRegressorsError as error:
+            if not comparison.points:
+                raise
+            comparison.interrupted = True
+            raise IncompleteComparison(str(error), comparison) from error
     return comparison
 
 
@@ -235,11 +246,12 @@ def choose_rows(
     return golden
 
 
-def describe_environment(server: Server, client: Client) -> dict[str, object]:
+def describe_environment(server: Server) -> dict[str, object]:
     """Versions, machine and time, for the report."""
     return {
         "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "server": "started for this comparison on this machine" if server.own else f"{server.grpc or server.http}",
+        "triton_server": server_version(server),
         "client_cores": os.cpu_count(),
         "client_machine": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -247,3 +259,11 @@ def describe_environment(server: Server, client: Client) -> dict[str, object]:
         "grpcio": version("grpcio"),
         "tritonclient": version("tritonclient"),
     }
+
+
+def server_version(server: Server) -> str:
+    """The Triton server's release as it tells itself."""
+    library = tritonclient.grpc if server.grpc else tritonclient.http
+    with library.InferenceServerClient(server.grpc or server.http) as client:
+        metadata = client.get_server_metadata()
+        return str(metadata["version"] if isinstance(metadata, dict) else metadata.version)

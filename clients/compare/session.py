@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
-from triton_regressors.clients.errors import InferenceError
+from triton_regressors.clients.errors import InferenceError, ServerFault
 
 FLOOR_SOURCE = Path(__file__).with_name("floor_model.py")
 
@@ -102,12 +102,18 @@ class BatchingOverride:
             raise
         self._verify(configuration)
         if self._floor:
-            self._client.load(
-                floor_name(self._model),
-                config=floor_config(self._client.config(self._model)),
-                files={"1/model.py": FLOOR_SOURCE.read_bytes()},
-            )
-            self._floor_loaded = True
+            self._load_floor()
+
+    def _load_floor(self) -> None:
+        floor = floor_config(self._client.config(self._model))
+        self._floor_loaded = True
+        try:
+            self._client.load(floor.name, config=floor, files={"1/model.py": FLOOR_SOURCE.read_bytes()})
+        except ServerFault as error:
+            raise ComparisonError(
+                "The do-nothing model cannot be loaded; it needs the server's Python backend with torch, or leave it "
+                f"out with --no-floor: {error}"
+            ) from error
 
     def _verify(self, configuration: BatchingConfiguration) -> None:
         loaded = self._client.config(self._model)

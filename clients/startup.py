@@ -1,0 +1,133 @@
+"""From a launched Triton server to one that is ready: free ports, waiting, and the reasons why it is not."""
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from triton_regressors.clients.errors import ServerError, plain_reason
+from triton_regressors.clients.server_log import last_error, load_failures, still_loading, taken_service
+
+HOST = "127.0.0.1"
+
+
+class PortTakenError(Exception):
+    """Somebody else listens on this port; `service` is gRPC, HTTP or metrics."""
+
+    def __init__(self, service: str, port: int) -> None:
+        super().__init__(service, port)
+        self.service = service
+        self.port = port
+
+
+def pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
+    """Service → port, with free ones where 0 was chosen. All are held until all are picked, so that they differ.
+
+    Raises:
+        PortTakenError: a chosen one is taken.
+        ServerError: a chosen one needs privileges.
+    """
+    with contextlib.ExitStack() as held:
+        ports = {}
+        for service, port in sorted(chosen.items(), key=lambda item: item[1] == 0):  # the chosen ones first
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free for a server
+            try:
+                probe.bind((HOST, port))
+            except PermissionError:
+                raise ServerError(f"The {service} port {port} needs privileges that this process lacks.") from None
+            except OSError:
+                raise PortTakenError(service, port) from None
+            ports[service] = probe.getsockname()[1]
+        return ports
+
+
+def wait_until_ready(
+    ports: Mapping[str, int],
+    models: Sequence[str] | None,
+    timeout_s: float,
+    exit_code: Callable[[], int | None],
+    log_lines: Callable[[], Sequence[str]],
+) -> None:
+    """Wait until a server that was just launched answers on all its ports, and has loaded what it should.
+
+    Args:
+        ports: of the services gRPC, HTTP and metrics.
+        models: the models that it should load; None: all in its repositories.
+        timeout_s: how long to wait.
+        exit_code: of the server's process; None while it runs.
+        log_lines: what it has written so far.
+
+    Raises:
+        PortTakenError: the server found a port taken.
+        ServerError: it ended, was not ready in time, or could not load a model.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        service = taken_service(log_lines())  # it says so half a minute before it ends
+        if service is not None:
+            raise PortTakenError(service, ports[service])
+        code = exit_code()
+        if code is not None:
+            time.sleep(0.2)  # for its last words
+            lines = log_lines()
+            raise ServerError(
+                f"The Triton server ended with exit code {code} before it was ready: {last_error(lines)}.",
+                log="\n".join(lines),
+            )
+        if _live(ports):
+            _check_models(ports["HTTP"], models, log_lines())
+            return
+        time.sleep(0.05)
+    lines = log_lines()
+    loading = ", ".join(f"'{name}'" for name in still_loading(lines))
+    what = f"; still loading: {loading}." if loading else "."
+    raise ServerError(f"The Triton server was not ready after {timeout_s:g} s{what}", log="\n".join(lines))
+
+
+def _live(ports: Mapping[str, int]) -> bool:
+    """Whether all three services answer; they open, in turn, after the models have been loaded."""
+    try:
+        with _response(ports["HTTP"], "GET", "/v2/health/live", timeout_s=1) as answer:
+            if answer.status != 200:
+                return False
+        for service in ("gRPC", "metrics"):
+            socket.create_connection((HOST, ports[service]), timeout=1).close()
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
+
+
+def _check_models(http_port: int, models: Sequence[str] | None, log_lines: Sequence[str]) -> None:
+    """Every wanted model must be ready, in every version that the server tried to load."""
+    with _response(http_port, "POST", "/v2/repository/index", timeout_s=30) as answer:
+        index: list[dict[str, Any]] = json.loads(answer.read())
+    in_log = load_failures(log_lines)
+    wanted = sorted({row["name"] for row in index} | set(in_log)) if models is None else models
+    failures: dict[str, str] = {}
+    for name in wanted:
+        rows = [row for row in index if row["name"] == name]
+        broken = [row for row in rows if row.get("state") == "UNAVAILABLE" and row.get("reason")]
+        if broken:
+            failures[name] = "; ".join(dict.fromkeys(plain_reason(row["reason"]) for row in broken))
+        elif models is None and name.startswith(".") and not any(row.get("state") for row in rows):
+            continue  # .git and the like: to the Triton server every directory is a model, also a hidden one
+        elif not any(row.get("state") == "READY" for row in rows):
+            failures[name] = in_log.get(name, "the Triton server gives no reason")
+    if failures:
+        sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
+        noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
+        raise ServerError(f"{noun} did not load: {sentences}.", log="\n".join(log_lines))
+
+
+@contextlib.contextmanager
+def _response(port: int, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=timeout_s)
+    try:
+        connection.request(method, path)
+        yield connection.getresponse()
+    finally:
+        connection.close()

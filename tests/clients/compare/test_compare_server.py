@@ -1,0 +1,302 @@
+"""`compare` against a real Triton server, with short windows: what it does, not how fast anything is."""
+
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from google.protobuf import text_format
+from safetensors.numpy import save_file
+from tritonclient.grpc import model_config_pb2
+from typer.testing import CliRunner
+
+from triton_regressors.clients.compare import command
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.jobs import poisson_arrivals
+from triton_regressors.clients.compare.results import Point
+from triton_regressors.clients.compare.run import compare
+from triton_regressors.clients.compare.session import floor_name
+from triton_regressors.clients.errors import ServerUnavailable
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+
+pytestmark = pytest.mark.server
+
+MODEL = """
+import time
+import torch
+import triton_python_backend_utils as pb_utils
+
+torch.set_num_threads(1)
+WEIGHTS = torch.tensor([[1.0, -1.0], [2.0, 0.5], [-3.0, 4.0]], dtype=torch.float64)
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep({sleep_s})
+        rows = [torch.from_dlpack(pb_utils.get_input_tensor_by_name(r, "X").to_dlpack()) for r in requests]
+        y = (torch.cat(rows).double() @ WEIGHTS).float().split([len(each) for each in rows])
+        return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("y", each.contiguous())]) for each in y]
+"""
+
+CONFIG = """
+name: "{name}"
+backend: "python"
+max_batch_size: 16
+input {{ name: "X" data_type: TYPE_FP32 dims: 3 }}
+output {{ name: "y" data_type: TYPE_FP32 dims: 2 }}
+instance_group {{ kind: KIND_CPU count: 1 }}
+dynamic_batching {{ max_queue_delay_microseconds: 50 }}
+parameters {{ key: "engine" value {{ string_value: "torch" }} }}
+"""
+
+NONE = BatchingConfiguration("none", dynamic_batching=False)
+DELAY = BatchingConfiguration("delay", max_queue_delay_us=20_000)
+QUICK = {"warmup_s": 0.2, "window_s": 0.2, "max_windows": 3, "client_processes": 1}
+
+
+def write_entry(repository: Path, name: str, *, sleep_s: float = 0.0, wrong: float = 0.0) -> None:
+    version = repository / name / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(MODEL.format(sleep_s=sleep_s))
+    (version.parent / "config.pbtxt").write_text(CONFIG.format(name=name))
+    X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    y = X.astype(np.float64) @ np.array([[1.0, -1.0], [2.0, 0.5], [-3.0, 4.0]])
+    save_file({"X": X, "y": y + wrong}, version / "golden.safetensors")
+    parity = {"tolerance": 1e-5, "outputs": {"y": {"unit": float(y.std()), "max_error": 1e-7}}}
+    (version / "plan.json").write_text(json.dumps({"parity": parity}))
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("repository")
+    write_entry(directory, "linear")
+    write_entry(directory, "slow", sleep_s=0.05)
+    write_entry(directory, "wrong", wrong=0.01)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path) -> Iterator[TritonServer]:
+    with TritonServer([repository]) as running:
+        yield running
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def batches(point: Point) -> dict[int, int]:
+    return dict(point.model.server.executions_per_batch_size)
+
+
+@pytest.fixture(scope="module")
+def finished(server: TritonServer, repository: Path) -> Comparison:
+    """Two configurations over both protocols, with everything that must hold around it."""
+    before = files(repository)
+    with Client(server.grpc_url) as client:
+        original = client.config("linear")
+        comparison = compare(
+            "linear",
+            repository,
+            (NONE, DELAY),
+            concurrency=(8,),
+            protocols=("grpc", "http"),
+            url=server.grpc_url,
+            http_url=server.http_url,
+            **QUICK,
+        )
+        assert files(repository) == before, "no file of the repository changed"
+        assert client.config("linear") == original, "the original configuration is back"
+        assert client.ready("linear")
+        assert not client.ready(floor_name("linear")), "the do-nothing model is gone"
+    assert server.running
+    return comparison
+
+
+def test_batching_is_really_on_and_off(finished: Comparison) -> None:
+    assert len(finished.points) == finished.planned == 4
+    for point in finished.points:
+        if point.configuration == NONE:
+            assert set(batches(point)) == {1}
+        else:
+            assert point.model.server.mean_batch_size > 2
+            assert max(batches(point)) <= 8, "not more than the clients have outstanding"
+            assert point.model.server.queue_ms > 0
+
+
+def test_every_point_is_complete(finished: Comparison) -> None:
+    for point in finished.points:
+        assert point.floor is not None
+        for figures in (point.model, point.floor):
+            assert not figures.errors
+            assert figures.requests > 50
+            assert figures.requests_per_s == pytest.approx(figures.requests / 0.6, rel=1e-6)
+            assert figures.answers_checked > 20
+            assert 0 < figures.latency.p50_ms <= figures.latency.p99_ms <= figures.latency.max_ms < 1000
+            assert figures.server.compute_ms > 0
+            assert sum(figures.server.executions_per_batch_size.values()) > 5
+            assert 0 < figures.client_cpu_share < 2
+            assert len(figures.windows) == 3
+        # 8 outstanding requests take, by Little's law, 8 / throughput each.
+        assert point.model.latency.mean_ms == pytest.approx(8000 / point.model.requests_per_s, rel=0.25)
+
+
+def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
+    page = finished.write(tmp_path)[0].read_text()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "report.html",
+        "points.csv",
+        "comparison.json",
+        "latency_throughput.png",
+        "batch_sizes.png",
+    }
+    assert not re.findall(r"https?://", page)
+    document = json.loads((tmp_path / "comparison.json").read_text())
+    assert document["environment"]["client_cores"] >= 1
+    assert re.fullmatch(r"\d+\.\d+\.\d+", document["environment"]["triton_server"])
+    assert document["settings"]["window_s"] == 0.2
+    assert [point["configuration"]["label"] for point in document["points"]] == ["none", "none", "delay", "delay"]
+
+
+def test_wrong_answers_are_errors(server: TritonServer, repository: Path) -> None:
+    comparison = compare(
+        "wrong", repository, (NONE,), (4,), url=server.grpc_url, floor=False, **{**QUICK, "max_windows": 1}
+    )
+    (point,) = comparison.points
+    wrong = "wrong answer: values differ from the expected ones"
+    assert point.model.errors == {wrong: point.model.answers_checked}
+    with pytest.raises(ComparisonError, match="without errors"):
+        comparison.best()
+
+
+def test_an_open_loop_within_capacity_offers_its_rate(server: TritonServer, repository: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.random.default_rng(1).normal(size=(5, 3)))
+    comparison = compare(
+        "linear",
+        None,
+        (DELAY,),
+        rate=200,
+        rows=(2,),
+        protocols=("http",),
+        http_url=server.http_url,
+        rows_file=tmp_path / "rows.npy",
+        floor=False,
+        seed=3,
+        **{**QUICK, "window_s": 0.5},
+    )
+    (point,) = comparison.points
+    assert not point.model.errors
+    assert point.model.answers_checked > 20
+    # All that were due in the 1.5 s after the warm-up, and no other.
+    due = [at for at in itertools.takewhile(lambda at: at < 1.7, poisson_arrivals(200, (3, 0))) if at >= 0.2]
+    assert point.model.requests == len(due)
+    assert point.model.rows_per_s == pytest.approx(2 * len(due) / 1.5, rel=0.1)
+    assert point.model.latency.max_ms >= 20, "the first of a batch waits for the whole queue delay"
+
+
+def test_an_open_loop_beyond_capacity_does_not_hide_the_queue(server: TritonServer, repository: Path) -> None:
+    """One execution of 50 ms at a time answers 20 requests/s; 80 arrive, so waiting grows without end."""
+    comparison = compare(
+        "slow", repository, (NONE,), rate=80, url=server.grpc_url, floor=False, **{**QUICK, "window_s": 0.4}
+    )
+    (point,) = comparison.points
+    assert point.model.requests_per_s == pytest.approx(20, abs=6)
+    assert point.model.requests > 2 * 20 * 1.2, "those that were due are counted, not those answered"
+    assert point.model.latency.p50_ms > 500
+    assert not point.model.stable
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError, ServerUnavailable])
+def test_what_ends_it_early_restores_the_model(
+    server: TritonServer, repository: Path, failure: type[BaseException]
+) -> None:
+    def stop(point: Point) -> None:
+        raise failure("gone for a moment")
+
+    with Client(server.grpc_url) as client:
+        original = client.config("linear")
+        options = {**QUICK, "max_windows": 1, "on_point": stop, "url": server.grpc_url}
+        if failure is KeyboardInterrupt:
+            comparison = compare("linear", repository, (DELAY, NONE), (1,), **options)
+            assert comparison.interrupted
+            assert [point.configuration for point in comparison.points] == [DELAY]
+            assert "Interrupted: 1 of 2" in comparison.warnings()[0]
+        elif failure is ServerUnavailable:
+            with pytest.raises(IncompleteComparison, match="gone for a moment") as caught:
+                compare("linear", repository, (DELAY, NONE), (1,), **options)
+            assert isinstance(caught.value.__cause__, ServerUnavailable)
+            assert [point.configuration for point in caught.value.partial.points] == [DELAY]
+        else:
+            with pytest.raises(RuntimeError):
+                compare("linear", repository, (DELAY, NONE), (1,), **options)
+        assert client.config("linear") == original
+        assert not client.ready(floor_name("linear"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": (17,)}, "17 rows a request are more than max_batch_size 16"),
+        ({"configurations": (BatchingConfiguration("x", preferred_batch_sizes=(32,)),)}, r"up to max_batch_size, 16"),
+        ({"protocols": ("http",)}, "give --http-url HOST:PORT"),
+        ({"protocols": ("udp",)}, "Unknown protocol 'udp'; accepted: grpc, http"),
+        ({"concurrency": (0,)}, "concurrency is .0.; accepted: one or more numbers above 0"),
+        ({"url": "somewhere"}, "--url is 'somewhere'; accepted: HOST:PORT"),
+        ({"url": None}, "There is no model 'linear' in .*; it holds other"),
+        ({"window_s": 0}, "window_s is 0; accepted: a number above 0"),
+        ({"client_processes": 0}, "client_processes is 0"),
+        ({"p99_ms": 0.0}, "The p99 limit is 0.0 ms; accepted: a number above 0"),
+        ({"generator": "wrk"}, "Unknown generator 'wrk'; accepted: builtin, perf_analyzer"),
+        ({"repository": None}, "There are no rows to send for 'linear': no repository is given; give --rows-file"),
+    ],
+)
+def test_bad_arguments_name_what_is_accepted(
+    server: TritonServer, tmp_path: Path, arguments: dict[str, object], message: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    options: dict[str, object] = {"repository": tmp_path, "url": server.grpc_url, "configurations": (NONE,), **QUICK}
+    with pytest.raises(ComparisonError, match=message):
+        compare("linear", **{**options, **arguments})  # type: ignore[arg-type]
+
+
+def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_path: Path) -> None:
+    shutil.copytree(repository / "linear", tmp_path / "models" / "linear")
+    shutil.copytree(repository / "wrong", tmp_path / "models" / "broken")
+    (tmp_path / "models" / "broken" / "1" / "model.py").write_text("this is no model")  # must not get in the way
+    toml = tmp_path / "set.toml"
+    toml.write_text("[[configuration]]\nlabel = 'two'\nmax_queue_delay_us = 300\ninstances = 2\n")
+    app = typer.Typer()
+    app.command()(command.compare)
+    config_file = tmp_path / "models" / "linear" / "config.pbtxt"
+    before = config_file.read_text()
+    options = ["--apply", "--p99-ms", "10000", "--output", str(tmp_path / "report")]
+    options += ["--warmup-s", "0.1", "--window-s", "0.2", "--max-windows", "1", "--configurations", str(toml)]
+    result = CliRunner().invoke(
+        app,
+        ["linear", "--repository", str(tmp_path / "models"), "-c", "2", *options],
+        catch_exceptions=False,
+    )
+    assert result.exit_code == 0, result.output
+    assert "Highest throughput with p99 within 10000 ms: 'two'" in result.output
+    assert (tmp_path / "report" / "report.html").is_file()
+    expected = text_format.Parse(before, model_config_pb2.ModelConfig())
+    expected.dynamic_batching.max_queue_delay_microseconds = 300
+    expected.instance_group[0].count = 2
+    assert text_format.Parse(config_file.read_text(), model_config_pb2.ModelConfig()) == expected
+
+
+def test_server_that_refuses_other_configurations(repository: Path, tmp_path: Path) -> None:
+    shutil.copytree(repository / "linear", tmp_path / "linear")
+    with (
+        TritonServer([tmp_path], poll_s=10) as polling,
+        pytest.raises(ComparisonError, match=r"start it with --model-control-mode=explicit --load-model=linear"),
+    ):
+        compare("linear", repository, (NONE,), (1,), url=polling.grpc_url, **QUICK)

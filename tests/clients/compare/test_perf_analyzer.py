@@ -1,0 +1,128 @@
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from triton_regressors.clients.compare import perf_analyzer
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.load import Load
+from triton_regressors.clients.compare.measure import Settings
+from triton_regressors.clients.compare.payloads import Rows, Signature
+from triton_regressors.clients.compare.statistics import ServerCounters
+
+SIGNATURE = Signature("X", 3, "y", 1)
+
+# As its report writer lays it out; "Inferences/Second" counts rows.
+REPORT = """\
+Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,\
+Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 latency,p99 latency
+8,12000.5,1,220,95,14,180,9,2,500,700,900,1400
+"""
+
+# As its profile data exporter lays it out; times in ns since 1970.
+PROFILE = {
+    "experiments": [
+        {
+            "experiment": {"mode": "concurrency", "value": 8},
+            "requests": [
+                {"timestamp": 1700000000000000000, "response_timestamps": [1700000000001000000]},
+                {"timestamp": 1700000000000500000, "response_timestamps": [1700000000003500000]},
+                {"timestamp": 1700000000000600000, "response_timestamps": []},
+            ],
+            "window_boundaries": [1700000000000000000, 1700000001000000000],
+        }
+    ],
+    "version": "2.60.0",
+    "service_kind": "triton",
+    "endpoint": "",
+}
+
+# Stands in for the program: takes the real command line, writes the files it names.
+PROGRAM = """#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -f) cp "{source}/latency.csv" "$2" ;;
+    --profile-export-file) cp "{source}/profile.json" "$2" ;;
+    --input-data) test -s "$2" ;;
+  esac
+  shift
+done
+echo "Failed to obtain stable measurement within 8 measurement windows" >&2
+"""
+
+
+def test_command_line_of_the_closed_loop() -> None:
+    line = perf_analyzer.command(
+        Path("pa"), "m", SIGNATURE, 3, Load("grpc", 4, concurrency=16), "h:1", Settings(window_s=0.5), Path("/d")
+    )
+    text = " ".join(line)
+    for expected in ("-m m", "-u h:1", "-i grpc", "-b 4", "--shape X:3", "--concurrency-range 16"):
+        assert expected in text
+    assert "--measurement-interval 500" in text
+    assert "--stability-percentage 10" in text
+    assert "request-rate" not in text
+
+
+def test_command_line_of_the_open_loop() -> None:
+    line = perf_analyzer.command(
+        Path("pa"), "m", SIGNATURE, 3, Load("http", 1, rate=250.0), "h:1", Settings(), Path("/d")
+    )
+    assert line[-4:] == ["--request-distribution", "poisson", "--request-rate-range", "250"]
+
+
+def test_input_data_are_the_rows() -> None:
+    X = np.arange(6, dtype=np.float32).reshape(2, 3)
+    data = perf_analyzer.input_data(SIGNATURE, X)["data"]
+    decoded = [np.frombuffer(base64.b64decode(row["X"]["content"]["b64"]), "<f4") for row in data]
+    assert np.array_equal(decoded, X)
+    assert data[0]["X"]["shape"] == [3]
+
+
+def test_parsing() -> None:
+    assert perf_analyzer.rows_per_s(REPORT) == 12000.5
+    assert perf_analyzer.latencies_s(PROFILE) == pytest.approx([0.001, 0.003])
+    assert perf_analyzer.latencies_s({"experiments": []}).size == 0
+    with pytest.raises(ComparisonError, match="without the column 'Inferences/Second'"):
+        perf_analyzer.rows_per_s("a,b\n1,2\n")
+
+
+def stand_in(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "latency.csv").write_text(REPORT)
+    (tmp_path / "profile.json").write_text(json.dumps(PROFILE))
+    program = tmp_path / "perf_analyzer"
+    program.write_text(text.format(source=tmp_path))
+    program.chmod(0o755)
+    return program
+
+
+def measured(program: Path) -> perf_analyzer.Figures:
+    counters = iter([ServerCounters(), ServerCounters(10, 20_000_000, executions={4: 5})])
+    rows = Rows(np.zeros((2, 3), np.float32), np.zeros((2, 1)), 0.0)
+    load = Load("grpc", 4, concurrency=8)
+    return perf_analyzer.measure(program, "m", SIGNATURE, rows, load, "h:1", lambda: next(counters), Settings())
+
+
+def test_figures_of_a_run(tmp_path: Path) -> None:
+    found = measured(stand_in(tmp_path, PROGRAM))
+    assert (found.rows_per_s, found.requests_per_s) == (12000.5, 12000.5 / 4)
+    assert (found.latency.p50_ms, found.latency.max_ms) == pytest.approx((2.0, 3.0))
+    assert found.server.queue_ms == pytest.approx(2.0)
+    assert not found.stable
+
+
+def test_a_run_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    program = stand_in(tmp_path, "#!/bin/sh\necho 'failed to create client: no route' >&2\nexit 99\n")
+    with pytest.raises(ComparisonError, match="status 99 and no report: failed to create client: no route"):
+        measured(program)
+
+
+def test_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(perf_analyzer.sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(ComparisonError, match="pip install perf-analyzer"):
+        perf_analyzer.find()
+    program = stand_in(tmp_path, PROGRAM)
+    assert perf_analyzer.find() == program

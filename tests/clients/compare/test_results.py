@@ -1,0 +1,187 @@
+import csv
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.choose import best_point
+from triton_regressors.clients.compare.comparison import Comparison
+from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.load import Load
+from triton_regressors.clients.compare.plots import inline_svg, latency_throughput
+from triton_regressors.clients.compare.report import number
+from triton_regressors.clients.compare.results import Figures, Point
+from triton_regressors.clients.compare.statistics import Latencies, ServerFigures, Window
+
+NAN = float("nan")
+
+
+def figures(
+    rate: float, p99: float, *, errors: int = 0, stable: bool = True, busy: float = 0.5, rows: int = 1
+) -> Figures:
+    return Figures(
+        requests_per_s=rate,
+        rows_per_s=rate * rows,
+        requests=int(rate * 3),
+        latency=Latencies(p99 / 2, p99 * 0.8, p99 * 0.9, p99, p99 * 3, p99 / 2),
+        errors={"INTERNAL: <b>broken</b>": errors} if errors else {},
+        answers_checked=5,
+        server=ServerFigures(0.5, 0.1, 0.2, 0.1, {rows: 5, 8 * rows: 10}, 5.7 * rows),
+        client_cpu_share=busy,
+        client_processes=1,
+        stable=stable,
+        windows=(Window(rate, p99 / 2, p99, 0),),
+    )
+
+
+def point(label: str, found: Figures, load: Load | None = None, floor: Figures | None = None) -> Point:
+    return Point(BatchingConfiguration(label), load or Load("grpc", 1, concurrency=8), found, floor)
+
+
+def test_best_is_the_highest_throughput_within_the_limit() -> None:
+    points = [point("a", figures(100, 1)), point("b", figures(300, 9)), point("c", figures(200, 4))]
+    assert best_point(points).configuration.label == "b"
+    assert best_point(points, 5).configuration.label == "c"
+    assert best_point(points, 4).configuration.label == "c", "the limit itself is within"
+    assert best_point(points, 1.5).configuration.label == "a"
+
+
+def test_best_counts_rows() -> None:
+    few, many = Load("grpc", 1, concurrency=8), Load("grpc", 64, concurrency=8)
+    points = [point("a", figures(300, 1), few), point("b", figures(100, 1, rows=64), many)]
+    assert best_point(points).load.rows == 64
+
+
+def test_best_passes_over_errors() -> None:
+    points = [
+        point("a", figures(100, 1)),
+        point("b", figures(300, 1, stable=False)),
+        point("c", figures(900, 1, errors=1)),
+    ]
+    assert best_point(points).configuration.label == "b"
+    assert "(not stable)" in Comparison("m", points).verdict()
+    with pytest.raises(ComparisonError, match="None of the 1 points was measured without errors"):
+        best_point(points[2:])
+
+
+def test_best_in_an_open_loop_is_the_lowest_p99_of_those_that_keep_up() -> None:
+    load = Load("grpc", 1, rate=500)
+    points = [
+        point("a", figures(499, 9), load),
+        point("b", figures(495, 3), load),
+        point("c", figures(400, 1), load),
+    ]
+    assert best_point(points).configuration.label == "b"
+
+
+def test_best_names_the_nearest_where_none_is_within_the_limit() -> None:
+    points = [point("a", figures(100, 3)), point("b", figures(300, 9))]
+    with pytest.raises(ComparisonError, match=r"No configuration keeps p99 within 2 ms; the nearest is 'a' with 3 ms"):
+        best_point(points, 2)
+    with pytest.raises(ComparisonError, match="accepted: a number above 0"):
+        best_point(points, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(NAN, "–"), (0, "0"), (0.01234, "0.0123"), (1.5, "1.50"), (99.95, "100.0"), (123.4, "123"), (12345.6, "12,346")],
+)
+def test_numbers_for_people(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    labels = ("none", "delay 500 µs, 2 instances", "<script>alert(1)</script>")
+    found = [
+        point(label, figures(rate, rate / 100), load, figures(rate * 1.25, rate / 200))
+        for label in labels
+        for load, rate in (
+            (Load("grpc", 1, concurrency=1), 400.0),
+            (Load("grpc", 1, concurrency=32), 12345.0),
+            (Load("http", 1000, concurrency=32), 123.0),
+        )
+    ]
+    return Comparison("model", found, planned=9, environment={"measured_at": "2020-01-01T00:00:00"}, p99_ms=100)
+
+
+def test_table_fits_120_columns(comparison: Comparison) -> None:
+    console = Console(width=300, file=io.StringIO())
+    console.print(comparison.table())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 120
+    for expected in ("delay 500 µs, 2 instances", "12,345", "80%", "http"):
+        assert expected in text
+
+
+def test_files_hold_every_point(comparison: Comparison, tmp_path: Path) -> None:
+    odd = comparison.points[0]
+    comparison.points[0] = dataclasses.replace(
+        odd, model=dataclasses.replace(odd.model, latency=Latencies(*[NAN] * 6), errors={"bad": 3}, requests=0)
+    )
+    paths = {path.name: path for path in comparison.write(tmp_path / "new" / "report")}
+    assert set(paths) == {
+        "report.html",
+        "points.csv",
+        "comparison.json",
+        "latency_throughput.png",
+        "batch_sizes.png",
+    }
+    rows = list(csv.DictReader(paths["points.csv"].read_text().splitlines()))
+    assert len(rows) == 9
+    assert (rows[0]["latency_p99_ms"], rows[0]["errors"], rows[0]["rate"]) == ("", "3", "")
+    assert float(rows[1]["latency_p99_ms"]) == pytest.approx(123.45)
+    assert float(rows[1]["floor_requests_per_s"]) == pytest.approx(12345 * 1.25)
+    document = json.loads(paths["comparison.json"].read_text())
+    assert document["points"][0]["model"]["latency"]["p99_ms"] is None
+    assert document["points"][1]["model"]["server"]["executions_per_batch_size"] == {"1": 5, "8": 10}
+    assert document["points"][1]["throughput_of_floor"] == pytest.approx(0.8)
+    assert document["best"] == comparison.points.index(comparison.best())
+    for name in ("latency_throughput.png", "batch_sizes.png"):
+        assert paths[name].read_bytes().startswith(b"\x89PNG")
+
+
+def test_html_stands_alone_and_escapes(comparison: Comparison, tmp_path: Path) -> None:
+    page = comparison.write(tmp_path)[0].read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert page.count("<svg") == 2
+    assert not re.findall(r"https?://", page)
+    references = re.findall(r"(?:href|src|url)\s*(?:=\s*[\"']|\()([^\"')]+)", page)
+    assert all(reference.startswith("#") for reference in references)
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_svg_takes_the_colours_of_the_page(comparison: Comparison) -> None:
+    svg = inline_svg(latency_throughput(comparison.points, 100), "title")
+    assert "var(--ink)" in svg
+    assert "#2a2a2a" not in svg.lower()
+
+
+def test_warnings_say_what_to_distrust() -> None:
+    comparison = Comparison(
+        "m",
+        [
+            point("a", figures(100, 1, busy=0.95), floor=figures(100, 1, busy=0.2, errors=2)),
+            point("b", figures(100, 1, stable=False, errors=2)),
+        ],
+        planned=4,
+        interrupted=True,
+    )
+    text = "\n".join(comparison.warnings())
+    assert "Interrupted: 2 of 4 points" in text
+    assert "The load generator was the limit in 1 of 3 measurements" in text
+    assert "1 of 3 measurements did not become stable" in text
+    assert "1 of 2 points had errors: 2 × INTERNAL" in text
+    assert "do-nothing model had errors in 1 of 2" in text
+    assert not Comparison("m", [point("a", figures(100, 1))], planned=1).warnings()
+
+
+def test_nothing_measured_still_writes_what_was_asked(tmp_path: Path) -> None:
+    (path,) = Comparison("m", planned=5, interrupted=True).write(tmp_path)
+    assert json.loads(path.read_text())["warnings"] == ["Interrupted: 0 of 5 points were measured."]

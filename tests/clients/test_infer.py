@@ -1,0 +1,353 @@
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.clients import errors
+from triton_regressors.clients.infer import AsyncClient, Client, float32_rows, infer_in_batches
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.errors import TritonRegressorsError
+
+pytestmark = pytest.mark.server
+ROWS = np.array([[1, 2, 3], [4, 5, 6.5]], np.float32)
+SUMS = np.array([[12], [31]], np.float32)
+Connect = Callable[..., Client]
+
+
+class TestGoodRequests:
+    def test_predict(self, client: Client) -> None:
+        y = client.predict("sums", ROWS)
+        assert y.dtype == np.float32
+        np.testing.assert_array_equal(y, SUMS)
+        y[0, 0] = 0  # the caller's own array
+
+    def test_only_the_outputs_asked_for(self, client: Client) -> None:
+        assert set(client.infer("sums", ROWS)) == {"y"}
+        both = client.infer("sums", ROWS, outputs=("std", "y"), version=1)
+        np.testing.assert_array_equal(both["std"], ROWS[:, :1])
+        np.testing.assert_array_equal(both["y"], SUMS)
+
+    @pytest.mark.parametrize(
+        "X",
+        [ROWS.astype(np.float64), ROWS.astype(">f4"), np.asfortranarray(ROWS), ROWS[::-1][::-1], ROWS.tolist()],
+        ids=["float64", "big-endian", "fortran", "reversed", "lists"],
+    )
+    def test_any_layout(self, client: Client, X: np.ndarray) -> None:
+        np.testing.assert_array_equal(client.predict("sums", X), SUMS)
+
+    def test_more_rows_than_a_request_may_have(self, server: TritonServer) -> None:
+        X = np.arange(37 * 3, dtype=np.float32).reshape(37, 3) % 50
+        with Client(server.grpc_url) as client:
+            answers = infer_in_batches(client, "sums", X, outputs=("y", "std"))
+        np.testing.assert_array_equal(answers["y"], 2 * X.sum(axis=1, keepdims=True))
+        assert answers["std"].shape == (37, 1)
+
+    def test_ready(self, client: Client) -> None:
+        assert client.ready()
+        assert client.ready("sums")
+        assert not client.ready("nothing")
+
+    def test_config(self, client: Client) -> None:
+        config = client.config("sums")
+        assert isinstance(config, model_config_pb2.ModelConfig)
+        assert (config.name, config.max_batch_size, list(config.input[0].dims)) == ("sums", 16, [3])
+
+    def test_index(self, client: Client) -> None:
+        assert {"name": "sums", "version": "1", "state": "READY", "reason": ""} in client.index()
+
+
+def test_statistics_are_the_same_over_both_protocols(server: TritonServer) -> None:
+    with Client(server.grpc_url) as grpc, Client(server.http_url, "http") as http:
+        grpc.predict("sums", ROWS)
+        over_grpc, over_http = grpc.statistics("sums"), http.statistics("sums")
+    (model,) = over_http["model_stats"]
+    assert model["version"] == "1"
+    assert model["inference_count"] >= 2
+    assert {entry["batch_size"] for entry in model["batch_stats"]} >= {2}
+    (same,) = over_grpc["model_stats"]
+    assert {key: same[key] for key in model} == model
+
+
+class TestBadRequests:
+    """Each error is typed, and says what the server said."""
+
+    @pytest.mark.parametrize(
+        ("model", "X", "options", "error", "says"),
+        [
+            ("nothing", ROWS, {}, errors.ModelNotFound, "Request for unknown model: 'nothing'"),
+            ("sums", ROWS, {"version": 7}, errors.ModelNotFound, "'sums' version 7 is not found"),
+            ("sums", ROWS[:, :2], {}, errors.InvalidRequest, r"unexpected shape for input 'X'.*got \[2,2\]\.$"),
+            ("sums", np.ones((17, 3)), {}, errors.InvalidRequest, "batch-size must be <= 16 for 'sums'"),
+            ("sums", ROWS, {"outputs": ("z",)}, errors.InvalidRequest, "unexpected inference output 'z'"),
+            ("sums", -ROWS, {}, errors.InvalidRequest, r"^row 0 of X is negative\.$"),
+            ("sums", ROWS * [0, 0, 0] + 100, {}, errors.ServerFault, "ArithmeticError: the sums do not add up.$"),
+            ("", ROWS, {}, errors.InvalidRequest, "must be a string that is not empty"),
+            ("sums", ROWS, {"version": "one"}, errors.InvalidRequest, "version is 'one'"),
+            ("sums", ROWS, {"outputs": "y"}, errors.InvalidRequest, "outputs is 'y'"),
+            ("sums", ROWS[0], {}, errors.InvalidRequest, r"shape \(3,\).*X\.reshape\(1, -1\)"),
+        ],
+    )
+    def test_infer(
+        self, client: Client, model: str, X: np.ndarray, options: dict, error: type[Exception], says: str
+    ) -> None:
+        with pytest.raises(error, match=says) as caught:
+            client.predict(model, X, **options)
+        assert isinstance(caught.value, TritonRegressorsError)
+        assert "\n" not in str(caught.value)
+        np.testing.assert_array_equal(client.predict("sums", ROWS), SUMS)  # the connection is still good
+
+    @pytest.mark.parametrize("method", ["config", "statistics"])
+    def test_unknown_model(self, client: Client, method: str) -> None:
+        with pytest.raises(errors.ModelNotFound, match="'nothing'"):
+            getattr(client, method)("nothing")
+
+    def test_wrong_dtype(self, server: TritonServer, client: Client, tmp_path: Path) -> None:
+        config = client.config("spare")
+        config.input[0].data_type = model_config_pb2.TYPE_FP64
+        client.load("spare", config=config)
+        try:
+            with pytest.raises(errors.InvalidRequest, match="data-type is 'FP32', but model 'spare' expects 'FP64'"):
+                client.predict("spare", ROWS)
+        finally:
+            client.unload("spare")
+            client.load("spare")
+
+    def test_timeout(self, connect: Connect) -> None:
+        impatient = connect(timeout_s=0.3)
+        with pytest.raises(errors.RequestTimeout, match=r"^No answer from the Triton server at .* within 0\.3 s\.$"):
+            impatient.predict("sums", [[200, 0.8, 0]])
+
+    def test_nothing_listens(self, connect: Connect) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            gone = connect(f"127.0.0.1:{free.getsockname()[1]}")
+        with pytest.raises(errors.ServerUnavailable, match="Cannot reach the Triton server at 127"):
+            gone.predict("sums", ROWS)
+        assert not gone.ready()
+
+    def test_unknown_host(self, connect: Connect) -> None:
+        with pytest.raises(errors.ServerUnavailable, match=r"no-such-host\.invalid:1"):
+            connect("no-such-host.invalid:1", timeout_s=5).predict("sums", ROWS)
+
+    @pytest.mark.parametrize("kind", [Client, AsyncClient])
+    def test_the_other_protocols_port(self, server: TritonServer, kind: type) -> None:
+        def ask(url: str, protocol: str) -> None:
+            if kind is Client:
+                with Client(url, protocol, timeout_s=5) as client:
+                    client.predict("sums", ROWS)
+            else:
+                asyncio.run(ask_async(url, protocol))
+
+        async def ask_async(url: str, protocol: str) -> None:
+            async with AsyncClient(url, protocol, timeout_s=5) as client:
+                await client.predict("sums", ROWS)
+
+        with pytest.raises(errors.ServerUnavailable, match="does not speak HTTP; is it the port for gRPC"):
+            ask(server.grpc_url, "http")
+        with pytest.raises(errors.ServerUnavailable, match=f"Cannot reach the Triton server at {server.http_url} "):
+            ask(server.http_url, "grpc")
+
+    def test_closed(self, connect: Connect) -> None:
+        client = connect()
+        client.close()
+        with pytest.raises(errors.InvalidRequest, match="closed"):
+            client.predict("sums", ROWS)
+
+
+class TestLoad:
+    def test_with_another_configuration(self, client: Client) -> None:
+        config = client.config("spare")
+        assert list(config.dynamic_batching.preferred_batch_size) == [16]  # the server's own default
+        config.max_batch_size = 2
+        config.dynamic_batching.Clear()
+        config.dynamic_batching.max_queue_delay_microseconds = 300
+        config.dynamic_batching.preferred_batch_size.append(2)
+        client.load("spare", config=config)
+        try:
+            used = client.config("spare")
+            assert used.max_batch_size == 2
+            assert used.dynamic_batching.max_queue_delay_microseconds == 300
+            with pytest.raises(errors.InvalidRequest, match="must be <= 2"):
+                client.predict("spare", np.ones((3, 3)))
+        finally:
+            client.unload("spare")
+            client.load("spare")
+        assert client.config("spare").max_batch_size == 16  # the entry's own configuration, from its files
+
+    def test_with_files(self, client: Client, server: TritonServer) -> None:
+        directory = server.repositories[0] / "sums"
+        config = text_format.Parse((directory / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+        config.name = "made"
+        code = (directory / "1" / "model.py").read_bytes().replace(b"2 * x.sum", b"3 * x.sum")
+        client.load("made", config=config, files={"1/model.py": code})
+        try:
+            np.testing.assert_array_equal(client.predict("made", ROWS), SUMS * 1.5)
+        finally:
+            client.unload("made")
+
+    def test_unload(self, client: Client) -> None:
+        client.unload("spare")
+        try:
+            assert not client.ready("spare")
+            with pytest.raises(errors.ModelNotFound, match="'spare'"):
+                client.predict("spare", ROWS)
+        finally:
+            client.load("spare")
+        assert client.ready("spare")
+
+    def test_unknown_model(self, client: Client) -> None:
+        with pytest.raises(errors.InferenceError, match="failed to load 'nothing'"):
+            client.load("nothing")
+
+    def test_files_replace_a_loaded_model(self, client: Client, server: TritonServer) -> None:
+        config = client.config("spare")
+        code = (server.repositories[0] / "spare" / "1" / "model.py").read_bytes()
+        try:
+            for factor in (3, 5):  # the configuration stays the same, the files alone differ
+                changed = code.replace(b"2 * x.sum", b"%d * x.sum" % factor)
+                client.load("spare", config=config, files={"1/model.py": changed})
+                np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS / 2 * factor)
+        finally:
+            client.unload("spare")
+            client.load("spare")
+        np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS)
+
+    def test_a_model_that_fails(self, client: Client) -> None:
+        config = client.config("spare")
+        code = b"class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no weights')\n"
+        with pytest.raises(errors.ServerFault, match="ValueError: no weights") as caught:
+            client.load("spare", config=config, files={"1/model.py": code})
+        assert "At:" not in str(caught.value)
+        np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS)  # what was loaded before still answers
+        client.load("spare")
+
+    def test_an_invalid_configuration(self, client: Client) -> None:
+        config = client.config("spare")
+        config.max_batch_size = 2  # below the preferred batch size
+        with pytest.raises(errors.ServerFault, match="configuration is not valid"):
+            client.load("spare", config=config)
+        assert client.ready("spare")
+
+    def test_files_need_a_config(self, client: Client) -> None:
+        with pytest.raises(errors.InvalidRequest, match="files need a config"):
+            client.load("spare", files={"1/model.py": b""})
+
+
+def test_one_client_for_many_threads(server: TritonServer) -> None:
+    for url, protocol in ((server.grpc_url, "grpc"), (server.http_url, "http")):
+        wrong = []
+        with Client(url, protocol) as client:
+
+            def ask(first: int, client: Client = client, wrong: list = wrong) -> None:
+                for row in range(first, first + 10):
+                    if client.predict("sums", [[row, 1, 2]])[0, 0] != 2 * row + 6:
+                        wrong.append(row)
+
+            threads = [threading.Thread(target=ask, args=(first,)) for first in range(0, 80, 10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert wrong == []
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_many_requests_at_a_time(server: TritonServer, protocol: str) -> None:
+    async def ask() -> None:
+        url = server.grpc_url if protocol == "grpc" else server.http_url
+        async with AsyncClient(url, protocol) as client:
+            answers = await asyncio.gather(
+                *(client.predict("sums", [[-1 if i % 10 == 0 else i % 90, 1, i]]) for i in range(150)),
+                return_exceptions=True,
+            )
+        for i, answer in enumerate(answers):
+            if i % 10 == 0:
+                assert isinstance(answer, errors.InvalidRequest)
+            else:
+                assert answer[0, 0] == 2 * (i % 90 + 1 + i)
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_cancelled_task_is_cancelled(server: TritonServer, protocol: str) -> None:
+    async def ask() -> None:
+        url = server.grpc_url if protocol == "grpc" else server.http_url
+        async with AsyncClient(url, protocol) as client:
+            task = asyncio.create_task(client.predict("sums", [[200, 0.5, 0]]))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            np.testing.assert_array_equal(await client.predict("sums", ROWS), SUMS)
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        (np.ones(3), r"two-dimensional.*reshape\(1, -1\)"),
+        (np.ones((2, 2, 2)), r"shape \(2, 2, 2\)"),
+        (np.ones((0, 3)), "no rows"),
+        (np.array([["1", "2"]]), "dtype <U1"),
+        (np.array([[1, None]], dtype=object), "dtype object"),
+        (np.ones((1, 2), complex), "dtype complex128"),
+        ([[1, 2], [3]], "not an array"),
+        (np.array([[0.0, 1e39]]), r"X\[0, 1\] is 1e\+39, beyond float32"),
+        (np.array([["2020-01-01"]], "datetime64[D]"), "dtype datetime64"),
+    ],
+)
+def test_what_x_may_not_be(X: object, says: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match=says):
+        float32_rows(X)
+
+
+def test_sparse_matrices_are_told_what_to_do() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(errors.InvalidRequest, match="toarray"):
+        float32_rows(sparse.csr_matrix(np.eye(3)))
+
+
+@pytest.mark.parametrize(
+    ("X", "rows"),
+    [
+        (np.array([[1, 2**24 + 1]]), [[1, 2**24]]),  # rounded
+        (np.array([[True, False]]), [[1, 0]]),
+        (np.array([[np.nan, np.inf]]), [[np.nan, np.inf]]),
+        (np.array([[1e-60, -0.1]]), [[0, -0.1]]),
+        (np.ones((1, 2), np.float16), [[1, 1]]),
+    ],
+)
+def test_what_x_may_be(X: np.ndarray, rows: list) -> None:
+    result = float32_rows(X)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, np.array(rows, np.float32))
+
+
+def test_float32_is_taken_as_it_is() -> None:
+    assert float32_rows(ROWS) is ROWS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("h:1", "rest"), "protocol is 'rest'"),
+        (("https://h:1",), "without TLS"),
+        (("h:1", "grpc", 0), "timeout_s is 0"),
+    ],
+)
+def test_client_arguments(arguments: tuple, says: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match=says):
+        Client(*arguments)
+
+
+def test_a_scheme_may_stand_before_the_address(server: TritonServer) -> None:
+    with Client(f"http://{server.http_url}/", "http") as client:
+        assert client.ready()

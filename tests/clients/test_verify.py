@@ -1,0 +1,212 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from safetensors.numpy import save_file
+from typer.testing import CliRunner
+
+from triton_regressors.clients import commands
+from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerError
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.verify import verify
+
+pytestmark = pytest.mark.server
+WriteModel = Callable[..., Path]
+X = np.random.default_rng(0).uniform(0, 50, (41, 3)).astype(np.float32)
+GOLDEN = 2 * X.astype(np.float64).sum(axis=1, keepdims=True)
+
+
+def write_golden(entry: Path, version: int = 1, **outputs: np.ndarray) -> Path:
+    """The golden rows of a version, as the exporter writes them."""
+    directory = entry / str(version)
+    directory.mkdir(parents=True, exist_ok=True)
+    save_file({"X": X, **outputs}, directory / "golden.safetensors")
+    checks = {name: {"unit": array.std(axis=0).tolist(), "max_error": 1e-8} for name, array in outputs.items()}
+    (directory / "plan.json").write_text(json.dumps({"parity": {"tolerance": 1e-5, "outputs": checks}}))
+    return entry
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Path:
+    return write_golden(tmp_path / "sums", y=GOLDEN, std=np.abs(X[:, :1]).astype(np.float64))
+
+
+@pytest.fixture(params=["grpc", "http"])
+def client(request: pytest.FixtureRequest, server: TritonServer) -> Iterator[Client]:
+    url = server.grpc_url if request.param == "grpc" else server.http_url
+    with Client(url, request.param) as connected:
+        yield connected
+
+
+def test_right_answers_pass(client: Client, entry: Path) -> None:
+    result = verify(client, entry)
+    assert result.passed
+    assert (result.model, result.version, result.rows) == ("sums", "1", 41)
+    assert {output.name for output in result.outputs} == {"y", "std"}
+    assert all(output.max_error < 1e-6 for output in result.outputs)
+    assert len(result.batchings) == 3
+    assert verify(client, "sums", repository=entry.parent, seed=7) == result
+
+
+def test_a_wrong_row_fails(client: Client, entry: Path) -> None:
+    wrong = GOLDEN.copy()
+    wrong[17] += 3 * wrong.std()
+    result = verify(client, write_golden(entry, y=wrong))
+    assert not result.passed
+    assert result.bit_identical
+    (check,) = result.outputs
+    assert not check.within
+    assert check.max_error == pytest.approx(3 * GOLDEN.std() / wrong.std(), rel=1e-3)
+
+
+@pytest.mark.parametrize("golden", [np.hstack([GOLDEN, GOLDEN]), np.where(np.arange(41) == 3, np.nan, GOLDEN.T).T])
+def test_another_shape_and_nan_fail(client: Client, entry: Path, golden: np.ndarray) -> None:
+    result = verify(client, write_golden(entry, y=np.ascontiguousarray(golden)))
+    assert [check.within for check in result.outputs] == [False]
+    assert not result.passed
+
+
+def test_bits_that_depend_on_the_batch_fail(server: TritonServer, client: Client, entry: Path) -> None:
+    model = server.repositories[0] / "sums" / "1" / "model.py"
+    code = model.read_text().replace("2 * x.sum", "(2 + 3e-7 * (len(x) == 5)) * x.sum")
+    config = client.config("sums")
+    config.name = "uneven"
+    client.load("uneven", config=config, files={"1/model.py": code.encode()})
+    try:
+        result = verify(client, entry, model="uneven")
+    finally:
+        client.unload("uneven")
+    assert not result.bit_identical
+    assert not result.passed
+    assert all(check.within for check in result.outputs)  # within tolerance all the same
+
+
+def test_versions(client: Client, entry: Path) -> None:
+    write_golden(entry, version=10, y=GOLDEN)
+    (entry / ".11.staging").mkdir()
+    with pytest.raises(ModelNotFound, match="'sums' version 10 is not found"):
+        verify(client, entry)  # the newest here, which the server does not have
+    assert verify(client, entry, version=1).passed
+    with pytest.raises(RowsError, match=r"has no version 3; it has 1, 10\.$"):
+        verify(client, entry, version=3)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda entry: entry.rename(entry.with_name("elsewhere")), "There is no entry at"),
+        (lambda entry: (entry / "1").rename(entry / "one"), "is not an entry: it has no version directory"),
+        (lambda entry: (entry / "1" / "plan.json").unlink(), "has no plan.json"),
+        (lambda entry: (entry / "1" / "golden.safetensors").unlink(), "has no golden.safetensors"),
+        (lambda entry: (entry / "1" / "golden.safetensors").write_bytes(b"junk"), "cannot be read"),
+        (lambda entry: (entry / "1" / "plan.json").write_text("{"), "cannot be read"),
+        (lambda entry: (entry / "1" / "plan.json").write_text("{}"), "are incomplete: 'parity' is missing"),
+        (lambda entry: save_file({"y": GOLDEN}, entry / "1" / "golden.safetensors"), "are incomplete: 'X' is missing"),
+    ],
+)
+def test_entries_that_cannot_be_read(server: TritonServer, entry: Path, spoil: Callable, says: str) -> None:
+    spoil(entry)
+    with Client(server.grpc_url) as client, pytest.raises(RowsError, match=says):
+        verify(client, entry)
+
+
+class TestCommands:
+    """`predict` and `verify` as one types them; `serve` is below."""
+
+    @pytest.fixture
+    def run(self) -> Callable:
+        app = typer.Typer()
+        for command in (commands.serve, commands.predict, commands.verify):
+            app.command()(command)
+        return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    def test_verify(self, server: TritonServer, entry: Path, run: Callable) -> None:
+        options = ("--repository", entry.parent, "--url", server.http_url, "--protocol", "http")
+        good = run("verify", "sums", *options)
+        assert good.exit_code == 0, good.output
+        assert "41 golden rows" in good.output
+        assert "the same bits" in good.output
+        write_golden(entry, y=GOLDEN + GOLDEN.std())
+        bad = run("verify", "sums", *options)
+        assert bad.exit_code == 1
+        assert "beyond tolerance" in bad.output
+
+    @pytest.mark.parametrize("suffix", ["npy", "csv", "parquet"])
+    def test_predict(self, server: TritonServer, tmp_path: Path, run: Callable, suffix: str) -> None:
+        pd.DataFrame(X, columns=["a", "b", "c"]).assign(target="t").to_csv(tmp_path / "x.csv")
+        output = tmp_path / f"y.{suffix}"
+        result = run(
+            *("predict", "sums", tmp_path / "x.csv", "--url", server.grpc_url, "--columns", "a,b,c"),
+            *("--outputs", "y,std", "--output", output),
+        )
+        assert result.exit_code == 0, result.output
+        assert "and 31 more rows" in result.output
+        assert "Wrote 41 rows to" in result.output
+        if suffix == "npy":
+            written = np.load(output)
+        else:
+            frame = pd.read_csv(output) if suffix == "csv" else pd.read_parquet(output)
+            assert list(frame.columns) == ["y", "std"]
+            written = frame.to_numpy()
+        np.testing.assert_allclose(written, np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (("--output", "y.txt"), r"the suffix must be \.npy, \.csv, \.parquet"),
+            (("--output", "absent/y.npy"), "there is no directory absent"),
+        ],
+    )
+    def test_predict_refuses_before_it_asks(self, tmp_path: Path, run: Callable, arguments: tuple, says: str) -> None:
+        np.save(tmp_path / "x.npy", X)
+        result = run("predict", "sums", tmp_path / "x.npy", *arguments)
+        assert isinstance(result.exception, RowsError)
+        assert re.search(says, str(result.exception))
+
+    def test_serve_says_when_there_is_nothing_to_serve(self, tmp_path: Path, run: Callable) -> None:
+        result = run("serve", tmp_path)
+        assert isinstance(result.exception, ServerError)
+        assert str(result.exception) == f"{tmp_path} holds no entry to serve; `triton-regressors export` writes them."
+
+
+def test_serve_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
+    write_model(tmp_path, "sums")
+    code = "import sys, typer; from triton_regressors.clients.commands import serve; typer.run(serve)"
+    command = [sys.executable, "-c", code, str(tmp_path), "--grpc-port=0", "--http-port=0", "--metrics-port=0"]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "Ctrl-C stops the server" in line:
+                break
+        shown = "".join(lines)
+        url = re.search(r"gRPC\s+│\s+(127\.0\.0\.1:\d+)", shown)
+        assert url, shown
+        assert re.search(r"sums\s+│\s+1\s+│\s+READY", shown)
+        assert re.search(r"\d\d:\d\d:\d\d info +successfully loaded 'sums'", shown)
+        assert "+--" not in shown
+        with Client(url[1]) as client:
+            assert client.predict("sums", X[:1]).shape == (1, 1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)  # one who cannot wait does not interrupt the stopping
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0, rest
+    assert rest.splitlines()[-1] == "The Triton server has stopped."
+    assert "Traceback" not in rest
+    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
