@@ -156,7 +156,8 @@ class Builder:
 
 def _vector(numbers: ArrayLike, width: int) -> np.ndarray:
     """Return `width` float64 numbers; one number stands for all of them."""
-    return np.broadcast_to(_float64(numbers), (width,)).copy()
+    vector: np.ndarray = np.broadcast_to(_float64(numbers), (width,)).copy()
+    return vector
 
 
 def _float64(array: ArrayLike) -> np.ndarray:

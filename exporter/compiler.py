@@ -6,22 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
 
 from triton_regressors import __version__
-from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
 from triton_regressors.exporter.precision import choose_precision
-from triton_regressors.exporter.repository import Entry
 from triton_regressors.exporter.verify import Report, Sample, check, take_sample, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.plan import Plan
+
+if TYPE_CHECKING:
+    from triton_regressors.exporter.repository import Entry
 
 DEFAULT_TOLERANCE = 1e-5
 GOLDEN_ROWS = 16
@@ -93,6 +93,10 @@ def export(
     Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
     or the plan's answers are not the estimator's.
     """
+    # Here, so that compiling alone does without the server's protobuf.
+    from triton_regressors.exporter import repository as repositories
+    from triton_regressors.exporter.config import ServingOptions
+
     try:
         serving = ServingOptions(**options)
     except TypeError:
@@ -164,8 +168,9 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
         except (AttributeError, TypeError):
             if not isinstance(candidate, str) and candidate is not None and candidate is not estimator:
                 break  # a fitted step that keeps no count may change it; what follows would be a guess
-    if np.ndim(sample) == 2:
-        return int(np.asarray(sample).shape[1])
+    given = np.empty(0) if sample is None else np.asarray(sample)
+    if given.ndim == 2:
+        return len(given.T)
     # An unfitted or unknown estimator is refused by name before its width matters.
     builder = Builder(1)
     builder.lower_outputs(estimator, builder.input)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
@@ -84,7 +85,7 @@ def take_sample(estimator: Any, builder: Builder, outputs: tuple[str, ...], rows
 
 def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Return the estimator's own answers in float64, `[rows, width]` each."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
+    estimator = _without_searches(estimator)
     matrix: Any = X.astype(np.float64)
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
@@ -98,6 +99,17 @@ def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str
         else:
             found = {"y": estimator.predict(matrix)}
     return {name: np.asarray(values, dtype=np.float64).reshape(len(X), -1) for name, values in found.items()}
+
+
+def _without_searches(estimator: Any) -> Any:
+    """Return what a search found in place of the search, whose `predict` does not pass `return_std` on."""
+    if hasattr(estimator, "best_estimator_"):
+        return _without_searches(estimator.best_estimator_)
+    if isinstance(estimator, Pipeline):
+        *before, (name, last) = estimator.steps
+        found = _without_searches(last)
+        return estimator if found is last else Pipeline([*before, (name, found)])
+    return estimator
 
 
 def verify(plan: Plan, sample: Sample, tolerance: float) -> Report:

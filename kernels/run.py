@@ -13,7 +13,7 @@ no row's arithmetic depends on another, neither this nor the batch's size change
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -43,23 +43,16 @@ class Runner:
         self.plan = plan
         self.engine, self.device = choose_engine(engine, device)
         self.max_rows = max_rows
-        self.widths = plan.widths()
-        self.rows = np.zeros((max_rows, plan.n_features), dtype=np.float32)  # replaced below where memory is pinned
-        if self.engine == "torch":
-            self._executor: _TorchExecutor | _KernelExecutor = _TorchExecutor(plan, self.rows)
-        else:
-            self._executor = _KernelExecutor(plan, self.device, max_rows)
-            self.rows = self._executor.host_rows.numpy()
-        self._flat_rows = self.rows.reshape(-1)
+        self._staging = torch.zeros(max_rows, plan.n_features, pin_memory=self.device.type == "cuda")
+        executor = _TorchExecutor if self.engine == "torch" else _KernelExecutor
+        self._executor = executor(plan, self._staging, self.device)
+        self._rows = self._staging.numpy()
+        self._flat_rows = self._rows.reshape(-1)
         self._zeros = np.zeros(min(self._flat_rows.size, 2**20), dtype=np.float32)
 
-    def stage(self, arrays: Sequence[np.ndarray]) -> int:
-        """Copy float32 matrices `[*, n_features]` one below the other into the staging buffer; return their rows."""
-        end = 0
-        for array in arrays:
-            start, end = end, end + array.shape[0]
-            self.rows[start:end] = array
-        return end
+    def stage(self, parts: list[torch.Tensor], rows: int) -> None:
+        """Copy float32 CPU matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
+        torch.cat(parts, out=self._staging[:rows])
 
     def staged_finite(self, rows: int) -> bool:
         """Whether the first `rows` staged rows hold neither NaN nor infinity: only then is 0 · x = 0 throughout."""
@@ -80,9 +73,10 @@ class Runner:
         """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
         if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != np.float32:
             raise PlanError(f"X must be float32 [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
-        answers = []
+        answers: list[dict[str, np.ndarray]] = []
         for start in range(0, max(len(X), 1), self.max_rows):
-            rows = self.stage([X[start : start + self.max_rows]])
+            rows = min(len(X) - start, self.max_rows)
+            self._rows[:rows] = X[start : start + rows]
             answers.append(self.compute(rows, outputs))
         if len(answers) == 1:
             return answers[0]
@@ -107,7 +101,9 @@ def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, 
             raise PlanError("Engine 'triton' needs a CUDA GPU, and torch finds none; on a CPU use 'torch'.")
         if interpreting:
             raise PlanError("Engine 'triton' cannot run while TRITON_INTERPRET=1; unset it, or use 'interpret'.")
-        return engine, torch.device(device if device is not None else "cuda")
+        chosen = torch.device("cuda" if device is None else device)
+        index = torch.cuda.current_device() if chosen.index is None else chosen.index
+        return engine, torch.device("cuda", index)
     if engine == "interpret" and not interpreting:
         raise PlanError("Engine 'interpret' needs TRITON_INTERPRET=1 in the environment before Python starts.")
     return engine, torch.device("cpu")
@@ -127,17 +123,17 @@ def bind_parameters(plan: Plan, device: torch.device) -> dict[str, Parameters]:
 class _TorchExecutor:
     """Runs the references on the CPU."""
 
-    def __init__(self, plan: Plan, rows: np.ndarray) -> None:
+    def __init__(self, plan: Plan, staging: torch.Tensor, device: torch.device) -> None:
         self._plan = plan
-        self._rows = torch.from_numpy(rows)
-        self._parameters = bind_parameters(plan, torch.device("cpu"))
+        self._staging = staging
+        self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
     def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
         steps = self._schedules.get(outputs)
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
-        values = {INPUT: self._rows[:rows]}
+        values = {INPUT: self._staging[:rows]}
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
@@ -150,46 +146,54 @@ class _TorchExecutor:
 class _KernelExecutor:
     """Runs the kernels, on a GPU or through the interpreter."""
 
-    def __init__(self, plan: Plan, device: torch.device, max_rows: int) -> None:
+    def __init__(self, plan: Plan, staging: torch.Tensor, device: torch.device) -> None:
         self._plan = plan
         self._on_gpu = device.type == "cuda"
         self._device = device
-        self._max_rows = max_rows
+        self._stream: torch.cuda.Stream | None = None
+        self._staging = staging
+        self._max_rows = len(staging)
         self._widths = plan.widths()
         self._parameters = bind_parameters(plan, device)
-        self.host_rows = self._host_buffer(plan.n_features)
         self._values: dict[str, torch.Tensor] = {}
         self._schedules: dict[Outputs, _Schedule] = {}
-        self._stream = torch.cuda.Stream(device) if self._on_gpu else None  # type: ignore[no-untyped-call]
-        self._graph_rows = graph_sizes(plan.n_features, max_rows) if self._on_gpu else []
+        self._graph_rows = graph_sizes(plan.n_features, self._max_rows) if self._on_gpu else []
 
     def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        if self._stream is None:
+        if not self._on_gpu:
             schedule.launch(rows)
         else:
             graph = schedule.graph_for(rows)
             if graph is not None:
-                with torch.cuda.stream(self._stream):
-                    graph.replay()
+                graph.replay()  # on the current stream: entering one of our own would cost more than the graph
             else:
-                with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+                with torch.cuda.device(self._device):
                     schedule.launch(rows)
-            self._stream.synchronize()
+            self._synchronize()
         return {name: array[:rows].copy() for name, array in schedule.answers.items()}
 
     def warm_up(self, outputs: Outputs) -> None:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        self.compute(self._max_rows if self._on_gpu else 1, outputs)
-        if self._stream is None:
+        if not self._on_gpu:
+            self.compute(1, outputs)
             return
-        for rows in self._graph_rows:
-            if rows not in schedule.graphs:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.device(self._device), torch.cuda.graph(graph, stream=self._stream):
-                    schedule.launch(rows)
-                schedule.graphs[rows] = graph
+        self.compute(self._max_rows, outputs)  # compiles before anything is captured
+        with torch.cuda.device(self._device):
+            for rows in self._graph_rows:
+                if rows not in schedule.graphs:
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        schedule.launch(rows)
+                    schedule.graphs[rows] = graph
         self.compute(1, outputs)
+
+    def _synchronize(self) -> None:
+        """Wait for the current stream, whose object is made anew only when another stream has become current."""
+        handle = torch._C._cuda_getCurrentRawStream(self._device.index)
+        if self._stream is None or self._stream.cuda_stream != handle:
+            self._stream = torch.cuda.current_stream(self._device)
+        self._stream.synchronize()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
         """Lay out buffers and launches for a set of outputs."""
@@ -198,10 +202,10 @@ class _KernelExecutor:
         readers = [step for step in steps if INPUT in step.inputs]
         values = self._values
         if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
-            values = {**values, INPUT: self.host_rows}
+            values = {**values, INPUT: self._staging}
         else:
             values[INPUT] = self._device_buffer(INPUT)
-            launches.append(_copy(self.host_rows, values[INPUT]))
+            launches.append(_copy(self._staging, values[INPUT]))
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
         read = {name for step in steps for name in step.inputs}
         direct = {self._plan.outputs[name]: name for name in outputs if self._plan.outputs[name] not in read}

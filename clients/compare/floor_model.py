@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import triton_python_backend_utils as pb_utils
-from torch.utils.dlpack import to_dlpack
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 
 class TritonPythonModel:

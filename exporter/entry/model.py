@@ -16,7 +16,11 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 from safetensors.numpy import load_file
-from torch.utils.dlpack import from_dlpack, to_dlpack
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
+
+LARGE_BYTES = 2**20
+"""From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
+longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
 
 class TritonPythonModel:
@@ -45,7 +49,9 @@ class TritonPythonModel:
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)
-        self.n_features = plan.n_features
+        if [int(dim) for dim in config["input"][0]["dims"]] != [plan.n_features]:
+            raise ValueError(f"config.pbtxt must give X the dims [{plan.n_features}], the features of the plan.")
+        self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
@@ -61,75 +67,85 @@ class TritonPythonModel:
         self.runner.warm_up([(name,) for name in self.outputs] + ([self.outputs] if len(self.outputs) > 1 else []))
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request of the batch, in order."""
-        responses: list[Any] = [None] * len(requests)
-        members: list[int] = []
-        arrays: list[np.ndarray] = []
-        for index, request in enumerate(requests):
-            if request.is_cancelled():
-                responses[index] = _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
-                continue
-            try:
-                arrays.append(self._rows(request))
-                members.append(index)
-            except ValueError as error:
-                responses[index] = _error(str(error))
+        """Answer each request of the batch, in order.
+
+        The server has checked X's type and width against config.pbtxt. The common case, in which every request can be
+        answered, is kept to a few operations a request; `_refuse` looks at requests one by one.
+        """
         try:
-            if arrays:
-                self._answer(requests, responses, members, arrays)
+            parts = [_tensor_in(request) for request in requests]
+            rows = [len(part) for part in parts]
+            self.runner.stage(parts, sum(rows))
+            if min(rows) > 0 and max(rows) < self.large_rows and self.runner.staged_finite(sum(rows)):
+                return self._answer(requests, rows)
+            return self._refuse(requests, parts)
         except Exception as error:
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
-            for index in members:
-                responses[index] = _error(message, pb_utils.TritonError.INTERNAL)
-        return responses
+            return [_error(message, pb_utils.TritonError.INTERNAL) for _ in requests]
 
     def finalize(self) -> None:
         """Let go of the device's memory."""
         del self.runner
 
-    def _rows(self, request: Any) -> np.ndarray:
-        """Return a request's X as float32 `[rows, n_features]` without copying it."""
-        tensor = pb_utils.get_input_tensor_by_name(request, "X")
-        if tensor is None:
-            raise ValueError("The request has no input X.")
-        x = from_dlpack(tensor.to_dlpack())
-        if x.dtype != torch.float32 or x.dim() != 2 or x.shape[1] != self.n_features:
-            dtype = str(x.dtype).removeprefix("torch.")
-            raise ValueError(f"X must be float32 [rows, {self.n_features}], not {dtype} {list(x.shape)}.")
-        if x.shape[0] == 0:
-            raise ValueError("X has no rows.")
-        return (x if x.device.type == "cpu" else x.cpu()).numpy()
-
-    def _answer(self, requests: list[Any], responses: list[Any], members: list[int], arrays: list[np.ndarray]) -> None:
-        """Run the plan once for these requests and fill in their responses."""
-        rows = self.runner.stage(arrays)
-        if not self.runner.staged_finite(rows):
-            finite = []
-            for index, array in zip(members, arrays, strict=True):
-                if np.isfinite(array).all():
-                    finite.append((index, array))
-                else:
-                    responses[index] = _error(self._not_finite(array))
-            members, arrays = [index for index, _ in finite], [array for _, array in finite]
-            rows = self.runner.stage(arrays)
-        wanted = [requests[index].requested_output_names() for index in members]
+    def _answer(self, requests: list[Any], rows: list[int]) -> list[Any]:
+        """Run the plan once for the staged rows and cut the answers apart."""
+        if len(self.outputs) == 1:
+            answers = self.runner.compute(sum(rows), self.outputs)
+            pieces = torch.from_numpy(answers[self.outputs[0]]).split(rows)  # type: ignore[no-untyped-call]
+            return [pb_utils.InferenceResponse([_tensor_out(self.outputs[0], piece)]) for piece in pieces]
+        wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
-        answers = self.runner.compute(rows, tuple(name for name in self.outputs if name in asked))
-        tensors = {name: torch.from_numpy(answer) for name, answer in answers.items()}
-        end = 0
-        for index, array, names in zip(members, arrays, wanted, strict=True):
-            start, end = end, end + array.shape[0]
-            responses[index] = pb_utils.InferenceResponse(
-                output_tensors=[
-                    pb_utils.Tensor.from_dlpack(name, to_dlpack(tensors[name][start:end])) for name in names
-                ]
-            )
+        answers = self.runner.compute(sum(rows), tuple(name for name in self.outputs if name in asked))
+        cut = {
+            name: torch.from_numpy(answer).split(rows)  # type: ignore[no-untyped-call]
+            for name, answer in answers.items()
+        }
+        return [
+            pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
+            for index, names in enumerate(wanted)
+        ]
+
+    def _refuse(self, requests: list[Any], parts: list[torch.Tensor]) -> list[Any]:
+        """Answer the requests that can be answered, and give each of the others its own error."""
+        errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
+        good = [index for index, error in enumerate(errors) if error is None]
+        answers: list[Any] = []
+        if good:
+            rows = [len(parts[index]) for index in good]
+            self.runner.stage([parts[index] for index in good], sum(rows))
+            answers = self._answer([requests[index] for index in good], rows)
+        in_order = iter(answers)
+        return [next(in_order) if error is None else error for error in errors]
+
+    def _why_not(self, request: Any, part: torch.Tensor) -> Any:
+        """Return the error for a request that cannot be answered, or None."""
+        if not len(part):
+            return _error("X has no rows.")
+        if len(part) >= self.large_rows and request.is_cancelled():
+            return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
+        array = part.numpy()
+        return None if np.isfinite(array).all() else _error(self._not_finite(array))
 
     def _not_finite(self, array: np.ndarray) -> str:
         """Say where a request's first NaN or infinity stands."""
         row, column = np.argwhere(~np.isfinite(array))[0]
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
         return f"X must be finite: row {row}, column {column}{name} is {array[row, column]}."
+
+
+def _tensor_in(request: Any) -> torch.Tensor:
+    """Return a request's X without copying it.
+
+    Tensors go in and out as DLPack capsules, which is fastest: numpy's own ways, `as_numpy` and `Tensor(name, array)`,
+    are wrong on some servers with numpy 2, and objects other than capsules are slow.
+    """
+    x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, "X").to_dlpack())
+    return x
+
+
+def _tensor_out(name: str, values: torch.Tensor) -> Any:
+    """Return the server's tensor for rows of an output, without copying them."""
+    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
 
 
 def _error(message: str, code: Any = None) -> Any:

@@ -11,13 +11,15 @@ from triton_regressors.exporter.registry import lowers, lowers_inverse
 
 @lowers(PCA)
 def lower_pca(pca: PCA, x: Value, builder: Builder) -> Value:
-    """`z = (x − mean) componentsᵀ`, divided by the components' standard deviations where `whiten` is set."""
+    """`z = x componentsᵀ − mean componentsᵀ`, divided by the components' standard deviations where `whiten` is set."""
     spread = np.sqrt((pca.components_**2 * pca.explained_variance_[:, None]).sum(0) + pca.noise_variance_)
     builder.note_scale(x, pca.mean_, np.where(spread > 0, spread, 1.0))
-    weight = pca.components_.T
+    # As scikit-learn does: what was fitted on float32 projects its mean in float32, and its answers show it.
+    weight, intercept = _float64(pca.components_.T), -_float64(pca.mean_.reshape(1, -1) @ pca.components_.T)[0]
     if pca.whiten:
-        weight = weight / _deviations(pca)
-    return builder.affine(builder.scale(x, pca.mean_, 1.0), weight, 0.0)
+        deviations = _float64(_deviations(pca))
+        weight, intercept = weight / deviations, intercept / deviations
+    return builder.affine(x, weight, intercept)
 
 
 @lowers_inverse(PCA)
@@ -40,3 +42,7 @@ def _deviations(pca: PCA) -> np.ndarray:
     deviations = np.sqrt(pca.explained_variance_)
     held: np.ndarray = np.maximum(deviations, np.finfo(deviations.dtype).eps)
     return held
+
+
+def _float64(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, dtype=np.float64)

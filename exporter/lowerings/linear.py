@@ -91,7 +91,7 @@ def lower_bayesian(estimator: Any, x: Value, builder: Builder) -> dict[str, Valu
     offset = np.broadcast_to(np.asarray(getattr(estimator, "X_offset_", 0.0), dtype=np.float64), (x.width,))
     if np.any(offset):
         _, std = estimator.predict(offset[None, :], return_std=True)
-        centred = np.isclose(std[0] ** 2, 1.0 / estimator.alpha_, rtol=1e-9)
+        centred = np.isclose(std[0] ** 2, 1.0 / estimator.alpha_, rtol=1e-12, atol=0.0)
         offset = offset if centred else np.zeros_like(offset)
     sigma = np.asarray(estimator.sigma_, dtype=np.float64)
     kept = np.arange(x.width)

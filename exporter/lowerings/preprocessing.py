@@ -80,7 +80,8 @@ def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Va
     middle, width = (scaler.data_min_ + scaler.data_max_) / 2, scaler.data_max_ - scaler.data_min_
     builder.note_scale(x, middle, np.where(width > 0, width / 4, 1.0))
     # min_ = low − data_min · scale, so this is (x − data_min) · scale + low with one rounding less.
-    z = builder.scale(x, -scaler.min_ / scaler.scale_, scaler.scale_)
+    scale = _float64(scaler.scale_)
+    z = builder.scale(x, -_float64(scaler.min_) / scale, scale)
     if not scaler.clip:
         return z
     low, high = scaler.feature_range
@@ -90,14 +91,14 @@ def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Va
 @lowers_inverse(MinMaxScaler)
 def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> Value:
     """`x = (z − min) / scale`."""
-    return builder.scale(y, scaler.min_, 1.0 / scaler.scale_)
+    return builder.scale(y, scaler.min_, 1.0 / _float64(scaler.scale_))
 
 
 @lowers(MaxAbsScaler)
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
     """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
     builder.note_scale(x, 0.0, scaler.scale_ / 2)
-    z = builder.scale(x, 0.0, 1.0 / scaler.scale_)
+    z = builder.scale(x, 0.0, 1.0 / _float64(scaler.scale_))
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
 
 
@@ -193,4 +194,9 @@ def _module(function: Callable[..., Any]) -> str:
 
 def _or(array: Any, default: float) -> np.ndarray:
     """Return a fitted attribute that scikit-learn leaves None where an option is off."""
-    return np.asarray(default if array is None else array, dtype=np.float64)
+    return _float64(default if array is None else array)
+
+
+def _float64(array: Any) -> np.ndarray:
+    """Return a fitted attribute in float64: what was fitted on float32 keeps float32, and so would its arithmetic."""
+    return np.asarray(array, dtype=np.float64)

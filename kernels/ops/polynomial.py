@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +35,7 @@ def monomial_block(
     FEATURES: tl.constexpr,
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
-) -> Any:
+):
     """Return the monomials `[BLOCK_ROWS, BLOCK_MONOMIALS]` in float64; 1 past the last of them."""
     product = tl.full([row.shape[0], monomial.shape[0]], 1.0, tl.float64)
     for k in tl.static_range(DEGREE):

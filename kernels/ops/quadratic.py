@@ -58,8 +58,10 @@ def scaled_tile(
 def multiply(z, q, acc, PRECISION: tl.constexpr):
     """Return `z @ q + acc` at the given precision."""
     if PRECISION == "float64":
-        return tl.dot(z, q, acc=acc, out_dtype=tl.float64)
-    return tl.dot(z, q, acc=acc, input_precision=PRECISION)
+        product = tl.dot(z, q, acc=acc, out_dtype=tl.float64)
+    else:
+        product = tl.dot(z, q, acc=acc, input_precision=PRECISION)
+    return product
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -1,0 +1,76 @@
+"""What a figure depends on besides the code: the machine and the versions.
+
+No dates, so that the difference between two runs shows what moved.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "scikit-learn", "torch", "triton", "onnxruntime", "skl2onnx", "tritonclient", "nvidia-pytriton")
+
+
+def environment() -> dict[str, Any]:
+    """Return the device, the host and the versions."""
+    return {
+        "device": device_name(),
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "torch_threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "versions": {package: version for package in PACKAGES if (version := _version(package))},
+    }
+
+
+def device_name() -> str:
+    """Return the GPU's name, or the processor's and how many of its cores are ours."""
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def cpu_name() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        found = None
+    name = found[1] if found else platform.processor() or platform.machine()
+    return re.sub(r"\((R|TM)\)|\bCPU\b|@.*", "", name).strip().replace("  ", " ")
+
+
+def slug(name: str) -> str:
+    """Return a device's name as a directory's: lower case, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def save(directory: Path, benchmark: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> Path:
+    """Write one benchmark's results into the directory, and say where."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{benchmark}.json"
+    document = {"benchmark": benchmark, "environment": environment(), "settings": dict(settings), **results}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+    return path
+
+
+def default_directory() -> Path:
+    """Return where this machine's results lie."""
+    return RESULTS / slug(device_name())
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,207 @@
+"""The libraries that predict, each in a process of its own.
+
+Every numerical library keeps a pool of threads that wait by spinning. In one process, on few cores, one library's
+waiting threads take the cores that another's working threads need: a call of microseconds was seen to take 10 ms. Each
+library therefore gets a process of its own, as its users run it, and the processes take turns. Times are taken inside.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import warnings
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+
+from triton_regressors.benchmarks.checking import demand, error_of_arrays
+from triton_regressors.benchmarks.models import Model, model
+from triton_regressors.benchmarks.timing import Contender, time_block
+from triton_regressors.kernels.run import Runner
+
+OURS_LIMIT = 1e-5
+PEERS_LIMIT = 1e-2
+ANCHOR_ROWS = 1024
+SCIKIT_LEARN = "scikit-learn"
+ONNXRUNTIME = "onnxruntime"
+ENGINES = ("torch", "triton")
+
+
+class UnavailableError(Exception):
+    """A library is not here, or cannot take this model."""
+
+
+class Library:
+    """One library in its process: it loads a model, prepares inputs of a batch size and times blocks of calls."""
+
+    limit = PEERS_LIMIT
+
+    def load(self, name: str, max_rows: int) -> None:
+        """Make this library's predictor of the model, or raise `UnavailableError`."""
+        self.model = model(name)
+        self.set_up(self.model, max_rows)
+
+    def prepare(self, rows: int, count: int) -> dict[str, float]:
+        """Make the inputs and contenders of a batch size; return their errors, or raise `WrongAnswerError`."""
+        self.inputs = [self.model.rows(rows, seed=100 + i) for i in range(count)]
+        self.contenders = {found.name: found for found in self.contend(self.inputs)}
+        # Beside rows of which both sides are the truth, so that errors are in units of the model's usual spread.
+        anchor = self.model.estimator.predict(self.model.rows(ANCHOR_ROWS, seed=99).astype(np.float64))
+        errors = dict.fromkeys(self.contenders, 0.0)
+        for i, x in enumerate(self.inputs):
+            truth = self.model.estimator.predict(x.astype(np.float64))
+            for name, contender in self.contenders.items():
+                with contender.context():
+                    answers = answers_of(contender.call(i)).reshape(truth.shape)
+                both = np.concatenate([answers, anchor]), np.concatenate([truth, anchor])
+                errors[name] = max(errors[name], demand(name, error_of_arrays(*both), self.limit))
+        return {name: float(f"{error:.2g}") for name, error in errors.items()}
+
+    def block(self, name: str, duration_s: float) -> list[float]:
+        """Time one block of calls; return their times in microseconds."""
+        return time_block(self.contenders[name], len(self.inputs), duration_s)
+
+    def set_up(self, model: Model, max_rows: int) -> None:
+        """Make the predictor."""
+
+    def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
+        """Return this library's ways to predict these inputs."""
+        raise NotImplementedError
+
+
+class Ours(Library):
+    """`Runner.predict` with one engine, and one thread on the CPU."""
+
+    limit = OURS_LIMIT
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+
+    def set_up(self, model: Model, max_rows: int) -> None:
+        """See `Library`."""
+        if self.engine == "triton" and not torch.cuda.is_available():
+            raise UnavailableError("torch finds no CUDA GPU")
+        torch.set_num_threads(1)  # as an entry runs on the server
+        self.runner = Runner(model.plan, engine=self.engine, max_rows=max_rows)
+        self.runner.warm_up([("y",)])
+
+    def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
+        """See `Library`."""
+        return [Contender(self.engine, lambda i: self.runner.predict(inputs[i]))]
+
+
+class ScikitLearn(Library):
+    """The estimator's own `predict`, in the four ways of calling it."""
+
+    def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
+        """See `Library`."""
+
+        def way(dtype: str, checked: bool) -> Contender:
+            rows = [x.astype(dtype) for x in inputs]
+            name = f"{SCIKIT_LEARN}, {dtype}, {'checked' if checked else 'unchecked'}"
+            context = functools.partial(sklearn.config_context, assume_finite=not checked)
+            return Contender(name, lambda i: self.model.estimator.predict(rows[i]), context)
+
+        return [way(dtype, checked) for dtype in ("float64", "float32") for checked in (True, False)]
+
+
+class OnnxRuntime(Library):
+    """The estimator converted by skl2onnx, on onnxruntime's CPU provider; neither is a dependency of the project."""
+
+    def set_up(self, model: Model, max_rows: int) -> None:
+        """See `Library`."""
+        try:
+            import onnxruntime
+            import skl2onnx
+        except ImportError as error:
+            raise UnavailableError(str(error)) from None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                graph = skl2onnx.to_onnx(model.estimator, model.rows(1, seed=0)).SerializeToString()
+            self.session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of the converter's or the runtime's own types
+            raise UnavailableError(f"{type(error).__name__}: {error}".splitlines()[0]) from None
+
+    def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
+        """See `Library`."""
+        name = self.session.get_inputs()[0].name
+        return [Contender(ONNXRUNTIME, lambda i: self.session.run(None, {name: inputs[i]}))]
+
+
+LIBRARIES = {
+    "torch": functools.partial(Ours, "torch"),
+    "triton": functools.partial(Ours, "triton"),
+    SCIKIT_LEARN: ScikitLearn,
+    ONNXRUNTIME: OnnxRuntime,
+}
+
+
+class Worker:
+    """A library's process, while the context lasts."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.able = False
+
+    def __enter__(self) -> Worker:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self.library), daemon=True)
+        self._process.start()
+        theirs.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pipe.close()  # ends the loop in the process
+        self._process.join(timeout=10)
+        if self._process.is_alive():
+            self._process.kill()
+
+    def load(self, name: str, max_rows: int) -> str:
+        """Have the library load a model; return why it cannot, or nothing."""
+        try:
+            self.ask("load", name, max_rows)
+        except UnavailableError as reason:
+            self.able = False
+            return str(reason)
+        self.able = True
+        return ""
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the library in its process; what it raises is raised here."""
+        self._pipe.send((method, arguments))
+        try:
+            answer, error = self._pipe.recv()
+        except EOFError:
+            raise RuntimeError(f"The process of {self.library} ended while it ran '{method}'.") from None
+        if error is not None:
+            raise error
+        return answer
+
+
+def _serve(pipe: Connection, name: str) -> None:
+    library = LIBRARIES[name]()
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            pipe.send((getattr(library, method)(*arguments), None))
+        except Exception as error:
+            pipe.send((None, error))
+
+
+def answers_of(answer: Any) -> np.ndarray:
+    """Return the array in whatever a contender's call returns."""
+    if isinstance(answer, dict):
+        return np.asarray(answer["y"])
+    return np.asarray(answer[0]) if isinstance(answer, list) else np.asarray(answer)

@@ -1,0 +1,111 @@
+"""In-process latency from host rows to host answers, against scikit-learn and onnxruntime: when does a GPU make sense?
+
+    python -m benchmarks.predict [--quick] [--output DIR]
+
+`Runner.predict` is timed with the engine `torch` and, where there is a CUDA GPU, `triton`. scikit-learn's `predict` is
+timed in four ways, on float64 and float32 rows and with and without its search for NaN, and the fastest of them counts
+at each batch size: `Runner.predict` does not search either. onnxruntime is an optional peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.benchmarks.environment import default_directory, device_name, save
+from triton_regressors.benchmarks.libraries import ENGINES, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
+from triton_regressors.benchmarks.models import MODELS, Model
+from triton_regressors.benchmarks.timing import QUICK, Effort, input_count, take_turns
+
+BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+QUICK_BATCH_SIZES = (1, 64, 4096)
+PEERS = (SCIKIT_LEARN, ONNXRUNTIME)
+
+
+def crossover(sizes: Sequence[int], ours: Sequence[float], peer: Sequence[float]) -> int | None:
+    """Return the batch size from which on ours is faster at every measured size; None if not even at the largest."""
+    found = None
+    for size, mine, other in sorted(zip(sizes, ours, peer, strict=True), reverse=True):
+        if mine >= other:
+            break
+        found = size
+    return found
+
+
+def fastest(point: Mapping[str, Any], peer: str) -> dict[str, Any] | None:
+    """Return the fastest timing among a peer's variants at one batch size, None if the peer was not measured."""
+    found = [timing for name, timing in point["timings"].items() if name == peer or name.startswith(f"{peer}, ")]
+    return min(found, key=lambda timing: timing["median_us"]) if found else None
+
+
+def crossovers(points: Sequence[Mapping[str, Any]], peer: str) -> dict[str, int | None]:
+    """Return each engine's crossover with a peer, for the engines that were measured; empty without the peer."""
+    found = {}
+    for engine in ENGINES:
+        pairs = [(point["rows"], fastest(point, engine), fastest(point, peer)) for point in points]
+        if pairs and all(mine and other for _, mine, other in pairs):
+            measured = [(rows, mine["median_us"], other["median_us"]) for rows, mine, other in pairs if mine and other]
+            sizes, ours, theirs = zip(*measured, strict=True)
+            found[engine] = crossover(sizes, ours, theirs)
+    return found
+
+
+def measure_point(workers: Sequence[Worker], model: Model, rows: int, effort: Effort) -> dict[str, Any]:
+    """Have every library check its answers on every input, then time them in turn; return the point as JSON."""
+    count = input_count(rows * model.n_features * 4)
+    errors: dict[str, float] = {}
+    home: dict[str, Worker] = {}
+    for worker in workers:
+        for name, error in worker.ask("prepare", rows, count).items():
+            errors[name], home[name] = error, worker
+    found = take_turns(list(home), lambda name, duration_s: home[name].ask("block", name, duration_s), effort)
+    timings = {name: timing.to_json() | {"max_error": errors[name]} for name, timing in found.items()}
+    return {"rows": rows, "inputs": count, "timings": timings}
+
+
+def measure_model(workers: Sequence[Worker], model: Model, sizes: Sequence[int], effort: Effort) -> dict[str, Any]:
+    """Measure one model at all batch sizes and print as it goes; return the model's JSON."""
+    print(model.title)
+    for worker in workers:
+        reason = worker.load(model.name, max(sizes))
+        if reason:
+            print(f"  without {worker.library}: {reason}")
+    able = [worker for worker in workers if worker.able]
+    points = []
+    for rows in sizes:
+        point = measure_point(able, model, rows, effort)
+        shown = {name: timing for name in (*ENGINES, *PEERS) if (timing := fastest(point, name))}
+        print(f"  {rows:6,} rows: " + ", ".join(f"{name} {t['median_us']:,.1f} µs" for name, t in shown.items()))
+        points.append(point)
+    for peer in PEERS:
+        for engine, size in crossovers(points, peer).items():
+            print(
+                f"  {engine}: " + (f"faster than {peer} from {size:,} rows on" if size else f"not faster than {peer}")
+            )
+    return {"model": model.name, "title": model.title, "n_features": model.n_features, "points": points}
+
+
+def run(directory: Path, *, quick: bool = False, models: Sequence[Model] = MODELS) -> Path:
+    """Measure the models and write predict.json."""
+    sizes, effort = (QUICK_BATCH_SIZES, QUICK) if quick else (BATCH_SIZES, Effort())
+    print(f"predict on {device_name()}")
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(library)) for library in LIBRARIES]
+        results = [measure_model(workers, model, sizes, effort) for model in models]
+    return save(directory, "predict", {"quick": quick, "max_rows": max(sizes)}, {"models": results})
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three batch sizes, short measurements")
+    parser.add_argument("--output", type=Path, default=None, help="directory of predict.json")
+    arguments = parser.parse_args()
+    run(arguments.output or default_directory(), quick=arguments.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Served latency and throughput, beside a model that does nothing, measured in the same run.
+
+    python -m benchmarks.served [--quick] [--generator perf_analyzer] [--output DIR]
+
+Exports two models into a temporary repository and has `compare` serve and measure them: one row a request over gRPC,
+closed loop, with few and with many clients, under several dynamic batching configurations. The do-nothing model is the
+floor that the server and its Python backend set; what lies above it is ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.benchmarks.environment import default_directory, device_name, save
+from triton_regressors.benchmarks.models import Model, model
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.results import Point
+from triton_regressors.clients.compare.run import GENERATORS, compare
+from triton_regressors.exporter import export
+
+MODELS = ("ridge", "polynomial_2")
+CLIENTS = (1, 64, 256)
+CONFIGURATIONS = (
+    BatchingConfiguration("no dynamic batching", dynamic_batching=False, instances=1),
+    BatchingConfiguration("dynamic batching", instances=1),
+    BatchingConfiguration("delay 100 µs", max_queue_delay_us=100, instances=1),
+    BatchingConfiguration("2 instances", instances=2),
+)
+QUICK_CONFIGURATIONS = CONFIGURATIONS[:2]
+COLUMNS = (
+    *("configuration", "protocol", "rows_per_request", "concurrency", "requests_per_s", "rows_per_s", "requests"),
+    *("latency_p50_ms", "latency_p99_ms", "errors", "answers_checked", "queue_ms", "compute_infer_ms"),
+    *("mean_batch_size", "client_cpu_share", "client_processes", "stable", "throughput_of_floor", "p50_over_floor_ms"),
+    *("floor_requests_per_s", "floor_latency_p50_ms", "floor_latency_p99_ms", "floor_client_cpu_share", "floor_stable"),
+)
+
+
+def figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns to keep of a point's flat row, numbers to four digits and what is no number as None."""
+    kept: dict[str, Any] = {}
+    for column in COLUMNS:
+        value = row[column]
+        if isinstance(value, float):
+            value = float(f"{value:.4g}") if math.isfinite(value) else None
+        kept[column] = value
+    return kept
+
+
+def show(point: Point) -> None:
+    """Print a point as it is complete."""
+    row = point.flat()
+    print(
+        f"  {row['configuration']:<20} {row['concurrency']:4} clients: p50 {row['latency_p50_ms'] * 1e3:8,.0f} µs "
+        f"({row['p50_over_floor_ms'] * 1e3:+,.0f} µs), {row['requests_per_s']:9,.0f} requests/s "
+        f"({row['throughput_of_floor']:.0%} of the do-nothing model)" + ("" if row["stable"] else ", not stable")
+    )
+
+
+def measure(source: Model, *, quick: bool, generator: str, clients: Sequence[int] = CLIENTS) -> dict[str, Any]:
+    """Export, serve and measure one model; return its JSON."""
+    print(source.title)
+    with tempfile.TemporaryDirectory() as directory:
+        export(source.estimator, directory, name=source.name, sample=source.rows(1024, seed=3))
+        found = compare(
+            source.name,
+            Path(directory),
+            configurations=QUICK_CONFIGURATIONS if quick else CONFIGURATIONS,
+            concurrency=clients,
+            rows=(1,),
+            protocols=("grpc",),
+            window_s=0.5 if quick else 2.0,
+            max_windows=3 if quick else 8,
+            warmup_s=0.5 if quick else 2.0,
+            stability=0.10 if quick else 0.05,
+            generator=generator,
+            on_point=show,
+        )
+    for warning in found.warnings():
+        print(f"  {warning}")
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return {
+        "model": source.name,
+        "title": source.title,
+        "points": [figures(point.flat()) for point in found.points],
+        "warnings": found.warnings(),
+    }
+
+
+def run(directory: Path, *, quick: bool = False, generator: str = "builtin") -> Path:
+    """Measure the models and write served.json."""
+    clients = CLIENTS[:2] if quick else CLIENTS
+    print(f"served on {device_name()}")
+    results = [measure(model(name), quick=quick, generator=generator, clients=clients) for name in MODELS]
+    return save(directory, "served", {"quick": quick, "generator": generator}, {"models": results})
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two configurations, short windows")
+    parser.add_argument("--generator", choices=GENERATORS, default="builtin", help="what sends the requests")
+    parser.add_argument("--output", type=Path, default=None, help="directory of served.json")
+    arguments = parser.parse_args()
+    run(arguments.output or default_directory(), quick=arguments.quick, generator=arguments.generator)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Makes the tables and plots from the committed JSON: README.md's section between two markers, and a PNG per figure.
+
+    python -m benchmarks.tables [--check]
+
+With --check nothing is written; the exit code is 1 if README.md does not hold what the JSON gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.benchmarks.environment import RESULTS
+from triton_regressors.benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
+from triton_regressors.benchmarks.predict import crossovers, fastest
+
+README = Path(__file__).parent.parent / "README.md"
+BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
+OURS = "triton_regressors"
+
+Document = Mapping[str, Any]
+
+
+def read_results(directory: Path = RESULTS) -> dict[str, dict[str, Document]]:
+    """Return every device's documents by the device's directory name and the benchmark's name, GPUs first."""
+    found: dict[str, dict[str, Document]] = {}
+    for path in sorted(directory.glob("*/*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault(path.parent.name, {})[document["benchmark"]] = document
+    return dict(sorted(found.items(), key=lambda item: ("kernels" not in item[1], item[0])))
+
+
+def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
+    """Return the whole section, one part per device."""
+    makers = {"predict": predict_section, "kernels": kernels_section, "served": served_section}
+    parts = []
+    for name, documents in results.items():
+        any_document = next(iter(documents.values()))
+        parts.append(f"### {any_document['environment']['device']}")
+        for benchmark, make in makers.items():
+            if benchmark in documents:
+                parts.append(make(documents[benchmark], f"benchmarks/results/{name}"))
+    return "\n\n".join(parts)
+
+
+def predict_section(document: Document, where: str) -> str:
+    """Return the latency table and the crossovers."""
+    rows = []
+    for model in document["models"]:
+        for point in model["points"]:
+            if point["rows"] not in SHOWN_ROWS:
+                continue
+            cells = [model["title"], f"{point['rows']:,}"]
+            for name in (*ENGINES, SCIKIT_LEARN, ONNXRUNTIME):
+                timing = fastest(point, name)
+                cells.append(microseconds(timing["median_us"]) if timing else "–")
+            rows.append(cells)
+    header = ["model", "rows", *(f"engine `{engine}`" for engine in ENGINES), SCIKIT_LEARN, ONNXRUNTIME]
+    latency = table(header, *without_empty_columns(header, rows))
+    crossing = []
+    for model in document["models"]:
+        for peer in (SCIKIT_LEARN, ONNXRUNTIME):
+            found = crossovers(model["points"], peer)
+            if found:
+                crossing.append([model["title"], peer, *(crossing_cell(found, engine) for engine in ENGINES)])
+    header = ["model", "against", *(f"engine `{engine}`" for engine in ENGINES)]
+    return "\n\n".join(
+        [
+            f"In-process `predict`, host rows to host answers, median µs{note(document)}:",
+            latency,
+            "The batch size from which on an engine stays faster, among those measured:",
+            table(header, *without_empty_columns(header, crossing)),
+            f"![Latency by batch size]({where}/predict.png)",
+        ]
+    )
+
+
+def crossing_cell(found: Mapping[str, int | None], engine: str) -> str:
+    """Return a crossover as a table shows it; a dash for an engine that was not measured."""
+    if engine not in found:
+        return "–"
+    size = found[engine]
+    return "never" if size is None else "always" if size == 1 else f"{size:,} rows"
+
+
+def kernels_section(document: Document, where: str) -> str:
+    """Return each case's best of ours and best of torch."""
+    rows = []
+    for case in document["cases"]:
+        name, ours = best(case, ours=True)
+        peer, theirs = best(case, ours=False)
+        detail = name.removeprefix(OURS).strip(", ")
+        rows.append(
+            [
+                case["title"] + (f" ({detail})" if detail else ""),
+                f"{case['rows']:,}",
+                microseconds(ours["median_us"]),
+                f"{ours['share_of_copy']:.0%}",
+                f"{ours['max_error']:.0e}",
+                peer,
+                microseconds(theirs["median_us"]),
+                f"{theirs['max_error']:.0e}",
+                f"{theirs['median_us'] / ours['median_us']:.1f} ×",
+            ]
+        )
+    bandwidths = [case["copy_tb_per_s"] for case in document["cases"]]
+    header = ["kernel", "rows", "µs", "of copy", "error", "fastest of torch", "µs", "error", "faster by"]
+    return "\n\n".join(
+        [
+            f"Kernels alone, median device time beside a copy of memory at {min(bandwidths):.2f} to "
+            f"{max(bandwidths):.2f} TB/s; errors are the largest, in standard deviations{note(document)}:",
+            table(header, "lrrrrlrrr", rows),
+            f"![Share of copy bandwidth]({where}/kernels.png)",
+        ]
+    )
+
+
+def best(case: Document, *, ours: bool) -> tuple[str, Document]:
+    """Return the name and figures of the fastest of our contenders, or of torch's; of ours the exported one counts."""
+    found = {name: value for name, value in case["contenders"].items() if name.startswith(OURS) == ours}
+    exported = {name: value for name, value in found.items() if "as exported" in name}
+    return min((exported or found).items(), key=lambda item: item[1]["median_us"])
+
+
+def served_section(document: Document, where: str) -> str:
+    """Return every point beside the do-nothing model."""
+    rows = [
+        [
+            model["title"],
+            point["configuration"],
+            f"{point['concurrency']}",
+            optional(point["latency_p50_ms"], 1e3, ",.0f"),
+            optional(point["p50_over_floor_ms"], 1e3, "+,.0f"),
+            optional(point["requests_per_s"], 1, ",.0f"),
+            optional(point["throughput_of_floor"], 1, ".0%"),
+            optional(point["mean_batch_size"], 1, ".1f"),
+            "yes" if point["stable"] and point["floor_stable"] else "no",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "configuration", "clients", "p50 µs", "over do-nothing, µs", "requests/s", "of do-nothing"]
+    header += ["rows an execution", "stable"]
+    intro = "Served over gRPC, one row a request, closed loop, beside a do-nothing model in the same run"
+    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrl', rows)}"
+
+
+def optional(value: float | None, factor: float, form: str) -> str:
+    """Return a number as a table shows it, a dash for None."""
+    return "–" if value is None else format(value * factor, form)
+
+
+def note(document: Document) -> str:
+    """Return the versions behind a table, and whether it was a quick run."""
+    environment = document["environment"]
+    facts = [f"{environment['cores']} cores"]
+    facts += [f"{name} {version}" for name, version in environment["versions"].items()]
+    facts += ["a quick run"] * document["settings"]["quick"]
+    return f" ({', '.join(facts)})"
+
+
+def microseconds(value: float) -> str:
+    """Return a time as a table shows it: three digits at least."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple[str, list[list[str]]]:
+    """Drop the columns that hold dashes alone, from the header too; return the alignment and the rows."""
+    kept = [i for i in range(len(header)) if any(row[i] != "–" for row in rows)]
+    header[:] = [header[i] for i in kept]
+    return "".join("l" if i == 0 else "r" for i in range(len(kept))), [[row[i] for i in kept] for row in rows]
+
+
+def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; a cell that repeats the one above it in the first column is left empty."""
+    rule = ["---:" if side == "r" else "---" for side in alignment]
+    lines = [header, rule]
+    above = None
+    for row in rows:
+        lines.append(["" if row[0] == above else row[0], *row[1:]])
+        above = row[0]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def with_section(readme: str, section: str) -> str | None:
+    """Return README's text with the section between its markers, None if it has no markers."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n{section}\n{end}{after}" if begin and end else None
+
+
+def main() -> None:
+    """Write README.md's section and the plots, or check README.md."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if README.md is out of date")
+    arguments = parser.parse_args()
+    results = read_results()
+    section = markdown(results)
+    current = README.read_text(encoding="utf-8")
+    wanted = with_section(current, section)
+    if arguments.check:
+        if wanted != current:
+            raise SystemExit("README.md does not hold what benchmarks/results gives; run python -m benchmarks.tables.")
+        return
+    from triton_regressors.benchmarks.plots import draw
+
+    draw(results)
+    if wanted is None:
+        print(section)
+        print(f"\nREADME.md has no markers {BEGIN} and {END}; the section above belongs between them.")
+    elif wanted != current:
+        README.write_text(wanted, encoding="utf-8")
+        print("wrote README.md")
+
+
+if __name__ == "__main__":
+    main()

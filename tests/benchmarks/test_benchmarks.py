@@ -1,0 +1,89 @@
+"""The benchmark scripts run end to end on toy sizes; what they time is not looked at."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from triton_regressors.benchmarks import environment, kernels_gpu, libraries, predict, run
+from triton_regressors.benchmarks.checking import WrongAnswerError
+from triton_regressors.benchmarks.models import MODELS, model
+from triton_regressors.benchmarks.timing import Effort
+
+BRIEF = Effort(rounds=2, least_rounds=1, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
+
+
+@pytest.mark.parametrize("name", [found.name for found in MODELS])
+def test_each_model_is_one_step(name):
+    assert len(model(name).plan.steps) == 1
+
+
+def test_predict_measures_checked_answers_of_every_library():
+    names = ["torch", "scikit-learn"]
+    with libraries.Worker(names[0]) as ours, libraries.Worker(names[1]) as theirs:
+        result = predict.measure_model([ours, theirs], model("ridge"), [1, 5], BRIEF)
+    assert [point["rows"] for point in result["points"]] == [1, 5]
+    for point in result["points"]:
+        assert len(point["timings"]) == 5
+        assert point["timings"]["torch"]["max_error"] < libraries.OURS_LIMIT
+        assert all(timing["median_us"] > 0 for timing in point["timings"].values())
+
+
+@pytest.fixture
+def _torch_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_a_library_that_answers_wrongly_is_not_timed():
+    library = libraries.Ours("torch")
+    library.load("ridge", 8)
+    library.runner.predict = lambda X: {"y": X[:, :1]}
+    with pytest.raises(WrongAnswerError, match=r"torch is .* from the float64 answer"):
+        library.prepare(8, 2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_an_engine_without_its_device_says_why():
+    with libraries.Worker("triton") as worker:
+        assert worker.load("ridge", 1) == "torch finds no CUDA GPU"
+        assert not worker.able
+    assert run.missing("kernels_gpu") == "torch finds no CUDA GPU"
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        kernels_gpu.run(None)
+
+
+def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
+    kernels_gpu.run(None, dry_run=True)
+    printed = capsys.readouterr().out
+    assert "X·w, 13 features" in printed
+    assert "triton_regressors, float32, as exported" in printed
+    assert "(pairs @ W · z).sum" in printed
+
+
+def test_compiling_a_model_needs_no_server_client():
+    """The GPU scripts run where tritonclient is not installed."""
+    code = (
+        "import sys; sys.modules['tritonclient'] = None\n"
+        "import triton_regressors.benchmarks.kernels_gpu, triton_regressors.benchmarks.predict as p\n"
+        "from triton_regressors.benchmarks.models import model\n"
+        "print(len(model('ridge').plan.steps))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1", done.stderr
+
+
+def test_results_carry_versions_and_no_dates(tmp_path):
+    path = environment.save(tmp_path / "made", "toy", {"quick": True}, {"points": []})
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["environment"]["versions"]["torch"]
+    assert not any("date" in key or "time" in key for key in document["environment"])
+
+
+def test_slugs_are_directory_names():
+    assert environment.slug("NVIDIA H200") == "nvidia-h200"
+    assert environment.slug("Intel Xeon Processor, 2 cores") == "intel-xeon-processor-2-cores"

@@ -1,0 +1,145 @@
+"""Tables and crossovers from made-up results, and README.md against the committed ones."""
+
+import pytest
+
+from triton_regressors.benchmarks import tables
+from triton_regressors.benchmarks.plots import draw
+from triton_regressors.benchmarks.predict import crossover, crossovers, fastest
+
+
+def timing(median_us):
+    return {"median_us": median_us, "p10_us": median_us * 0.9, "p90_us": median_us * 1.2, "max_error": 1e-7}
+
+
+def point(rows, torch, scikit_learn, triton=None):
+    timings = {
+        "torch": timing(torch),
+        "scikit-learn, float64, checked": timing(scikit_learn * 2),
+        "scikit-learn, float32, unchecked": timing(scikit_learn),
+    }
+    if triton is not None:
+        timings["triton"] = timing(triton)
+    return {"rows": rows, "inputs": 4, "timings": timings}
+
+
+ENVIRONMENT = {"device": "A device", "cores": 2, "versions": {"torch": "2.13.0"}}
+PREDICT = {
+    "benchmark": "predict",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": False},
+    "models": [
+        {
+            "model": "ridge",
+            "title": "Ridge",
+            "n_features": 64,
+            "points": [point(1, 40, 80, 15), point(64, 45, 44, 16), point(4096, 1234.4, 2000, 20)],
+        }
+    ],
+}
+KERNELS = {
+    "benchmark": "kernels",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": True},
+    "cases": [
+        {
+            "case": "polynomial_2",
+            "title": "Polynomial",
+            "rows": 1024,
+            "copy_tb_per_s": 4.2,
+            "bytes_us": 30.0,
+            "contenders": {
+                "triton_regressors, float64": timing(50.0) | {"share_of_copy": 0.6},
+                "triton_regressors, float32, as exported": timing(100.0) | {"share_of_copy": 0.3},
+                "torch.compile a": timing(450.0) | {"share_of_copy": 0.1},
+                "torch.compile b": timing(400.0) | {"share_of_copy": 0.11},
+            },
+        }
+    ],
+}
+SERVED = {
+    "benchmark": "served",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": False},
+    "models": [
+        {
+            "model": "ridge",
+            "title": "Ridge",
+            "points": [
+                {
+                    "configuration": "dynamic batching",
+                    "concurrency": 64,
+                    "latency_p50_ms": 1.5,
+                    "p50_over_floor_ms": 0.05,
+                    "requests_per_s": 9000.0,
+                    "throughput_of_floor": 0.93,
+                    "mean_batch_size": None,
+                    "stable": True,
+                    "floor_stable": False,
+                }
+            ],
+        }
+    ],
+}
+RESULTS = {"a-device": {"predict": PREDICT, "kernels": KERNELS, "served": SERVED}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        ([1, 1, 1], 1),
+        ([9, 1, 1], 64),
+        ([1, 9, 1], 4096),  # faster at one row, but it does not stay so
+        ([1, 1, 9], None),
+        ([5, 5, 5], None),  # as fast is not faster
+    ],
+)
+def test_crossover_is_where_ours_stays_faster(ours, expected):
+    assert crossover([1, 64, 4096], ours, [5, 5, 5]) == expected
+
+
+def test_the_fastest_way_to_call_a_peer_counts():
+    assert fastest(point(1, 40, 80), "scikit-learn")["median_us"] == 80
+    assert fastest(point(1, 40, 80), "onnxruntime") is None
+
+
+def test_crossovers_leave_out_what_was_not_measured():
+    points = PREDICT["models"][0]["points"]
+    assert crossovers(points, "scikit-learn") == {"torch": 4096, "triton": 1}
+    assert crossovers([point(1, 40, 80)], "scikit-learn") == {"torch": 1}
+    assert crossovers(points, "onnxruntime") == {}
+
+
+def test_tables_hold_what_the_results_say():
+    section = tables.markdown(RESULTS)
+    assert "### A device" in section
+    assert "| Ridge | 1 | 40.0 | 15.0 | 80.0 |" in section
+    assert "|  | 4,096 | 1,234 | 20.0 | 2,000 |" in section
+    assert "| Ridge | scikit-learn | 4,096 rows | always |" in section
+    assert "onnxruntime" not in section
+    exported = "Polynomial (float32, as exported)"
+    assert f"| {exported} | 1,024 | 100 | 30% | 1e-07 | torch.compile b | 400 | 1e-07 | 4.0 × |" in section
+    assert "| Ridge | dynamic batching | 64 | 1,500 | +50 | 9,000 | 93% | – | no |" in section
+    assert section.count("a quick run") == 1
+
+
+def test_a_section_replaces_the_one_between_the_markers():
+    readme = f"above\n{tables.BEGIN}\nold\n{tables.END}\nbelow\n"
+    written = tables.with_section(readme, "new")
+    assert written == f"above\n{tables.BEGIN}\nnew\n{tables.END}\nbelow\n"
+    assert tables.with_section(written, "new") == written
+    assert tables.with_section("no markers", "new") is None
+
+
+def test_plots_are_drawn(tmp_path):
+    (tmp_path / "a-device").mkdir()
+    draw(RESULTS, tmp_path)
+    assert (tmp_path / "a-device" / "predict.png").stat().st_size > 10_000
+    assert (tmp_path / "a-device" / "kernels.png").stat().st_size > 5_000
+
+
+def test_readme_holds_what_the_committed_results_give():
+    readme = tables.README.read_text(encoding="utf-8")
+    if tables.BEGIN not in readme:
+        assert len(readme.splitlines()) < 20, f"README.md lacks the markers {tables.BEGIN} and {tables.END}."
+        return
+    assert tables.with_section(readme, tables.markdown(tables.read_results())) == readme

@@ -1,0 +1,119 @@
+"""Every case of the catalogue, compiled and compared with scikit-learn's own answers."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.exporter.cases import CASES, Case
+from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import Compilation
+from triton_regressors.exporter.registry import lowered_classes
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.parity import Parity, measure, units
+from triton_regressors.kernels.plan import INPUT, Plan
+from triton_regressors.kernels.run import Runner, bind_parameters
+
+TOLERANCE = 1e-5
+
+# One unit in the last place cannot be promised where a prediction is so near zero that the float64 sums themselves,
+# scikit-learn's and ours, are not sure of it.
+FLOAT64_NOISE = 1e-10
+
+compilations: dict[str, Compilation] = {}
+
+
+def compiled(case: Case) -> Compilation:
+    if case.name not in compilations:
+        estimator, X = case.fitted()
+        compilations[case.name] = compile_estimator(estimator, sample=X)
+    return compilations[case.name]
+
+
+def parities(case: Case, found: dict[str, np.ndarray]) -> dict[str, Parity]:
+    return {output: measure(found[output], y, units(y)) for output, y in case.expected().items()}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_compiled_plan_answers_as_the_estimator_does(case: Case) -> None:
+    _, X = case.fitted()
+    plan = compiled(case).plan
+    assert list(plan.outputs) == list(case.expected())
+    assert all(np.isfinite(y).all() for y in case.expected().values())  # so that every row is compared
+    for parity in parities(case, Runner(plan, engine="torch").predict(X, tuple(plan.outputs))).values():
+        assert parity.within(TOLERANCE)
+        assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_report_says_what_is_measured(case: Case) -> None:
+    _, X = case.fitted()
+    report = compiled(case).report
+    assert (report.rows, report.drawn) == (len(X), False)
+    plan = compiled(case).plan
+    found = Runner(plan, engine="auto", max_rows=len(X)).predict(X, tuple(plan.outputs))
+    for output, parity in parities(case, found).items():
+        assert report.outputs[output].max_error == pytest.approx(parity.max_error, rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_without_a_sample_rows_are_drawn_to_the_fitted_scale(case: Case) -> None:
+    estimator, _ = case.fitted()
+    report = compile_estimator(estimator).report
+    assert report.drawn
+    assert report.rows > 900  # at most a few drawn rows lie where the estimator has no finite answer
+    for parity in report.outputs.values():
+        assert parity.within(TOLERANCE)
+        assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
+
+
+def in_float64(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Compute a plan with its references in float64, so that nothing is rounded to float32 between its steps."""
+    parameters = bind_parameters(plan, torch.device("cpu"))
+    values = {INPUT: torch.from_numpy(X).double()}
+    for step in plan.steps:
+        inputs = [values[name] for name in step.inputs]
+        values[step.output] = step.operation.reference(parameters[step.output], *inputs)
+    return {output: values[value].numpy() for output, value in plan.outputs.items()}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_every_stage_computes_what_the_estimator_does(case: Case) -> None:
+    _, X = case.fitted()
+    for stage, plan in compiled(case).stages:
+        # float32 coefficients of a quadratic form are chosen where they cost at most a quarter of the tolerance.
+        allowed = TOLERANCE / 4 if stage == "choose precision" else FLOAT64_NOISE
+        found = in_float64(plan, X)
+        for output, y in case.expected().items():
+            assert found[output].dtype == np.float64
+            assert np.abs((found[output] - y) / units(y)).max() <= allowed, stage
+
+
+FOLDED = [case for case in CASES.values() if case.family in ("affine", "link")]
+
+
+@pytest.mark.parametrize("case", FOLDED, ids=[case.name for case in FOLDED])
+def test_affine_models_are_one_step_within_one_float32_ulp(case: Case) -> None:
+    plan = compiled(case).plan
+    assert [type(step.operation) for step in plan.steps] == [Affine]
+    assert (plan.steps[0].operation.function == "identity") == (case.family == "affine")
+    parity = compiled(case).report.outputs["y"]
+    assert parity.max_ulp <= 1 or parity.excess <= FLOAT64_NOISE
+
+
+def test_catalogue_covers_every_lowering() -> None:
+    seen: set[type] = set()
+
+    def visit(thing: object) -> None:
+        if hasattr(thing, "get_params"):
+            if type(thing) not in seen or hasattr(thing, "steps"):
+                seen.add(type(thing))
+            for value in thing.get_params(deep=False).values():
+                visit(value)
+        elif isinstance(thing, list | tuple):
+            for value in thing:
+                visit(value)
+
+    for case in CASES.values():
+        visit(case.estimator)
+    ours = {cls for cls in lowered_classes() if cls.__module__.startswith("sklearn.")}
+    assert ours <= seen

@@ -1,0 +1,120 @@
+"""Compiles every kernel launch of every op for a GPU, without one: `python -m tests.kernels.gpu_compile`.
+
+The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run, and
+each is compiled to machine code for compute capabilities 8.0 and 9.0. TRITON_INTERPRET must not be set.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from triton_regressors.kernels.ops import quadratic
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.elementwise import FUNCTIONS, Elementwise
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Operation
+
+POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32"}
+TARGETS = {80: "bf16x6", 90: "bf16x6", 75: "ieee"}
+ROWS = 100
+
+
+def operations() -> list[tuple[Operation, list[int]]]:
+    """Return operations that between them use every kernel and branch, with the widths of their inputs."""
+    z, o = np.zeros, np.ones
+    monomials = np.array([[0, 1, 2], [3, 3, 3]], dtype=np.int32)
+    found: list[tuple[Operation, list[int]]] = [
+        (Affine(z((features, targets)), z(targets), function), [features])
+        for features, targets, function in (
+            (1, 1, "identity"),
+            (13, 1, "exp"),
+            (64, 1, "identity"),
+            (5000, 1, "expm1"),
+            (64, 3, "exp"),
+            (70, 100, "identity"),
+        )
+    ]
+    found += [(Elementwise(function), [7]) for function in FUNCTIONS]
+    found += [
+        (Elementwise("identity", 0.0, 1.0), [7]),
+        (Scale(z(7), o(7)), [7]),
+        (Columns(np.array([2, 0], dtype=np.int32)), [7]),
+        (Concatenate(), [3, 4]),
+        (Polynomial(monomials, z(3), o(3)), [3]),
+        (PolynomialAffine(monomials, z(3), o(3), z((2, 2)), z(2)), [3]),
+    ]
+    found += [
+        (Quadratic(shift, o(f), z((t, f, f)), z((t, f)), z(t), "sqrt", precision), [f])
+        for f, t, precision in ((5, 1, "float64"), (32, 2, "float32"), (50, 2, "float64"), (50, 1, "float32"))
+        for shift in (z(f), o(f))
+    ]
+    return found
+
+
+def record(operation: Operation, widths: list[int]) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:
+    """Return each kernel that the operation launches, with its arguments by name and its launch options."""
+    launches: list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]] = []
+    run = JITFunction.run
+
+    def note(self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        launches.append((self, dict(zip(self.arg_names, args, strict=True)), options))
+
+    parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
+    inputs = [torch.zeros(ROWS, width) for width in widths]
+    JITFunction.run = note
+    try:
+        operation.launch(parameters, inputs, torch.zeros(ROWS, operation.output_width(*widths)), ROWS)
+    finally:
+        JITFunction.run = run
+    return launches
+
+
+def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> Any:
+    """Compile one launch for a compute capability, as the launcher would specialise it."""
+    constant = {p.name for p in kernel.params if p.is_constexpr}
+    signature, constants, attributes = {}, {}, {}
+    for index, (name, value) in enumerate(arguments.items()):
+        if name in constant:
+            signature[name], constants[name] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[name] = POINTERS[value.dtype]
+            attributes[(index,)] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32"
+    if "PRECISION" in constants and constants["PRECISION"] != "float64":
+        constants["PRECISION"] = TARGETS[capability]
+    source = ASTSource(kernel, signature, constants, attributes)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def main() -> int:
+    """Compile everything and print what was compiled."""
+    quadratic.program_limit.cache_clear()
+    count = 0
+    for operation, widths in operations():
+        for kernel, arguments, options in record(operation, widths):
+            for capability in TARGETS:
+                compiled = compile_for(capability, kernel, arguments, options)
+                if not compiled.asm["cubin"]:
+                    print(f"{kernel.__name__} gave no machine code for {capability}")
+                    return 1
+                count += 1
+    print(f"compiled {count} kernels")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

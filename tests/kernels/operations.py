@@ -1,0 +1,144 @@
+"""Operations of every kind and shape for the kernels' tests, and how to run them."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Operation
+
+SENTINEL = 12345.0
+
+
+def affine(features: int, targets: int = 1, seed: int = 0, function: str = "identity") -> Affine:
+    rng = np.random.default_rng(seed)
+    return Affine(rng.standard_normal((features, targets)), rng.standard_normal(targets), function)
+
+
+def scale(width: int, seed: int = 0) -> Scale:
+    rng = np.random.default_rng(seed)
+    return Scale(rng.standard_normal(width), rng.standard_normal(width))
+
+
+def columns(width: int, selected: int, seed: int = 0) -> Columns:
+    return Columns(np.random.default_rng(seed).integers(0, width, selected).astype(np.int32))
+
+
+def monomials(features: int, degree: int) -> np.ndarray:
+    """Return every monomial up to a degree; the index `features` stands for the constant one."""
+    rows = [
+        (*chosen, *[features] * (degree - size))
+        for size in range(degree + 1)
+        for chosen in itertools.combinations_with_replacement(range(features), size)
+    ]
+    return np.array(rows, dtype=np.int32)
+
+
+def polynomial(features: int, degree: int, seed: int = 0) -> Polynomial:
+    rng = np.random.default_rng(seed)
+    return Polynomial(monomials(features, degree), rng.standard_normal(features), rng.uniform(0.5, 2, features))
+
+
+def polynomial_affine(features: int, degree: int, targets: int = 1, seed: int = 0) -> PolynomialAffine:
+    first = polynomial(features, degree, seed)
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((len(first.indices), targets))
+    return PolynomialAffine(first.indices, first.shift, first.factor, weight, rng.standard_normal(targets))
+
+
+def quadratic(
+    features: int, targets: int = 1, seed: int = 0, precision: str = "float64", scaled: bool = True
+) -> Quadratic:
+    rng = np.random.default_rng(seed)
+    shift, factor = rng.standard_normal(features), rng.uniform(0.5, 2, features)
+    if not scaled:
+        shift, factor = np.zeros(features), np.ones(features)
+    form = np.triu(rng.standard_normal((targets, features, features)))
+    linear, intercept = rng.standard_normal((targets, features)), rng.standard_normal(targets)
+    return Quadratic(shift, factor, form, linear, intercept, precision=precision)
+
+
+OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
+    # Aligned, unaligned and short rows; one tile of features and several.
+    **{
+        f"affine {features}": (affine(features), (features,)) for features in (1, 2, 13, 16, 23, 37, 64, 100, 300, 1500)
+    },
+    **{f"affine 9 then {name}": (affine(9, function=name), (9,)) for name in ("exp", "expit", "sqrt")},
+    **{
+        f"affine {features} to {targets}": (affine(features, targets), (features,))
+        for features, targets in ((1, 2), (5, 3), (64, 8), (100, 9), (70, 100), (300, 2))
+    },
+    "scale": (scale(11), (11,)),
+    "columns": (columns(9, 4), (9,)),
+    "concatenate": (Concatenate(), (3, 5, 1)),
+    "elementwise": (Elementwise("tanh"), (7,)),
+    "clip": (Elementwise("identity", -0.5, 0.25), (5,)),
+    "polynomial 2": (polynomial(6, 2), (6,)),
+    "polynomial 4": (polynomial(5, 4), (5,)),
+    **{f"polynomial_affine {degree}": (polynomial_affine(5, degree), (5,)) for degree in (1, 3, 4)},
+    "polynomial_affine to 3": (polynomial_affine(6, 3, 3), (6,)),
+    **{
+        f"quadratic {features} to {targets} in {precision}": (
+            quadratic(features, targets, precision=precision),
+            (features,),
+        )
+        for features, targets in ((1, 1), (5, 2), (32, 1), (33, 1), (70, 1))
+        for precision in Quadratic.PRECISIONS
+    },
+    "quadratic unscaled": (quadratic(9, scaled=False), (9,)),
+}
+
+
+def inputs_for(widths: Sequence[int], rows: int, seed: int = 0) -> list[np.ndarray]:
+    """Return float32 matrices of these widths."""
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((rows, width)).astype(np.float32) for width in widths]
+
+
+def tensors(op: Operation, device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in op.parameters().items()}
+
+
+def run_kernel(op: Operation, arrays: Sequence[np.ndarray], device: torch.device) -> np.ndarray:
+    """Launch the kernel; past the last row the inputs are NaN and the output must stay as it was."""
+    rows, width = len(arrays[0]), op.output_width(*(array.shape[1] for array in arrays))
+    inputs = []
+    for array in arrays:
+        padded = torch.full((rows + 2, array.shape[1]), float("nan"), dtype=torch.float32, device=device)
+        padded[:rows] = torch.from_numpy(array)
+        inputs.append(padded)
+    output = torch.full((rows + 2, width), SENTINEL, dtype=torch.float32, device=device)
+    op.launch(tensors(op, device), inputs, output, rows)
+    found = output.cpu().numpy()
+    assert (found[rows:] == SENTINEL).all(), "the kernel wrote past its rows"
+    return found[:rows]
+
+
+def run_reference(op: Operation, arrays: Sequence[np.ndarray], dtype: torch.dtype = torch.float64) -> np.ndarray:
+    """Compute the reference on the CPU, on inputs of that dtype."""
+    inputs = [torch.from_numpy(array).to(dtype) for array in arrays]
+    found: np.ndarray = op.reference(tensors(op, torch.device("cpu")), *inputs).numpy()
+    return found
+
+
+def magnitude(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum of the absolute values of what the operation sums: rounding errors are a share of it."""
+    changes = {name: -np.abs(a) if name == "shift" else np.abs(a) for name, a in op.arrays()}
+    if "function" in op.attributes():
+        changes["function"] = "identity"
+    return run_reference(dataclasses.replace(op, **changes), [np.abs(array) for array in arrays])
+
+
+def summands(op: Operation) -> int:
+    """Return about how many numbers are added up for one output."""
+    return max((array.shape[-2] if name == "weight" else array.shape[-1] for name, array in op.arrays()), default=1)

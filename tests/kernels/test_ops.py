@@ -1,0 +1,227 @@
+"""Kernels and float32 references against float64 references, for drawn shapes, magnitudes and seeds."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kernels import operations
+from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_reference, summands
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Operation
+
+# The fixtures are the same for every example.
+drawn = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+rows = st.integers(0, 70)
+seeds = st.integers(0, 2**32 - 1)
+exponents = st.integers(-6, 6)
+offsets = st.sampled_from([0.0, 1.0, -300.0, 10_000.0])
+
+
+def check(op: Operation, arrays: list[np.ndarray], device: torch.device) -> None:
+    """Both within half a unit in the last place of the float64 answer, and what float64 (float32) sums themselves lose.
+
+    A sum of n terms in precision ε is off by at most about n · ε of the sum of their magnitudes.
+    """
+    expected = run_reference(op, arrays)
+    rounding = 2.0**-24 if getattr(op, "precision", "float64") == "float32" else 2.0**-53
+    half_ulp = 0.5 * np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
+    allowed = half_ulp * (1 + 1e-6) + 2 * (summands(op) + 8) * rounding * magnitude(op, arrays)
+    for found in (run_kernel(op, arrays, device), run_reference(op, arrays, torch.float32)):
+        assert found.dtype == np.float32
+        assert found.shape == expected.shape
+        assert (np.abs(found - expected) <= allowed).all()
+
+
+@drawn
+@given(features=st.integers(1, 300), rows=rows, seed=seeds, exponent=exponents, offset=offsets)
+def test_affine(device: torch.device, features: int, rows: int, seed: int, exponent: int, offset: float) -> None:
+    (x,) = inputs_for([features], rows, seed)
+    check(
+        operations.affine(features, 1, seed), [(offset + x * np.float32(10.0) ** exponent).astype(np.float32)], device
+    )
+
+
+@drawn
+@given(features=st.integers(1, 90), targets=st.integers(2, 70), rows=rows, seed=seeds, offset=offsets)
+def test_affine_to_several_targets(
+    device: torch.device, features: int, targets: int, rows: int, seed: int, offset: float
+) -> None:
+    (x,) = inputs_for([features], rows, seed)
+    check(operations.affine(features, targets, seed), [(offset + x).astype(np.float32)], device)
+
+
+@pytest.mark.parametrize(("features", "targets"), [(5_000, 1), (100_000, 1), (5_000, 3)])
+def test_affine_of_very_many_features(device: torch.device, features: int, targets: int) -> None:
+    check(operations.affine(features, targets), inputs_for([features], 5), device)
+
+
+@drawn
+@given(width=st.integers(1, 200), rows=rows, seed=seeds, offset=offsets)
+def test_scale(device: torch.device, width: int, rows: int, seed: int, offset: float) -> None:
+    (x,) = inputs_for([width], rows, seed)
+    op = Scale(*(operations.scale(width, seed).shift + offset, operations.scale(width, seed).factor))
+    check(op, [(offset + x).astype(np.float32)], device)
+
+
+@drawn
+@given(width=st.integers(1, 200), selected=st.integers(1, 300), rows=rows, seed=seeds)
+def test_columns(device: torch.device, width: int, selected: int, rows: int, seed: int) -> None:
+    (x,) = inputs_for([width], rows, seed)
+    op = operations.columns(width, selected, seed)
+    assert np.array_equal(run_kernel(op, [x], device), x[:, op.indices])
+    assert np.array_equal(run_reference(op, [x], torch.float32), x[:, op.indices])
+
+
+@drawn
+@given(widths=st.lists(st.integers(1, 50), min_size=1, max_size=4), rows=rows, seed=seeds)
+def test_concatenate(device: torch.device, widths: list[int], rows: int, seed: int) -> None:
+    arrays = inputs_for(widths, rows, seed)
+    assert np.array_equal(run_kernel(Concatenate(), arrays, device), np.concatenate(arrays, axis=1))
+    assert np.array_equal(run_reference(Concatenate(), arrays, torch.float32), np.concatenate(arrays, axis=1))
+
+
+@drawn
+@given(features=st.integers(1, 9), degree=st.integers(1, 4), rows=rows, seed=seeds)
+def test_polynomial(device: torch.device, features: int, degree: int, rows: int, seed: int) -> None:
+    check(operations.polynomial(features, degree, seed), inputs_for([features], rows, seed), device)
+
+
+@drawn
+@given(features=st.integers(1, 8), degree=st.integers(1, 4), targets=st.integers(1, 3), rows=rows, seed=seeds)
+def test_polynomial_affine(
+    device: torch.device, features: int, degree: int, targets: int, rows: int, seed: int
+) -> None:
+    check(operations.polynomial_affine(features, degree, targets, seed), inputs_for([features], rows, seed), device)
+
+
+@pytest.mark.parametrize("precision", Quadratic.PRECISIONS)
+@drawn
+@given(features=st.integers(1, 80), targets=st.integers(1, 3), rows=rows, seed=seeds, scaled=st.booleans())
+def test_quadratic(
+    device: torch.device, precision: str, features: int, targets: int, rows: int, seed: int, scaled: bool
+) -> None:
+    op = operations.quadratic(features, targets, seed, precision, scaled)
+    arrays = inputs_for([features], rows, seed)
+    check(op, arrays, device)
+
+
+def test_quadratic_far_from_zero_keeps_float32_accuracy_of_the_distance(device: torch.device) -> None:
+    """The shift is kept in two float32 numbers, so that x − shift is exact to float32 around 10,000 too."""
+    features, rng = 6, np.random.default_rng(0)
+    near = operations.quadratic(features, precision="float32")
+    shift = 10_000 + rng.standard_normal(features)
+    op = Quadratic(shift, near.factor, near.quadratic, near.linear, near.intercept, precision="float32")
+    x = (shift + rng.standard_normal((40, features))).astype(np.float32)
+    expected = run_reference(Quadratic(shift, near.factor, near.quadratic, near.linear, near.intercept), [x])
+    assert np.abs(run_kernel(op, [x], device) - expected).max() <= 2e-6 * expected.std()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_row_bits_do_not_depend_on_the_batch(device: torch.device, name: str) -> None:
+    op, widths = OPERATIONS[name]
+    assert_rows_do_not_depend_on_the_batch(lambda arrays: run_kernel(op, arrays, device), widths)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_reference_row_bits_do_not_depend_on_the_batch(name: str, threads: int) -> None:
+    op, widths = OPERATIONS[name]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert_rows_do_not_depend_on_the_batch(lambda arrays: run_reference(op, arrays, torch.float32), widths)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("features", [90, 100, 200, 300, 700, 5_000])
+@pytest.mark.parametrize("targets", [1, 3])
+def test_reference_row_bits_do_not_depend_on_the_place_in_a_tile(features: int, targets: int) -> None:
+    """The torch references compute tiles of rows; a library may treat a tile's last rows in another way."""
+    op = operations.affine(features, targets)
+    (row,) = inputs_for([features], 1)
+    found = run_reference(op, [np.repeat(row, 1100, axis=0)], torch.float32)
+    assert (found == found[0]).all()
+
+
+def assert_rows_do_not_depend_on_the_batch(
+    run: Callable[[list[np.ndarray]], np.ndarray], widths: tuple[int, ...]
+) -> None:
+    arrays = inputs_for(widths, 1000)
+    whole = run(arrays)
+    for size, starts in {1: (0, 1, 63, 999), 2: (0, 501, 998), 7: (0, 58, 993), 64: (0, 37, 936)}.items():
+        for start in starts:
+            part = run([array[start : start + size] for array in arrays])
+            assert part.tobytes() == whole[start : start + size].tobytes(), f"{size} rows from {start}"
+    moved = run([np.roll(array, 389, axis=0) for array in arrays])
+    assert np.roll(moved, -389, axis=0).tobytes() == whole.tobytes()
+
+
+def test_extreme_rows_leave_their_neighbours_alone(device: torch.device) -> None:
+    """NaN and infinity in one row must not reach another; a server computes strangers' rows side by side."""
+    for name, (op, widths) in OPERATIONS.items():
+        arrays = inputs_for(widths, 70)
+        clean = run_kernel(op, arrays, device)
+        reference = run_reference(op, arrays, torch.float32)
+        for array in arrays:
+            array[13], array[40] = np.nan, np.inf
+        others = np.delete(np.arange(70), [13, 40])
+        assert np.array_equal(run_kernel(op, arrays, device)[others], clean[others]), name
+        assert np.array_equal(run_reference(op, arrays, torch.float32)[others], reference[others]), name
+
+
+W = np.ones
+WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
+    "affine weight": (Affine(W((3, 1)), W(1)), (4,), "affine: weight must be [4, targets], not [3, 1]."),
+    "affine intercept": (Affine(W((3, 2)), W(1)), (3,), "affine: intercept must be [2], not [1]."),
+    "affine function": (Affine(W((3, 1)), W(1), "sin"), (3,), "There is no function 'sin'; the functions are identity"),
+    "scale": (Scale(W(3), W(2)), (3,), "scale: shift and factor must be [3]"),
+    "columns none": (Columns(np.array([], dtype=np.int32)), (3,), "columns: at least one column"),
+    "columns range": (Columns(np.array([0, 3])), (3,), "columns: indices must lie in [0, 3)."),
+    "concatenate": (Concatenate(), (), "concatenate: at least one input"),
+    "elementwise": (Elementwise("sin"), (3,), "There is no function 'sin'"),
+    "polynomial": (Polynomial(np.array([[4]]), W(3), W(3)), (3,), "polynomial: indices must lie in [0, 3]."),
+    "polynomial scale": (Polynomial(np.array([[3]]), W(2), W(3)), (3,), "polynomial: shift and factor must be [3]"),
+    "polynomial shape": (Polynomial(np.array([0]), W(3), W(3)), (3,), "indices must be [monomials, degree]"),
+    "polynomial_affine": (
+        PolynomialAffine(np.array([[0]]), W(3), W(3), W((2, 1)), W(1)),
+        (3,),
+        "polynomial_affine: weight must be [1, targets], not [2, 1].",
+    ),
+    "quadratic": (
+        Quadratic(W(3), W(3), W((1, 3, 2)), W((1, 3)), W(1)),
+        (3,),
+        "quadratic: quadratic must be [1, 3, 3], not [1, 3, 2].",
+    ),
+    "quadratic precision": (
+        Quadratic(W(3), W(3), W((1, 3, 3)), W((1, 3)), W(1), precision="half"),
+        (3,),
+        "quadratic: precision must be one of ('float64', 'float32'), not 'half'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_fields_that_do_not_fit_are_named(case: str) -> None:
+    op, widths, message = WRONG[case]
+    with pytest.raises(PlanError) as raised:
+        op.output_width(*widths)
+    assert message in str(raised.value)

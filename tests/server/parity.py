@@ -1,0 +1,199 @@
+"""Every case of tests/exporter/cases.py through the real Triton server, against scikit-learn's own answers.
+
+    python -m tests.server.parity                 all cases, one table, exit code 1 if any misses its promise
+    python -m tests.server.parity --one-by-one    the same with each case as the entry that `export` writes
+    python -m tests.server.parity ridge poisson   these cases alone
+
+What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
+therefore puts the plans of cases that are asked the same rows side by side into one entry, an output for each, written
+by the exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared.
+"""
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tests.exporter.cases import CASES
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.exporter import compile_estimator, export
+from triton_regressors.exporter.config import ServingOptions
+from triton_regressors.exporter.repository import publish
+from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.plan import INPUT, Plan, Step
+
+TOLERANCE = 1e-5
+"""In standard deviations of the predictions."""
+
+FLOAT64_NOISE = 1e-10
+"""In standard deviations: where a prediction is so near zero that the float64 sums themselves, scikit-learn's and ours,
+are not sure of its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
+
+CASES_PER_ENTRY = 60
+LOADED_AT_ONCE = 4
+ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One output of one case as the server answered it."""
+
+    case: str
+    family: str
+    output: str
+    max_error: float  # standard deviations
+    max_ulp: float  # units in the last place of the float32 nearest to the expectation
+    excess: float  # standard deviations beyond one such unit
+    same_bits: bool  # whether each row's bits are the same alone, in small requests and in one large one
+
+    def failure(self) -> str:
+        """Return what promise is missed, or nothing."""
+        if not self.same_bits:
+            return "bits depend on the batch"
+        if not (self.max_error <= TOLERANCE or self.max_ulp <= 1):
+            return f"more than {TOLERANCE} std"
+        if self.family in ("affine", "link") and not (self.max_ulp <= 1 or self.excess <= FLOAT64_NOISE):
+            return "more than 1 ulp"
+        return ""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An entry, the rows to ask it, and the case and output behind each of its outputs."""
+
+    model: str
+    X: np.ndarray
+    outputs: dict[str, tuple[str, str]]
+
+
+def rows(
+    names: Sequence[str], *, one_by_one: bool = False, progress: Callable[[str], None] = lambda model: None
+) -> list[Row]:
+    """Serve the named cases and return one row for each of their outputs."""
+    with tempfile.TemporaryDirectory(prefix="parity-") as directory:
+        repository = Path(directory)
+        entries = list(export_each(repository, names) if one_by_one else export_together(repository, names))
+        with TritonServer([repository], models=[]) as server, Client(server.grpc_url) as client:
+
+            def serve(entry: Served) -> list[Row]:
+                client.load(entry.model)
+                found = list(ask(client, entry))
+                client.unload(entry.model)
+                progress(entry.model)
+                return found
+
+            with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
+                return [row for found in threads.map(serve, entries) for row in found]
+
+
+def export_each(repository: Path, names: Iterable[str]) -> Iterator[Served]:
+    """Write each case as its own entry, the way a user does."""
+    for name in names:
+        estimator, X = CASES[name].fitted()
+        export(estimator, repository, name=name, sample=X)
+        yield Served(name, X, {output: (name, output) for output in CASES[name].expected()})
+
+
+def export_together(repository: Path, names: Iterable[str]) -> Iterator[Served]:
+    """Write cases that are asked the same rows as entries of at most `CASES_PER_ENTRY` cases."""
+    groups: dict[bytes, list[str]] = {}
+    for name in names:
+        groups.setdefault(CASES[name].fitted()[1].tobytes(), []).append(name)
+    for number, group in enumerate(groups.values()):
+        for start in range(0, len(group), CASES_PER_ENTRY):
+            yield _publish(repository, f"cases-{number}-{start}", group[start : start + CASES_PER_ENTRY])
+
+
+def _publish(repository: Path, model: str, names: Sequence[str]) -> Served:
+    X = CASES[names[0]].fitted()[1]
+    steps: list[Step] = []
+    values: dict[str, str] = {}
+    outputs: dict[str, tuple[str, str]] = {}
+    for index, name in enumerate(names):
+        plan = compile_estimator(CASES[name].fitted()[0], sample=X).plan
+        prefix = {INPUT: INPUT, **{step.output: f"{index}.{step.output}" for step in plan.steps}}
+        steps += [
+            Step(step.operation, tuple(prefix[value] for value in step.inputs), prefix[step.output])
+            for step in plan.steps
+        ]
+        for output, value in plan.outputs.items():
+            values[f"{output}_{index}"] = prefix[value]
+            outputs[f"{output}_{index}"] = (name, output)
+    expected = {key: CASES[name].expected()[output] for key, (name, output) in outputs.items()}
+    parity = {key: {"unit": units(values).tolist()} for key, values in expected.items()}
+    document = {"provenance": {"feature_names": []}, "parity": {"tolerance": TOLERANCE, "outputs": parity}}
+    golden = {"X": X[:16], **{key: values[:16] for key, values in expected.items()}}
+    publish(repository, model, Plan(X.shape[1], tuple(steps), values), golden, document, ServingOptions())
+    return Served(model, X, outputs)
+
+
+def ask(client: Client, entry: Served) -> Iterator[Row]:
+    """Ask for all rows in one request and, shuffled, in many small ones at a time, and measure each output."""
+    X, names = entry.X, tuple(entry.outputs)
+    whole = client.infer(entry.model, X, outputs=names)
+    order = np.random.default_rng(len(X)).permutation(len(X))
+    ends = np.cumsum(np.resize(ROWS_PER_REQUEST, len(X)))
+    chunks = [chunk for chunk in np.split(order, ends[ends < len(X)]) if len(chunk)]
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda chunk: client.infer(entry.model, X[chunk], outputs=names), chunks))
+    for key, (name, output) in entry.outputs.items():
+        case = CASES[name]
+        found, expected = whole[key], case.expected()[output]
+        again = np.full_like(found, np.nan)
+        for chunk, answer in zip(chunks, answers, strict=True):
+            again[chunk] = answer[key]
+        parity = measure(found, expected, units(expected))
+        family = case.family if output == "y" else "std"
+        yield Row(name, family, output, **dataclasses.asdict(parity), same_bits=found.tobytes() == again.tobytes())
+
+
+def table(found: Sequence[Row]) -> Table:
+    """Return the rows as a table, the largest error of each family below."""
+    shown = Table(title="The Triton server's answers against scikit-learn's own", title_justify="left")
+    for heading in ("case", "family", "output", "max |error| / std", "in float32 ulp", "bits by batch", ""):
+        shown.add_column(heading, justify="right" if "error" in heading or "ulp" in heading else "left")
+    for row in found:
+        shown.add_row(*_cells(row), "same" if row.same_bits else "differ", f"[red]{row.failure()}[/red]")
+    shown.add_section()
+    for family in dict.fromkeys(row.family for row in found):
+        members = [row for row in found if row.family == family]
+        errors, ulps = [row.max_error for row in members], [row.max_ulp for row in members]
+        shown.add_row(f"largest of {len(members)}", family, "", f"{max(errors):.1e}", f"{max(ulps):.2f}")
+    return shown
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return row.case, row.family, row.output, f"{row.max_error:.1e}", f"{row.max_ulp:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.server.parity", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="CASE", help="default: all cases")
+    parser.add_argument("--one-by-one", action="store_true", help="serve each case as the entry that export writes")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in CASES]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]!r}; see tests/exporter/cases.py")
+    with Console(stderr=True).status("Fitting and exporting…") as status:
+        found = rows(
+            arguments.names or list(CASES),
+            one_by_one=arguments.one_by_one,
+            progress=lambda model: status.update(f"Served {model}"),
+        )
+    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
+    failures = [row for row in found if row.failure()]
+    print(f"{len({row.case for row in found})} cases, {len(found)} outputs, {len(failures)} misses.")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
