@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench readme parity soak clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -40,7 +40,16 @@ format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 
 bench: setup  ## Measure against peers on this machine and write benchmarks/results
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m triton_regressors.benchmarks.run
+
+readme: setup  ## Make the generated sections of README.md anew
+	$(BIN)/python -m docs.readme
+
+parity: setup  ## Serve every case of the test catalogue and print the table of errors
+	$(BIN)/python -m tests.server.parity
+
+soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute, one request in ten bad
+	$(BIN)/python -m tests.server.soak
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -56,10 +56,10 @@ def find_inverse(transformer: Any, subject: str) -> Inverse:
     return inverse
 
 
-def lowered_classes() -> list[type]:
-    """Return every class that has a lowering, by name."""
+def lowerings() -> dict[type, Lowering]:
+    """Return every class that has a lowering, and its lowering, by the class's name."""
     _load_lowerings()
-    return sorted(_LOWERINGS, key=lambda cls: cls.__name__)
+    return dict(sorted(_LOWERINGS.items(), key=lambda item: item[0].__name__))
 
 
 def _register(table: dict[type, Any], classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn import linear_model
 from sklearn.cross_decomposition import CCA, PLSCanonical, PLSRegression
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import (
@@ -28,7 +29,6 @@ from sklearn.linear_model import (
     MultiTaskLassoCV,
     OrthogonalMatchingPursuit,
     OrthogonalMatchingPursuitCV,
-    PassiveAggressiveRegressor,
     PoissonRegressor,
     QuantileRegressor,
     Ridge,
@@ -41,6 +41,9 @@ from sklearn.svm import LinearSVR
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers
+
+# scikit-learn 1.10 is to drop it.
+PASSIVE_AGGRESSIVE = [getattr(linear_model, name) for name in dir(linear_model) if name == "PassiveAggressiveRegressor"]
 
 
 @lowers(
@@ -62,12 +65,12 @@ from triton_regressors.exporter.registry import lowers
     MultiTaskLassoCV,
     OrthogonalMatchingPursuit,
     OrthogonalMatchingPursuitCV,
-    PassiveAggressiveRegressor,
     QuantileRegressor,
     Ridge,
     RidgeCV,
     SGDRegressor,
     TheilSenRegressor,
+    *PASSIVE_AGGRESSIVE,
 )
 def lower_linear(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = X coefᵀ + intercept`; `coef_` is `[features]` or `[targets, features]`."""
