@@ -231,6 +231,8 @@ def run(directory: Path | None, *, quick: bool = False, tune: bool | None = None
     if not dry_run and not torch.cuda.is_available():
         raise SystemExit("benchmarks.kernels_gpu needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
     torch.set_float32_matmul_precision("highest")  # no TF32 for anybody
+    if dry_run:
+        torch.set_num_threads(1)
     tune = not quick and not dry_run if tune is None else tune
     device = torch.device("cpu" if dry_run else "cuda")
     bench = Bench(device, TOY if dry_run else QUICK if quick else FULL, tune)

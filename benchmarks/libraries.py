@@ -8,9 +8,10 @@ library therefore gets a process of its own, as its users run it, and the proces
 from __future__ import annotations
 
 import functools
+import importlib
 import multiprocessing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
@@ -116,8 +117,7 @@ class OnnxRuntime(Library):
     def set_up(self, model: Model, max_rows: int) -> None:
         """See `Library`."""
         try:
-            import onnxruntime
-            import skl2onnx
+            onnxruntime, skl2onnx = (importlib.import_module(name) for name in ("onnxruntime", "skl2onnx"))
         except ImportError as error:
             raise UnavailableError(str(error)) from None
         try:
@@ -134,7 +134,7 @@ class OnnxRuntime(Library):
         return [Contender(ONNXRUNTIME, lambda i: self.session.run(None, {name: inputs[i]}))]
 
 
-LIBRARIES = {
+LIBRARIES: dict[str, Callable[[], Library]] = {
     "torch": functools.partial(Ours, "torch"),
     "triton": functools.partial(Ours, "triton"),
     SCIKIT_LEARN: ScikitLearn,

@@ -60,8 +60,15 @@ def compile_estimator(
     """
     if not 0 < tolerance < 1:
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    if isinstance(estimator, str | Path):
+        raise ExportError(
+            f"export takes a fitted estimator, not a path ({estimator}); read it first with "
+            "triton_regressors.exporter.loading.load_estimator, or use the command `triton-regressors export`."
+        )
     builder = Builder(_feature_count(estimator, sample))
     outputs = builder.lower_outputs(estimator, builder.input)
+    if not hasattr(estimator, "predict"):
+        raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
     try:
         stages = [("lowered", builder.plan(outputs))]
         stages.extend(fusion_steps(stages[0][1]))

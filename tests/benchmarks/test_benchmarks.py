@@ -57,6 +57,7 @@ def test_an_engine_without_its_device_says_why():
         kernels_gpu.run(None)
 
 
+@pytest.mark.usefixtures("_torch_threads")
 def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
     kernels_gpu.run(None, dry_run=True)
     printed = capsys.readouterr().out

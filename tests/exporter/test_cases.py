@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-import torch
 
 from tests.exporter.cases import CASES, Case
+from tests.kernels.operations import run_plan
 from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.compiler import Compilation
-from triton_regressors.exporter.registry import lowered_classes
+from triton_regressors.exporter.registry import lowerings
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.parity import Parity, measure, units
-from triton_regressors.kernels.plan import INPUT, Plan
-from triton_regressors.kernels.run import Runner, bind_parameters
+from triton_regressors.kernels.run import Runner
 
 TOLERANCE = 1e-5
 
@@ -66,23 +65,13 @@ def test_without_a_sample_rows_are_drawn_to_the_fitted_scale(case: Case) -> None
         assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
 
 
-def in_float64(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Compute a plan with its references in float64, so that nothing is rounded to float32 between its steps."""
-    parameters = bind_parameters(plan, torch.device("cpu"))
-    values = {INPUT: torch.from_numpy(X).double()}
-    for step in plan.steps:
-        inputs = [values[name] for name in step.inputs]
-        values[step.output] = step.operation.reference(parameters[step.output], *inputs)
-    return {output: values[value].numpy() for output, value in plan.outputs.items()}
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_every_stage_computes_what_the_estimator_does(case: Case) -> None:
     _, X = case.fitted()
     for stage, plan in compiled(case).stages:
         # float32 coefficients of a quadratic form are chosen where they cost at most a quarter of the tolerance.
         allowed = TOLERANCE / 4 if stage == "choose precision" else FLOAT64_NOISE
-        found = in_float64(plan, X)
+        found = run_plan(plan, X)
         for output, y in case.expected().items():
             assert found[output].dtype == np.float64
             assert np.abs((found[output] - y) / units(y)).max() <= allowed, stage
@@ -115,5 +104,5 @@ def test_catalogue_covers_every_lowering() -> None:
 
     for case in CASES.values():
         visit(case.estimator)
-    ours = {cls for cls in lowered_classes() if cls.__module__.startswith("sklearn.")}
+    ours = {cls for cls in lowerings() if cls.__module__.startswith("sklearn.")}
     assert ours <= seen

@@ -15,7 +15,7 @@ from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.plan import INPUT, Operation, Plan
 
 SENTINEL = 12345.0
 
@@ -142,3 +142,12 @@ def magnitude(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def summands(op: Operation) -> int:
     """Return about how many numbers are added up for one output."""
     return max((array.shape[-2] if name == "weight" else array.shape[-1] for name, array in op.arrays()), default=1)
+
+
+def run_plan(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Compute a plan with its references in float64, so that nothing is rounded to float32 between its steps."""
+    values = {INPUT: torch.from_numpy(X).double()}
+    for step in plan.steps:
+        inputs = [values[name] for name in step.inputs]
+        values[step.output] = step.operation.reference(tensors(step.operation, torch.device("cpu")), *inputs)
+    return {output: values[value].numpy() for output, value in plan.outputs.items()}

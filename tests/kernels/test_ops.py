@@ -21,6 +21,8 @@ from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.plan import Operation
 
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
+
 # The fixtures are the same for every example.
 drawn = settings(
     max_examples=12,
@@ -175,6 +177,7 @@ def assert_rows_do_not_depend_on_the_batch(
     assert np.roll(moved, -389, axis=0).tobytes() == whole.tobytes()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 def test_extreme_rows_leave_their_neighbours_alone(device: torch.device) -> None:
     """NaN and infinity in one row must not reach another; a server computes strangers' rows side by side."""
     for name, (op, widths) in OPERATIONS.items():
@@ -184,8 +187,8 @@ def test_extreme_rows_leave_their_neighbours_alone(device: torch.device) -> None
         for array in arrays:
             array[13], array[40] = np.nan, np.inf
         others = np.delete(np.arange(70), [13, 40])
-        assert np.array_equal(run_kernel(op, arrays, device)[others], clean[others]), name
-        assert np.array_equal(run_reference(op, arrays, torch.float32)[others], reference[others]), name
+        assert run_kernel(op, arrays, device)[others].tobytes() == clean[others].tobytes(), name
+        assert run_reference(op, arrays, torch.float32)[others].tobytes() == reference[others].tobytes(), name
 
 
 W = np.ones
