@@ -49,12 +49,11 @@ def _in_float32(op: Quadratic, x: np.ndarray) -> np.ndarray:
     import torch
 
     tables = dataclasses.replace(op, precision="float32").parameters()
-    (high, low), factor = tables["shift"], tables["factor"]
-    z = ((x - high) - low) * factor
+    u = x - tables["shift"]
     columns = [
-        (z * (z @ form + linear)).sum(axis=1, dtype=np.float32)
+        (u * (u @ form + linear)).sum(axis=1, dtype=np.float32)
         for form, linear in zip(tables["quadratic"], tables["linear"], strict=True)
     ]
-    y = torch.from_numpy(np.stack(columns, axis=1).astype(np.float64) + op.intercept)
+    y = torch.from_numpy(np.stack(columns, axis=1).astype(np.float64) + tables["intercept"])
     answer: np.ndarray = FUNCTIONS[op.function](y).numpy()
     return answer

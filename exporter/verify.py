@@ -142,7 +142,8 @@ def _draw(builder: Builder) -> np.ndarray:
 def _as_rows(rows: Any, n_features: int) -> np.ndarray:
     """Return given rows as float32 `[rows, n_features]`."""
     try:
-        X = np.asarray(rows).astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, and is refused below
+            X = np.asarray(rows).astype(np.float32)
     except (TypeError, ValueError) as error:
         raise ExportError(f"The sample must be numbers: {error}.") from None
     if X.ndim != 2 or X.shape[1] != n_features or not len(X):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,9 @@ def lower_bayesian(estimator: Any, x: Value, builder: Builder) -> dict[str, Valu
     y = builder.affine(x, estimator.coef_, estimator.intercept_)
     offset = np.broadcast_to(np.asarray(getattr(estimator, "X_offset_", 0.0), dtype=np.float64), (x.width,))
     if np.any(offset):
-        _, std = estimator.predict(offset[None, :], return_std=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that this row has no column names
+            _, std = estimator.predict(offset[None, :], return_std=True)
         centred = np.isclose(std[0] ** 2, 1.0 / estimator.alpha_, rtol=1e-12, atol=0.0)
         offset = offset if centred else np.zeros_like(offset)
     sigma = np.asarray(estimator.sigma_, dtype=np.float64)

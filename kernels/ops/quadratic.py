@@ -34,41 +34,37 @@ PROGRAMS_PER_MULTIPROCESSOR = 16
 
 
 @triton.jit
-def scaled_tile(
+def shifted_tile(
     x,  # float32 [rows, FEATURES]
-    shift,  # [2, FEATURES]: the shift as a sum of two numbers
-    factor,  # [FEATURES]
+    shift,  # [FEATURES]
     row,  # int64 [BLOCK_ROWS]
     feature,  # int32 [BLOCK_FEATURES]
     rows,
     FEATURES: tl.constexpr,
-    SCALED: tl.constexpr,
+    SHIFTED: tl.constexpr,
 ):
-    """Return `z` for rows and features, in the dtype of `factor`; zero outside the matrix."""
+    """Return `x − shift` for rows and features in the dtype of `shift`; the columns past the last have weight zero."""
     inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-    z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(factor.dtype.element_ty)
-    if SCALED:
-        high = tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
-        low = tl.load(shift + FEATURES + feature, mask=feature < FEATURES, other=0.0)[None, :]
-        z = ((z - high) - low) * tl.load(factor + feature, mask=feature < FEATURES, other=0.0)[None, :]
-    return z
+    u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(shift.dtype.element_ty)
+    if SHIFTED:
+        u -= tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
+    return u
 
 
 @triton.jit
-def multiply(z, q, acc, PRECISION: tl.constexpr):
-    """Return `z @ q + acc` at the given precision."""
+def multiply(u, q, acc, PRECISION: tl.constexpr):
+    """Return `u @ q + acc` at the given precision."""
     if PRECISION == "float64":
-        product = tl.dot(z, q, acc=acc, out_dtype=tl.float64)
+        product = tl.dot(u, q, acc=acc, out_dtype=tl.float64)
     else:
-        product = tl.dot(z, q, acc=acc, input_precision=PRECISION)
+        product = tl.dot(u, q, acc=acc, input_precision=PRECISION)
     return product
 
 
 @triton.jit(do_not_specialize=["rows"])
 def quadratic_kernel(
     x,  # float32 [rows, FEATURES]
-    shift,  # [2, FEATURES], float64 or float32 like the four below
-    factor,  # [FEATURES]
+    shift,  # [FEATURES], float64 or float32 like the next two
     quadratic,  # [TARGETS, FEATURES, FEATURES]
     linear,  # [TARGETS, FEATURES]
     intercept,  # float64 [TARGETS]
@@ -76,7 +72,7 @@ def quadratic_kernel(
     rows,
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
-    SCALED: tl.constexpr,
+    SHIFTED: tl.constexpr,
     FUNCTION: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -92,29 +88,29 @@ def quadratic_kernel(
         inside = (i < FEATURES)[:, None] & (i < FEATURES)[None, :]
         q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
         w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
-        zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty)
+        zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
         for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=3):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
-            z = scaled_tile(x, shift, factor, row, i, rows, FEATURES, SCALED)
-            inner = multiply(z, q, zero, PRECISION) + w[None, :]
-            y = apply_function(tl.sum(z * inner, axis=1).to(tl.float64) + b, FUNCTION)
+            u = shifted_tile(x, shift, row, i, rows, FEATURES, SHIFTED)
+            inner = multiply(u, q, zero, PRECISION) + w[None, :]
+            y = apply_function(tl.sum(u * inner, axis=1).to(tl.float64) + b, FUNCTION)
             tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
     else:
         for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0)):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
-            total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty)
+            total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
             for start in tl.range(0, FEATURES, BLOCK_FEATURES):
                 i = start + tl.arange(0, BLOCK_FEATURES)
                 w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
-                inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], factor.dtype.element_ty) + w[None, :]
+                inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty) + w[None, :]
                 for start_j in tl.range(0, start + BLOCK_FEATURES, BLOCK_FEATURES):
                     j = start_j + tl.arange(0, BLOCK_FEATURES)
                     inside = (j < FEATURES)[:, None] & (i < FEATURES)[None, :]
                     at = j.to(tl.int64)[:, None] * FEATURES + i[None, :]
                     q = tl.load(quadratic + at, mask=inside, other=0.0)
-                    zj = scaled_tile(x, shift, factor, row, j, rows, FEATURES, SCALED)
-                    inner = multiply(zj, q, inner, PRECISION)
-                total += scaled_tile(x, shift, factor, row, i, rows, FEATURES, SCALED) * inner
+                    uj = shifted_tile(x, shift, row, j, rows, FEATURES, SHIFTED)
+                    inner = multiply(uj, q, inner, PRECISION)
+                total += shifted_tile(x, shift, row, i, rows, FEATURES, SHIFTED) * inner
             y = apply_function(tl.sum(total, axis=1).to(tl.float64) + b, FUNCTION)
             tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
 
@@ -152,37 +148,41 @@ class Quadratic(Operation):
         return targets
 
     def parameters(self) -> dict[str, np.ndarray]:
-        arrays = dict(self.arrays())
-        shift = np.stack([self.shift, np.zeros_like(self.shift)])
-        if self.precision == "float32":
-            high = self.shift.astype(np.float32)
-            shift = np.stack([high, (self.shift - high).astype(np.float32)])
-            single = {name: arrays[name].astype(np.float32) for name in ("factor", "quadratic", "linear")}
-            return {**single, "shift": shift, "intercept": self.intercept}
-        return {**arrays, "shift": shift}
+        """Return the form in `u = x − shift`, where `shift` is a float32 number for each feature.
+
+        The factor, and what rounding takes off the shift, are folded into the weights in float64: with `z = D (u − e)`
+        for the diagonal `D` of factors and the remainder `e`, `zᵀQz + wᵀz + b = uᵀQ'u + w'ᵀu + b'`.
+        """
+        shift = self.shift.astype(np.float32)
+        remainder = self.shift - shift
+        form = self.quadratic * self.factor[:, None] * self.factor[None, :]
+        linear = self.linear * self.factor
+        intercept = self.intercept - linear @ remainder + remainder @ form @ remainder
+        linear = linear - form @ remainder - remainder @ form
+        tables = {"shift": shift, "quadratic": form, "linear": linear}
+        dtype = np.dtype(self.precision)
+        return {**{name: table.astype(dtype) for name, table in tables.items()}, "intercept": intercept}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        shift = parameters["shift"].double().sum(0)
-        factor, linear = parameters["factor"].double(), parameters["linear"].double()
-        form = parameters["quadratic"].double()
+        shift, linear, form = (parameters[name].double() for name in ("shift", "linear", "quadratic"))
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            z = (tile - shift) * factor
-            return torch.cat([(z * (z @ q + w)).sum(1, keepdim=True) for q, w in zip(form, linear, strict=True)], 1)
+            u = tile - shift
+            return torch.cat([(u * (u @ q + w)).sum(1, keepdim=True) for q, w in zip(form, linear, strict=True)], 1)
 
         y = in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1]) + parameters["intercept"]
         return FUNCTIONS[self.function](y).to(x.dtype)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
-        tables = [parameters[name] for name in ("shift", "factor", "quadratic", "linear", "intercept")]
-        scaled = bool(np.any(self.shift != 0) or np.any(self.factor != 1))
+        tables = [parameters[name] for name in ("shift", "quadratic", "linear", "intercept")]
+        shifted = bool(self.shift.any())
         double = self.precision == "float64"
         precision = "float64" if double else float32_precision(x.device)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
         grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(x.device)), targets)
-        shapes = (features, targets, scaled, self.function, precision)
+        shapes = (features, targets, shifted, self.function, precision)
         quadratic_kernel[grid](
             x, *tables, output, rows, *shapes, BLOCK_ROWS, block_features, num_warps=2 if double else 4
         )

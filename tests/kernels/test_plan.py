@@ -1,0 +1,186 @@
+"""Plans: well-formedness, and their way to disk and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.kernels.operations import OPERATIONS, affine, quadratic, scale
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.plan import PROTOCOL, Operation, Plan, Step, load_plan, read_document, save_plan
+from triton_regressors.kernels.run import Runner
+
+
+def small_plan() -> Plan:
+    """Two outputs, `std` from a value of its own."""
+    steps = (
+        Step(scale(4), ("X",), "v0"),
+        Step(affine(4, 2), ("v0",), "v1"),
+        Step(quadratic(4), ("X",), "v2"),
+        Step(Concatenate(), ("v0", "v1"), "v3"),
+    )
+    return Plan(4, steps, {"y": "v3", "std": "v2"})
+
+
+def one_step(op: Operation, widths: tuple[int, ...]) -> Plan:
+    """A plan that cuts its input into the widths and gives them to one operation."""
+    total, starts = sum(widths), np.cumsum([0, *widths])
+    cut = [
+        Step(Columns(np.arange(start, start + width, dtype=np.int32)), ("X",), f"x{index}")
+        for index, (start, width) in enumerate(zip(starts, widths, strict=False))
+    ]
+    return Plan(total, (*cut, Step(op, tuple(step.output for step in cut), "y")), {"y": "y"})
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_survives_the_way_to_disk(tmp_path: Path, name: str) -> None:
+    op, widths = OPERATIONS[name]
+    plan = one_step(op, widths)
+    save_plan(tmp_path, plan, {"note": "more"})
+    read = load_plan(tmp_path)
+    assert read.to_json() == plan.to_json()
+    assert read_document(tmp_path)["note"] == "more"
+    for key, array in plan.to_tensors().items():
+        assert read.to_tensors()[key].dtype == array.dtype
+        assert np.array_equal(read.to_tensors()[key], array)
+    X = np.random.default_rng(0).standard_normal((5, sum(widths))).astype(np.float32)
+    before, after = (Runner(p, engine="torch").predict(X)["y"] for p in (plan, read))
+    assert before.tobytes() == after.tobytes()
+
+
+def test_what_is_written_is_the_same_each_time(tmp_path: Path) -> None:
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        directory.mkdir()
+        save_plan(directory, small_plan(), {})
+    for file in ("plan.json", "weights.safetensors"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_counts_and_widths() -> None:
+    plan = small_plan()
+    assert plan.output_widths() == {"y": 6, "std": 1}
+    assert plan.parameter_count() == 8 + 10 + (4 + 4 + 16 + 4 + 1)
+    assert plan.parameter_bytes() == 8 * plan.parameter_count()
+
+
+def test_steps_for_leaves_out_what_an_output_does_not_need() -> None:
+    plan = small_plan()
+    assert [step.output for step in plan.steps_for(("std",))] == ["v2"]
+    assert [step.output for step in plan.steps_for(("y",))] == ["v0", "v1", "v3"]
+    assert [step.output for step in plan.steps_for(("std", "y"))] == ["v0", "v1", "v2", "v3"]
+    with pytest.raises(PlanError, match=r"^There is no output 'z'; the outputs are y, std\.$"):
+        plan.steps_for(("z",))
+
+
+@pytest.mark.parametrize(
+    ("n_features", "steps", "outputs", "message"),
+    [
+        (0, (), {"y": "X"}, "A plan needs at least 1 feature, not 0."),
+        (4, (), {}, "A plan needs at least one output."),
+        (4, (), {"y": "v0"}, "Output 'y' names the value 'v0', which no step makes."),
+        (4, (Step(scale(4), ("v1",), "v0"),), {"y": "v0"}, "Step 'v0' reads 'v1', which no step before it makes."),
+        (4, (Step(scale(4), ("X",), "X"),), {"y": "X"}, "Value 'X' is made twice."),
+        (4, (Step(scale(3), ("X",), "v0"),), {"y": "v0"}, "scale: shift and factor must be [4]"),
+    ],
+)
+def test_plans_that_are_not_well_formed(
+    n_features: int, steps: tuple[Step, ...], outputs: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PlanError) as raised:
+        Plan(n_features, steps, outputs)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.fixture
+def version(tmp_path: Path) -> Path:
+    save_plan(tmp_path, small_plan(), {})
+    return tmp_path
+
+
+def edit(version: Path, **changes: Any) -> None:
+    document = read_document(version)
+    document.update(changes)
+    (version / "plan.json").write_text(json.dumps(document))
+
+
+def refusal(version: Path) -> str:
+    with pytest.raises(PlanError) as raised:
+        load_plan(version)
+    return str(raised.value)
+
+
+def test_another_protocol(version: Path) -> None:
+    edit(version, protocol=PROTOCOL + 1)
+    assert (
+        refusal(version) == f"The plan is written in protocol {PROTOCOL + 1}; these kernels read protocol {PROTOCOL}."
+    )
+    edit(version, protocol=None)
+    assert refusal(version).startswith("The plan is written in protocol None;")
+
+
+def test_an_operation_that_is_not_there(version: Path) -> None:
+    steps = read_document(version)["steps"]
+    edit(version, steps=[{**steps[0], "op": "convolution"}, *steps[1:]])
+    assert refusal(version).startswith("There is no operation 'convolution' among these kernels")
+
+
+def test_an_attribute_that_is_not_there(version: Path) -> None:
+    steps = read_document(version)["steps"]
+    edit(version, steps=[*steps[:1], {**steps[1], "attributes": {"colour": 1}}, *steps[2:]])
+    message = refusal(version)
+    assert message.startswith("The plan and its weights do not fit together:")
+    assert "colour" in message
+
+
+@pytest.mark.parametrize("missing", ["0.shift", "1.weight", "2.quadratic"])
+def test_an_array_that_is_not_there(version: Path, missing: str) -> None:
+    arrays = load_file(version / "weights.safetensors")
+    save_file({key: array for key, array in arrays.items() if key != missing}, version / "weights.safetensors")
+    message = refusal(version)
+    assert message.startswith("The plan and its weights do not fit together:")
+    assert missing.partition(".")[2] in message
+
+
+@pytest.mark.parametrize("extra", ["9.weight", "weight", "0.colour"])
+def test_an_array_too_many(version: Path, extra: str) -> None:
+    arrays = load_file(version / "weights.safetensors")
+    save_file({**arrays, extra: np.ones(2)}, version / "weights.safetensors")
+    assert refusal(version).startswith("The plan and its weights do not fit together:")
+
+
+def test_an_array_of_another_shape(version: Path) -> None:
+    arrays = load_file(version / "weights.safetensors")
+    save_file({**arrays, "1.weight": np.ones((3, 2))}, version / "weights.safetensors")
+    assert refusal(version) == "affine: weight must be [4, targets], not [3, 2]."
+
+
+@pytest.mark.parametrize("file", ["plan.json", "weights.safetensors"])
+@pytest.mark.parametrize("damage", ["absent", "empty", "cut", "garbage"])
+def test_a_damaged_file_is_named(version: Path, file: str, damage: str) -> None:
+    path = version / file
+    content = path.read_bytes()
+    if damage == "absent":
+        path.unlink()
+    else:
+        path.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "garbage": b"\xff\x00" * 64}[damage])
+    assert refusal(version).startswith(f"Cannot read the {'plan' if file == 'plan.json' else 'weights'} {path}:")
+
+
+def test_a_plan_that_is_not_an_object(version: Path) -> None:
+    (version / "plan.json").write_text("[1, 2]")
+    assert refusal(version) == f"Cannot read the plan {version / 'plan.json'}: it is not a JSON object."
+
+
+@pytest.mark.parametrize("missing", ["steps", "outputs", "n_features"])
+def test_a_part_of_the_plan_that_is_not_there(version: Path, missing: str) -> None:
+    document = read_document(version)
+    del document[missing]
+    (version / "plan.json").write_text(json.dumps(document))
+    message = refusal(version)
+    assert message.startswith("The plan and its weights do not fit together:")
+    assert missing in message

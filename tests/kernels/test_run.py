@@ -1,0 +1,248 @@
+"""The Runner: staging, batches of any size, outputs, engines."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.run import Runner, choose_engine, graph_sizes
+
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in dot")
+
+ONE_STEP = Plan(5, (Step(affine(5, 2), ("X",), "v0"),), {"y": "v0"})
+TWO_OUTPUTS = Plan(
+    5,
+    (
+        Step(scale(5), ("X",), "v0"),
+        Step(affine(5), ("v0",), "v1"),
+        Step(quadratic(5), ("v0",), "v2"),
+        Step(columns(5, 3), ("v0",), "v3"),
+        Step(polynomial(3, 2), ("v3",), "v4"),
+        Step(Concatenate(), ("v1", "v4", "v2"), "v5"),
+    ),
+    {"y": "v5", "std": "v2", "scaled": "v0", "again": "v0"},
+)
+
+
+@pytest.fixture(params=["torch", "kernels"])
+def any_engine(request: pytest.FixtureRequest) -> str:
+    """Every engine of this machine."""
+    if request.param == "torch":
+        return "torch"
+    return "triton" if torch.cuda.is_available() else "interpret"
+
+
+def rows(count: int, width: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+
+
+def stage(runner: Runner, *parts: np.ndarray) -> None:
+    runner.stage([torch.from_numpy(part) for part in parts], sum(map(len, parts)))
+
+
+def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Compute the plan with the float32 references, one after another."""
+    values = {"X": torch.from_numpy(X)}
+    for step in plan.steps:
+        parameters = {name: torch.from_numpy(array) for name, array in step.operation.parameters().items()}
+        inputs = [values[name] for name in step.inputs]
+        values[step.output] = step.operation.reference(parameters, *inputs)
+    return {output: values[value].numpy() for output, value in plan.outputs.items()}
+
+
+@pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
+def test_predict_computes_the_plan(any_engine: str, plan: Plan) -> None:
+    X = rows(33)
+    found = Runner(plan, engine=any_engine).predict(X, tuple(plan.outputs))
+    for output, expected in step_by_step(plan, X).items():
+        assert found[output].dtype == np.float32
+        np.testing.assert_allclose(found[output], expected, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "outputs", [("y",), ("std",), ("std", "y"), ("scaled", "again"), ("y", "std", "scaled", "again")]
+)
+def test_any_set_of_outputs_gives_the_same_bits(any_engine: str, outputs: tuple[str, ...]) -> None:
+    runner, X = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=64), rows(20)
+    found = runner.predict(X, outputs)
+    assert tuple(found) == outputs
+    everything = runner.predict(X, tuple(TWO_OUTPUTS.outputs))
+    for output in outputs:
+        assert found[output].tobytes() == everything[output].tobytes()
+
+
+def test_an_output_that_is_not_there(any_engine: str) -> None:
+    with pytest.raises(PlanError, match=r"^There is no output 'z'; the outputs are y\.$"):
+        Runner(ONE_STEP, engine=any_engine).predict(rows(2), ("z",))
+
+
+def test_zero_rows(any_engine: str) -> None:
+    found = Runner(TWO_OUTPUTS, engine=any_engine).predict(rows(0), ("y", "std"))
+    assert {name: (y.shape, y.dtype) for name, y in found.items()} == {
+        "y": ((0, 12), np.float32),
+        "std": ((0, 1), np.float32),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 35])
+def test_more_rows_than_are_staged_at_a_time(any_engine: str, count: int) -> None:
+    X = rows(count)
+    whole = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=64).predict(X, ("y", "std"))
+    pieces = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=8).predict(X, ("y", "std"))
+    for output, y in whole.items():
+        assert pieces[output].tobytes() == y.tobytes()
+
+
+def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:
+    runner, X = Runner(ONE_STEP, engine=any_engine, max_rows=32), rows(20)
+    whole = runner.predict(X)["y"]
+    stage(runner, X[:3], X[3:3], X[3:4], X[4:])
+    assert runner.compute(20)["y"].tobytes() == whole.tobytes()
+
+
+def test_what_was_staged_before_does_not_matter(any_engine: str) -> None:
+    runner, X = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=32), rows(5)
+    clean = runner.predict(X)["y"]
+    runner.predict(np.full((32, 5), np.nan, dtype=np.float32))
+    assert runner.predict(X)["y"].tobytes() == clean.tobytes()
+
+
+def test_rows_need_not_be_contiguous(any_engine: str) -> None:
+    X = rows(40, 10)[::2, ::2]
+    runner = Runner(ONE_STEP, engine=any_engine)
+    assert runner.predict(X)["y"].tobytes() == runner.predict(np.ascontiguousarray(X))["y"].tobytes()
+
+
+def test_answers_are_the_callers(any_engine: str) -> None:
+    runner = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=16)
+    first = runner.predict(rows(9), ("y", "scaled"))
+    kept = {name: y.copy() for name, y in first.items()}
+    runner.predict(rows(9, seed=1), ("y", "scaled"))
+    assert all(np.array_equal(first[name], kept[name]) for name in kept)
+    first["y"][:] = 0
+    assert np.array_equal(runner.predict(rows(9), ("y",))["y"], kept["y"])
+
+
+@pytest.mark.parametrize(
+    ("X", "what"),
+    [
+        (np.zeros((2, 4), np.float32), r"float32 \[2, 4\]"),
+        (np.zeros((2, 5)), r"float64 \[2, 5\]"),
+        (np.zeros(5, np.float32), r"float32 \[5\]"),
+        (np.zeros((1, 2, 5), np.float32), r"float32 \[1, 2, 5\]"),
+    ],
+)
+def test_rows_of_the_wrong_kind(any_engine: str, X: np.ndarray, what: str) -> None:
+    with pytest.raises(PlanError, match=rf"^X must be float32 \[rows, 5\], not {what}\.$"):
+        Runner(ONE_STEP, engine=any_engine).predict(X)
+
+
+def test_warm_up_changes_no_answer(any_engine: str) -> None:
+    X = rows(9)
+    runner = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=64)
+    before = runner.predict(X, ("y", "std"))
+    runner.warm_up([("y",), ("std",), ("y", "std")])
+    for output, y in runner.predict(X, ("y", "std")).items():
+        assert y.tobytes() == before[output].tobytes()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("position", [(0, 0), (3, 2), (6, 4)])
+def test_staged_finite_sees_every_place(bad: float, position: tuple[int, int]) -> None:
+    runner, X = Runner(ONE_STEP, engine="torch", max_rows=8), rows(7)
+    X[position] = bad
+    stage(runner, X)
+    assert not runner.staged_finite(7)
+    assert runner.staged_finite(position[0])  # the rows before it
+
+
+def test_staged_finite_takes_huge_numbers_and_none() -> None:
+    runner = Runner(ONE_STEP, engine="torch", max_rows=8)
+    huge = np.finfo(np.float32).max
+    stage(runner, np.array([[huge, -huge, huge, 1e-45, -0.0]] * 8, dtype=np.float32))
+    assert runner.staged_finite(8)
+    assert runner.staged_finite(0)
+
+
+@pytest.mark.parametrize("place", [0, 2**20 - 1, 2**20, 2**21 + 5])
+def test_staged_finite_sees_every_place_of_a_large_buffer(place: int) -> None:
+    plan = Plan(2**10, (Step(columns(2**10, 1), ("X",), "v0"),), {"y": "v0"})
+    runner = Runner(plan, engine="torch", max_rows=2**11 + 3)
+    X = np.zeros((runner.max_rows, 2**10), dtype=np.float32)
+    stage(runner, X)
+    assert runner.staged_finite(runner.max_rows)
+    X.reshape(-1)[place] = np.inf
+    stage(runner, X)
+    assert not runner.staged_finite(runner.max_rows)
+
+
+def test_an_engine_that_is_not_there() -> None:
+    with pytest.raises(PlanError) as raised:
+        choose_engine("tpu", None)
+    assert str(raised.value) == "There is no engine 'tpu'; the engines are auto, triton, torch, interpret."
+
+
+def test_the_kernels_engine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        PlanError, match=r"^Engine 'triton' needs a CUDA GPU, and torch finds none; on a CPU use 'torch'"
+    ):
+        choose_engine("triton", None)
+    assert choose_engine("auto", None) == ("torch", torch.device("cpu"))
+
+
+def test_the_kernels_engine_while_interpreting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(PlanError, match=r"^Engine 'triton' cannot run while TRITON_INTERPRET=1; unset it"):
+        choose_engine("triton", None)
+
+
+def test_the_interpreter_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(PlanError, match=r"^Engine 'interpret' needs TRITON_INTERPRET=1 in the environment"):
+        choose_engine("interpret", None)
+
+
+def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert choose_engine("auto", None) == ("triton", torch.device("cuda:2"))
+    assert choose_engine("auto", "cuda:1") == ("triton", torch.device("cuda:1"))
+    assert choose_engine("auto", "cpu") == ("torch", torch.device("cpu"))
+    assert choose_engine("torch", None) == ("torch", torch.device("cpu"))
+
+
+def test_graphs_are_captured_for_small_batches_alone() -> None:
+    assert graph_sizes(5, 100) == [16, 32, 64]
+    assert graph_sizes(2**16, 4096) == [16]
+    assert graph_sizes(2**20, 4096) == []
+    assert graph_sizes(5, 8) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
+def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan) -> None:
+    X, outputs = rows(300), tuple(plan.outputs)
+    launched = Runner(plan, engine="triton", max_rows=300)
+    captured = Runner(plan, engine="triton", max_rows=300)
+    captured.warm_up([outputs])
+    for count in (1, 2, 15, 16, 17, 100, 256, 257, 300):
+        plain, graph = launched.predict(X[:count], outputs), captured.predict(X[:count], outputs)
+        whole = captured.predict(X, outputs)
+        for output in outputs:
+            assert graph[output].tobytes() == plain[output].tobytes() == whole[output][:count].tobytes()
+
+
+@pytest.mark.gpu
+def test_a_second_gpu_or_the_first_by_number() -> None:
+    X = rows(20)
+    device = f"cuda:{torch.cuda.device_count() - 1}"
+    runner = Runner(TWO_OUTPUTS, engine="auto", device=device)
+    runner.warm_up([("y",)])
+    assert runner.engine == "triton"
+    assert runner.predict(X)["y"].tobytes() == Runner(TWO_OUTPUTS, engine="triton").predict(X)["y"].tobytes()
