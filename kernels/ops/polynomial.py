@@ -86,7 +86,8 @@ class Polynomial(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return monomials(parameters, x.double()).to(x.dtype)
+        z = (x - parameters["shift"]) * parameters["factor"]
+        return monomials(parameters["indices"], z).to(x.dtype)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (monomials, degree) = inputs, self.indices.shape
@@ -111,12 +112,10 @@ def check_monomials(indices: np.ndarray, shift: np.ndarray, factor: np.ndarray, 
         raise PlanError(f"polynomial: shift and factor must be [{features}], not {shift.shape}, {factor.shape}.")
 
 
-def monomials(parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-    """Return the monomials of float64 rows `[rows, features]` as `[rows, monomials]`, float64."""
-    z = (x - parameters["shift"]) * parameters["factor"]
-    z = torch.cat([z, torch.ones(z.shape[0], 1, dtype=z.dtype, device=z.device)], dim=1)
-    indices = parameters["indices"]
-    product = z.index_select(1, indices[:, 0])
-    for k in range(1, indices.shape[1]):
+def monomials(indices: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Return the monomials of float64 `z`, `[rows, features]`, as `[rows, monomials]`; the index `features` is one."""
+    product = torch.ones(len(z), len(indices), dtype=z.dtype, device=z.device)
+    z = torch.cat([z, torch.ones(len(z), 1, dtype=z.dtype, device=z.device)], dim=1)
+    for k in range(indices.shape[1]):
         product *= z.index_select(1, indices[:, k])
     return product
