@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 DEFAULT_TOLERANCE = 1e-5
 GOLDEN_ROWS = 16
 
+INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
+"""The attributes where scikit-learn's estimators of one other estimator keep it."""
+
 
 @dataclass(frozen=True)
 class Compilation:
@@ -58,7 +61,7 @@ def compile_estimator(
     `sample` is rows `[rows, n_features]` like those to be served; without it rows are drawn to the fitted scale.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
-    if not 0 < tolerance < 1:
+    if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
     if isinstance(estimator, str | Path):
         raise ExportError(
@@ -104,12 +107,12 @@ def export(
     from triton_regressors.exporter import repository as repositories
     from triton_regressors.exporter.config import ServingOptions
 
-    try:
-        serving = ServingOptions(**options)
-    except TypeError:
-        unknown = next(option for option in options if option not in ServingOptions.__dataclass_fields__)
-        accepted = ", ".join(ServingOptions.__dataclass_fields__)
-        raise ExportError(f"There is no option '{unknown}'; export takes sample, tolerance, {accepted}.") from None
+    accepted = ServingOptions.__dataclass_fields__
+    unknown = [option for option in options if option not in accepted]
+    if unknown:
+        known = ", ".join(accepted)
+        raise ExportError(f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, {known}.")
+    serving = ServingOptions(**options)
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
     compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance)
@@ -169,12 +172,9 @@ def _document(compilation: Compilation) -> dict[str, Any]:
 
 def _feature_count(estimator: Any, sample: Any | None) -> int:
     """Return how many features the estimator was fitted on."""
-    for candidate in (estimator, *(step for _, step in getattr(estimator, "steps", []))):
-        try:
-            return int(candidate.n_features_in_)
-        except (AttributeError, TypeError):
-            if not isinstance(candidate, str) and candidate is not None and candidate is not estimator:
-                break  # a fitted step that keeps no count may change it; what follows would be a guess
+    stated = _stated_width(estimator)
+    if stated is not None:
+        return stated
     given = np.empty(0) if sample is None else np.asarray(sample)
     if given.ndim == 2:
         return len(given.T)
@@ -184,3 +184,22 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
     raise ExportError(
         f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
     )
+
+
+def _is_share(number: Any) -> bool:
+    """Whether this is a number between 0 and 1."""
+    return isinstance(number, int | float | np.floating) and bool(0 < number < 1)
+
+
+def _stated_width(estimator: Any) -> int | None:
+    """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
+    try:
+        return int(estimator.n_features_in_)
+    except (AttributeError, TypeError):
+        steps = getattr(estimator, "steps", None)
+    if isinstance(steps, list):
+        # A fitted step that keeps no count may change it; what follows would be a guess.
+        first = next((step for _, step in steps if step is not None and step != "passthrough"), None)
+        return None if first is None else _stated_width(first)
+    inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
+    return None if inner is None else _stated_width(inner)

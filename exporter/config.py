@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,9 +13,20 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.run import ENGINES
 
+FULL_BATCH = "a full batch"
+"""Name of the warm-up that follows max_batch_size."""
+
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096
 STAGED_NUMBERS = 2**24
+
+WHOLE_NUMBERS = {
+    "max_batch_size": (1, 2**31 - 1),
+    "max_queue_delay_us": (0, 2**64 - 1),
+    "instances": (1, 2**31 - 1),
+    "versions": (1, 2**32 - 1),
+}
+"""The least and the most that the protobuf's fields hold."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +52,29 @@ class ServingOptions:
     versions: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("max_batch_size", 1), ("max_queue_delay_us", 0), ("instances", 1), ("versions", 1)):
+        for name, (least, most) in WHOLE_NUMBERS.items():
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ExportError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+            if value is not None and not _whole(value, least, most):
+                limit = f" and at most {most}" if _whole(value, least) else ""
+                raise ExportError(f"{name} must be a whole number of at least {least}{limit}, not {value!r}.")
         for name, accepted in (("instance_kind", tuple(INSTANCE_KINDS)), ("engine", ENGINES)):
             value = getattr(self, name)
             if value is not None and value not in accepted:
                 raise ExportError(f"{name} must be one of {', '.join(accepted)}, not {value!r}.")
-        sizes = self.preferred_batch_sizes or ()
-        if any(not isinstance(size, int) or size < 1 for size in sizes):
-            raise ExportError(f"preferred_batch_sizes must be whole numbers of at least 1, not {list(sizes)}.")
+        sizes = () if self.preferred_batch_sizes is None else self.preferred_batch_sizes
+        if not isinstance(sizes, tuple | list) or not all(_whole(size, 1) for size in sizes):
+            shown = list(sizes) if isinstance(sizes, tuple) else sizes
+            raise ExportError(f"preferred_batch_sizes must be whole numbers of at least 1, not {shown!r}.")
         if self.dynamic_batching is False and (self.max_queue_delay_us or sizes):
             raise ExportError("max_queue_delay_us and preferred_batch_sizes need dynamic_batching.")
 
     def given(self) -> bool:
         """Whether any option was given."""
         return any(getattr(self, field.name) is not None for field in fields(self))
+
+
+def _whole(value: Any, least: int, most: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def make_config(name: str, n_features: int, outputs: Mapping[str, int], options: ServingOptions) -> Any:
@@ -70,6 +88,7 @@ def make_config(name: str, n_features: int, outputs: Mapping[str, int], options:
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
+    _add_warm_up(config)
     return apply_options(config, options)
 
 
@@ -79,6 +98,9 @@ def apply_options(config: Any, options: ServingOptions) -> Any:
     changed.CopyFrom(config)
     if options.max_batch_size is not None:
         changed.max_batch_size = options.max_batch_size
+        for sample in changed.model_warmup:
+            full = sample.name == FULL_BATCH
+            sample.batch_size = options.max_batch_size if full else min(sample.batch_size, options.max_batch_size)
     if options.dynamic_batching is False:
         changed.ClearField("dynamic_batching")
     elif options.dynamic_batching:
@@ -88,6 +110,8 @@ def apply_options(config: Any, options: ServingOptions) -> Any:
     if options.preferred_batch_sizes is not None:
         del changed.dynamic_batching.preferred_batch_size[:]
         changed.dynamic_batching.preferred_batch_size.extend(options.preferred_batch_sizes)
+    if (options.instances is not None or options.instance_kind is not None) and not changed.instance_group:
+        changed.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     if options.instances is not None:
         changed.instance_group[0].count = options.instances
     if options.instance_kind is not None:
@@ -102,7 +126,6 @@ def apply_options(config: Any, options: ServingOptions) -> Any:
         raise ExportError(
             f"preferred_batch_sizes holds {largest}, which is more than max_batch_size {changed.max_batch_size}."
         )
-    _set_warm_up(changed)
     return changed
 
 
@@ -112,18 +135,17 @@ def to_pbtxt(config: Any) -> str:
     return text
 
 
-def from_pbtxt(text: str) -> Any:
+def from_pbtxt(text: str | bytes) -> Any:
     """Return the `ModelConfig` in the text of a config.pbtxt, or raise `ExportError`."""
     try:
         return text_format.Parse(text, model_config_pb2.ModelConfig())
-    except text_format.ParseError as error:
+    except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ExportError(f"The config.pbtxt cannot be read: {error}.") from error
 
 
-def _set_warm_up(config: Any) -> None:
+def _add_warm_up(config: Any) -> None:
     """Have the server run one row and a full batch through each instance before it is ready."""
-    del config.model_warmup[:]
-    for name, rows in (("one row", 1), ("a full batch", config.max_batch_size)):
+    for name, rows in (("one row", 1), (FULL_BATCH, config.max_batch_size)):
         sample = config.model_warmup.add(name=name, batch_size=rows)
         tensor = sample.inputs["X"]
         tensor.data_type = model_config_pb2.TYPE_FP32

@@ -240,9 +240,9 @@ def _side_by_side(ops: list[Operation]) -> Operation | None:
 
 
 def _use_quadratic_form(plan: Plan) -> Plan:
-    """A polynomial of degree 2 is a quadratic form, which the matrix units compute."""
+    """A polynomial of degree 2 is a quadratic form, which the matrix units compute, and one of degree 1 is affine."""
     steps = tuple(
-        Step(_quadratic_form(step.operation), step.inputs, step.output)
+        Step(_form(step.operation), step.inputs, step.output)
         if isinstance(step.operation, PolynomialAffine) and step.operation.indices.shape[1] <= 2
         else step
         for step in plan.steps
@@ -250,7 +250,7 @@ def _use_quadratic_form(plan: Plan) -> Plan:
     return plan if steps == plan.steps else Plan(plan.n_features, steps, plan.outputs)
 
 
-def _quadratic_form(op: PolynomialAffine) -> Quadratic:
+def _form(op: PolynomialAffine) -> Affine | Quadratic:
     features, targets = len(op.shift), op.weight.shape[1]
     indices = np.full((len(op.indices), 2), features)
     indices[:, : op.indices.shape[1]] = op.indices
@@ -259,6 +259,10 @@ def _quadratic_form(op: PolynomialAffine) -> Quadratic:
     form = np.zeros((targets, features + 1, features + 1))
     for target in range(targets):
         np.add.at(form[target], (first, second), op.weight[:, target])
+    if op.indices.shape[1] == 1:
+        weight = (form[:, :features, features] * op.factor).T
+        intercept = op.intercept + form[:, features, features] - op.shift @ weight
+        return Affine(np.ascontiguousarray(weight), intercept, op.function)
     return Quadratic(
         op.shift,
         op.factor,

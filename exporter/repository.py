@@ -11,13 +11,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
@@ -59,7 +59,7 @@ def find_entry(directory: Path, version: int | None = None) -> Entry:
 
 def check_target(repository: Path, name: str, n_features: int, outputs: Mapping[str, int]) -> None:
     """Raise `ExportError` unless this model can become the next version of `name` in the repository."""
-    if not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
     if repository.exists() and not repository.is_dir():
         raise ExportError(f"The repository {repository} is not a directory.")
@@ -68,8 +68,7 @@ def check_target(repository: Path, name: str, n_features: int, outputs: Mapping[
         return
     if not (directory / "config.pbtxt").is_file():
         raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
-    config = from_pbtxt((directory / "config.pbtxt").read_text(encoding="utf-8"))
-    existing = _interface(config)
+    existing = _interface(_read_config(directory))
     new = _interface(make_config(name, n_features, outputs, ServingOptions()))
     if existing != new:
         raise ExportError(
@@ -91,23 +90,43 @@ def publish(
     `golden` holds `X` and the expected outputs, `document` what `plan.json` holds besides the plan. A new entry gets a
     config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are given.
     """
-    repository.mkdir(parents=True, exist_ok=True)
     directory = repository / name
-    with _staging(repository) as staging:
-        if not directory.exists():
+    new = not directory.exists()
+    if new:
+        config = make_config(name, plan.n_features, plan.output_widths(), options)
+    else:
+        config = apply_options(_read_config(directory), options)
+    with _made(repository), _staging(repository) as staging:
+        if new:
             _write_version(staging / name / "1", plan, golden, document)
-            config = make_config(name, plan.n_features, plan.output_widths(), options)
             (staging / name / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
             (staging / name).rename(directory)
             return Entry(directory, 1)
-        version = max(_versions(directory), default=0) + 1
+        entry = Entry(directory, max(_versions(directory), default=0) + 1)
         _write_version(staging / "version", plan, golden, document)
-        (staging / "version").rename(directory / str(version))
+        (staging / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+        (staging / "version").rename(entry.version_directory)
         if options.given():
-            config = apply_options(from_pbtxt((directory / "config.pbtxt").read_text(encoding="utf-8")), options)
-            (staging / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
-            os.replace(staging / "config.pbtxt", directory / "config.pbtxt")
-        return Entry(directory, version)
+            try:
+                os.replace(staging / "config.pbtxt", directory / "config.pbtxt")
+            except OSError:
+                entry.version_directory.rename(staging / "version")
+                raise
+        return entry
+
+
+@contextmanager
+def _made(directory: Path) -> Iterator[None]:
+    """Make a directory and its parents for the block, and take back those that were not there if the block fails."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # somebody else may use them by now
+            for path in missing:
+                path.rmdir()
+        raise
 
 
 @contextmanager
@@ -125,12 +144,18 @@ def _staging(repository: Path) -> Iterator[Path]:
 def _write_version(directory: Path, plan: Plan, golden: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> None:
     directory.mkdir(parents=True)
     save_plan(directory, plan, document)
-    save_file({name: np.ascontiguousarray(array) for name, array in golden.items()}, directory / "golden.safetensors")
+    tensors = save({name: np.ascontiguousarray(array) for name, array in golden.items()})
+    (directory / "golden.safetensors").write_bytes(tensors)
     shutil.copyfile(MODEL, directory / "model.py")
     for source in sorted(KERNELS.rglob("*.py")):
         target = directory / "kernels" / source.relative_to(KERNELS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+
+
+def _read_config(directory: Path) -> Any:
+    """Return the `ModelConfig` of the entry in a directory."""
+    return from_pbtxt((directory / "config.pbtxt").read_bytes())
 
 
 def _versions(directory: Path) -> list[int]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from .errors import PlanError
 
@@ -222,7 +222,8 @@ def save_plan(directory: Path, plan: Plan, extra: Mapping[str, Any]) -> None:
     """Write `plan.json` (with further top-level keys from `extra`) and `weights.safetensors` into a directory."""
     document = json.dumps({**plan.to_json(), **extra}, indent=1, allow_nan=False)
     (directory / "plan.json").write_text(document + "\n", encoding="utf-8")
-    save_file(plan.to_tensors(), directory / "weights.safetensors")
+    # Not save_file: it makes files that nobody but their owner can read, and the server may be another user.
+    (directory / "weights.safetensors").write_bytes(save(plan.to_tensors()))
 
 
 def read_document(directory: Path) -> dict[str, Any]:

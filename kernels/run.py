@@ -200,7 +200,7 @@ class _KernelExecutor:
         steps = self._plan.steps_for(outputs)
         launches: list[Callable[[int], None]] = []
         readers = [step for step in steps if INPUT in step.inputs]
-        values = self._values
+        values = dict(self._values)
         if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
             values = {**values, INPUT: self._staging}
         else:

@@ -46,6 +46,7 @@ class TritonPythonModel:
         if max_rows < 1:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
+        np.seterr(invalid="ignore")  # NaN in a request gets an error of its own, and no warning in the log
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)
