@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+BUSY_SHARE = 0.25
 PACKAGES = ("numpy", "scikit-learn", "torch", "triton", "onnxruntime", "skl2onnx", "tritonclient", "nvidia-pytriton")
 
 
@@ -30,6 +31,15 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {package: version for package in PACKAGES if (version := _version(package))},
     }
+
+
+def busy() -> bool:
+    """Whether other programs use this machine now: a busy core makes threads that wait for each other far slower."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load <= BUSY_SHARE * cores:
+        return False
+    print(f"This machine is busy (load {load:.1f} on {cores} cores): the figures below are not worth keeping.")
+    return True
 
 
 def device_name() -> str:

@@ -76,7 +76,7 @@ class Library:
 
 
 class Ours(Library):
-    """`Runner.predict` with one engine, and one thread on the CPU."""
+    """One engine, with one thread on the CPU: `Runner.predict`, and the same with a search for NaN ("checked")."""
 
     limit = OURS_LIMIT
 
@@ -93,7 +93,17 @@ class Ours(Library):
 
     def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
         """See `Library`."""
-        return [Contender(self.engine, lambda i: self.runner.predict(inputs[i]))]
+        return [
+            Contender(self.engine, lambda i: self.runner.predict(inputs[i])),
+            Contender(f"{self.engine}, checked", lambda i: self._checked(inputs[i])),
+        ]
+
+    def _checked(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """Answer as an entry on the server does: stage the rows, search them for NaN and infinity, compute."""
+        self.runner.stage([torch.from_numpy(x)], len(x))
+        if not self.runner.staged_finite(len(x)):
+            raise ValueError("The rows hold NaN or infinity.")
+        return self.runner.compute(len(x))
 
 
 class ScikitLearn(Library):

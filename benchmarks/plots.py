@@ -67,6 +67,9 @@ def draw_model(axis: Any, model: Mapping[str, Any]) -> None:
         label = f"engine {name}" if name in ENGINES else name
         axis.plot(sizes, [timing["median_us"] for _, timing in line], "o-", ms=3.5, color=colour, label=label)
         low, high = ([timing[key] for _, timing in line] for key in ("p10_us", "p90_us"))
+        if name == SCIKIT_LEARN:
+            checked = [timing["median_us"] for point in points if (timing := fastest(point, name, checked=True))]
+            axis.plot(sizes[: len(checked)], checked, "--", color=colour, linewidth=1, label=f"{name}, with NaN search")
         axis.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
     for engine, size in crossovers(points, SCIKIT_LEARN).items():
         if size is not None:

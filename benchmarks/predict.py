@@ -2,9 +2,10 @@
 
     python -m benchmarks.predict [--quick] [--output DIR]
 
-`Runner.predict` is timed with the engine `torch` and, where there is a CUDA GPU, `triton`. scikit-learn's `predict` is
-timed in four ways, on float64 and float32 rows and with and without its search for NaN, and the fastest of them counts
-at each batch size: `Runner.predict` does not search either. onnxruntime is an optional peer.
+`Runner.predict` is timed with the engine `torch` and, where there is a CUDA GPU, `triton`, and so are the same steps
+with the search for NaN that an entry makes on the server. scikit-learn's `predict` is timed on float64 and on float32
+rows, whichever is faster, with its search for NaN and without. Crossovers compare like with like: both sides search, or
+neither does. onnxruntime, which does not search, is an optional peer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import default_directory, device_name, save
+from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save
 from triton_regressors.benchmarks.libraries import ENGINES, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
 from triton_regressors.benchmarks.models import MODELS, Model
 from triton_regressors.benchmarks.timing import QUICK, Effort, input_count, take_turns
@@ -23,6 +24,8 @@ from triton_regressors.benchmarks.timing import QUICK, Effort, input_count, take
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 QUICK_BATCH_SIZES = (1, 64, 4096)
 PEERS = (SCIKIT_LEARN, ONNXRUNTIME)
+COMPARISONS = ((SCIKIT_LEARN, True), (SCIKIT_LEARN, False), (ONNXRUNTIME, False))
+"""Peers, and whether both sides search their rows for NaN."""
 
 
 def crossover(sizes: Sequence[int], ours: Sequence[float], peer: Sequence[float]) -> int | None:
@@ -35,17 +38,24 @@ def crossover(sizes: Sequence[int], ours: Sequence[float], peer: Sequence[float]
     return found
 
 
-def fastest(point: Mapping[str, Any], peer: str) -> dict[str, Any] | None:
-    """Return the fastest timing among a peer's variants at one batch size, None if the peer was not measured."""
-    found = [timing for name, timing in point["timings"].items() if name == peer or name.startswith(f"{peer}, ")]
+def fastest(point: Mapping[str, Any], library: str, *, checked: bool = False) -> dict[str, Any] | None:
+    """Return a library's fastest timing at one batch size, with its search for NaN or without; None if it has none."""
+    found = [
+        timing
+        for name, timing in point["timings"].items()
+        if name.split(", ")[0] == library and name.endswith(", checked") == checked
+    ]
     return min(found, key=lambda timing: timing["median_us"]) if found else None
 
 
-def crossovers(points: Sequence[Mapping[str, Any]], peer: str) -> dict[str, int | None]:
-    """Return each engine's crossover with a peer, for the engines that were measured; empty without the peer."""
+def crossovers(points: Sequence[Mapping[str, Any]], peer: str, *, checked: bool = False) -> dict[str, int | None]:
+    """Return each measured engine's crossover with a peer, both searching for NaN or neither; empty without a peer."""
     found = {}
     for engine in ENGINES:
-        pairs = [(point["rows"], fastest(point, engine), fastest(point, peer)) for point in points]
+        pairs = [
+            (point["rows"], fastest(point, engine, checked=checked), fastest(point, peer, checked=checked))
+            for point in points
+        ]
         if pairs and all(mine and other for _, mine, other in pairs):
             measured = [(rows, mine["median_us"], other["median_us"]) for rows, mine, other in pairs if mine and other]
             sizes, ours, theirs = zip(*measured, strict=True)
@@ -77,25 +87,37 @@ def measure_model(workers: Sequence[Worker], model: Model, sizes: Sequence[int],
     points = []
     for rows in sizes:
         point = measure_point(able, model, rows, effort)
-        shown = {name: timing for name in (*ENGINES, *PEERS) if (timing := fastest(point, name))}
-        print(f"  {rows:6,} rows: " + ", ".join(f"{name} {t['median_us']:,.1f} µs" for name, t in shown.items()))
+        print(f"  {rows:6,} rows: " + ", ".join(summary(point)))
         points.append(point)
-    for peer in PEERS:
-        for engine, size in crossovers(points, peer).items():
+    for peer, checked in COMPARISONS:
+        for engine, size in crossovers(points, peer, checked=checked).items():
+            rival = f"{peer}, {'both' if checked else 'neither'} searching for NaN"
             print(
-                f"  {engine}: " + (f"faster than {peer} from {size:,} rows on" if size else f"not faster than {peer}")
+                f"  {engine}: "
+                + (f"faster than {rival}, from {size:,} rows on" if size else f"not faster than {rival}")
             )
     return {"model": model.name, "title": model.title, "n_features": model.n_features, "points": points}
+
+
+def summary(point: Mapping[str, Any]) -> list[str]:
+    """Return each library's median at one batch size in µs, in words: with a search for NaN / without."""
+    found = []
+    for name in (*ENGINES, *PEERS):
+        medians = [t["median_us"] for checked in (True, False) if (t := fastest(point, name, checked=checked))]
+        if medians:
+            found.append(f"{name} {' / '.join(f'{median:,.1f}' for median in medians)} µs")
+    return found
 
 
 def run(directory: Path, *, quick: bool = False, models: Sequence[Model] = MODELS) -> Path:
     """Measure the models and write predict.json."""
     sizes, effort = (QUICK_BATCH_SIZES, QUICK) if quick else (BATCH_SIZES, Effort())
-    print(f"predict on {device_name()}")
+    print(f"predict on {device_name()}, with a search for NaN / without")
+    settings = {"quick": quick, "max_rows": max(sizes), "busy_at_start": busy()}
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(library)) for library in LIBRARIES]
         results = [measure_model(workers, model, sizes, effort) for model in models]
-    return save(directory, "predict", {"quick": quick, "max_rows": max(sizes)}, {"models": results})
+    return save(directory, "predict", settings, {"models": results})
 
 
 def main() -> None:

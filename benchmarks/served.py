@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import default_directory, device_name, save
+from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save
 from triton_regressors.benchmarks.models import Model, model
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.results import Point
@@ -96,8 +96,9 @@ def run(directory: Path, *, quick: bool = False, generator: str = "builtin") -> 
     """Measure the models and write served.json."""
     clients = CLIENTS[:2] if quick else CLIENTS
     print(f"served on {device_name()}")
+    settings = {"quick": quick, "generator": generator, "busy_at_start": busy()}
     results = [measure(model(name), quick=quick, generator=generator, clients=clients) for name in MODELS]
-    return save(directory, "served", {"quick": quick, "generator": generator}, {"models": results})
+    return save(directory, "served", settings, {"models": results})
 
 
 def main() -> None:

@@ -15,12 +15,13 @@ from typing import Any
 
 from triton_regressors.benchmarks.environment import RESULTS
 from triton_regressors.benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
-from triton_regressors.benchmarks.predict import crossovers, fastest
+from triton_regressors.benchmarks.predict import COMPARISONS, crossovers, fastest
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 OURS = "triton_regressors"
+NAMES = {"triton": "Triton language"}
 
 Document = Mapping[str, Any]
 
@@ -55,22 +56,25 @@ def predict_section(document: Document, where: str) -> str:
             if point["rows"] not in SHOWN_ROWS:
                 continue
             cells = [model["title"], f"{point['rows']:,}"]
-            for name in (*ENGINES, SCIKIT_LEARN, ONNXRUNTIME):
-                timing = fastest(point, name)
-                cells.append(microseconds(timing["median_us"]) if timing else "–")
+            for name in (*ENGINES, SCIKIT_LEARN):
+                pair = [fastest(point, name, checked=checked) for checked in (True, False)]
+                cells.append(" / ".join(microseconds(timing["median_us"]) for timing in pair if timing) or "–")
+            timing = fastest(point, ONNXRUNTIME)
+            cells.append(microseconds(timing["median_us"]) if timing else "–")
             rows.append(cells)
     header = ["model", "rows", *(f"engine `{engine}`" for engine in ENGINES), SCIKIT_LEARN, ONNXRUNTIME]
     latency = table(header, *without_empty_columns(header, rows))
     crossing = []
     for model in document["models"]:
-        for peer in (SCIKIT_LEARN, ONNXRUNTIME):
-            found = crossovers(model["points"], peer)
+        for peer, checked in COMPARISONS:
+            found = crossovers(model["points"], peer, checked=checked)
             if found:
-                crossing.append([model["title"], peer, *(crossing_cell(found, engine) for engine in ENGINES)])
+                against = f"{peer}, {'both' if checked else 'neither'} searching"
+                crossing.append([model["title"], against, *(crossing_cell(found, engine) for engine in ENGINES)])
     header = ["model", "against", *(f"engine `{engine}`" for engine in ENGINES)]
     return "\n\n".join(
         [
-            f"In-process `predict`, host rows to host answers, median µs{note(document)}:",
+            f"In-process `predict`, host to host, median µs with a search for NaN / without{note(document)}:",
             latency,
             "The batch size from which on an engine stays faster, among those measured:",
             table(header, *without_empty_columns(header, crossing)),
@@ -158,8 +162,9 @@ def note(document: Document) -> str:
     """Return the versions behind a table, and whether it was a quick run."""
     environment = document["environment"]
     facts = [f"{environment['cores']} cores"]
-    facts += [f"{name} {version}" for name, version in environment["versions"].items()]
+    facts += [f"{NAMES.get(name, name)} {version}" for name, version in environment["versions"].items()]
     facts += ["a quick run"] * document["settings"]["quick"]
+    facts += ["on a machine that other programs kept busy"] * document["settings"].get("busy_at_start", False)
     return f" ({', '.join(facts)})"
 
 
@@ -172,7 +177,9 @@ def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple
     """Drop the columns that hold dashes alone, from the header too; return the alignment and the rows."""
     kept = [i for i in range(len(header)) if any(row[i] != "–" for row in rows)]
     header[:] = [header[i] for i in kept]
-    return "".join("l" if i == 0 else "r" for i in range(len(kept))), [[row[i] for i in kept] for row in rows]
+    return "".join("l" if header[i] in ("model", "against") else "r" for i in range(len(kept))), [
+        [row[i] for i in kept] for row in rows
+    ]
 
 
 def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:

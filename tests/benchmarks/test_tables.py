@@ -14,6 +14,7 @@ def timing(median_us):
 def point(rows, torch, scikit_learn, triton=None):
     timings = {
         "torch": timing(torch),
+        "torch, checked": timing(torch + 1),
         "scikit-learn, float64, checked": timing(scikit_learn * 2),
         "scikit-learn, float32, unchecked": timing(scikit_learn),
     }
@@ -99,12 +100,15 @@ def test_crossover_is_where_ours_stays_faster(ours, expected):
 
 def test_the_fastest_way_to_call_a_peer_counts():
     assert fastest(point(1, 40, 80), "scikit-learn")["median_us"] == 80
+    assert fastest(point(1, 40, 80), "scikit-learn", checked=True)["median_us"] == 160
+    assert fastest(point(1, 40, 80), "torch", checked=True)["median_us"] == 41
     assert fastest(point(1, 40, 80), "onnxruntime") is None
 
 
 def test_crossovers_leave_out_what_was_not_measured():
     points = PREDICT["models"][0]["points"]
     assert crossovers(points, "scikit-learn") == {"torch": 4096, "triton": 1}
+    assert crossovers(points, "scikit-learn", checked=True) == {"torch": 1}
     assert crossovers([point(1, 40, 80)], "scikit-learn") == {"torch": 1}
     assert crossovers(points, "onnxruntime") == {}
 
@@ -112,9 +116,10 @@ def test_crossovers_leave_out_what_was_not_measured():
 def test_tables_hold_what_the_results_say():
     section = tables.markdown(RESULTS)
     assert "### A device" in section
-    assert "| Ridge | 1 | 40.0 | 15.0 | 80.0 |" in section
-    assert "|  | 4,096 | 1,234 | 20.0 | 2,000 |" in section
-    assert "| Ridge | scikit-learn | 4,096 rows | always |" in section
+    assert "| Ridge | 1 | 41.0 / 40.0 | 15.0 | 160 / 80.0 |" in section
+    assert "|  | 4,096 | 1,235 / 1,234 | 20.0 | 4,000 / 2,000 |" in section
+    assert "| Ridge | scikit-learn, both searching | always | – |" in section
+    assert "|  | scikit-learn, neither searching | 4,096 rows | always |" in section
     assert "onnxruntime" not in section
     exported = "Polynomial (float32, as exported)"
     assert f"| {exported} | 1,024 | 100 | 30% | 1e-07 | torch.compile b | 400 | 1e-07 | 4.0 × |" in section
