@@ -17,6 +17,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
 
+from triton_regressors.clients.admin_key import VARIABLE, key_headers
 from triton_regressors.clients.errors import (
     InferenceError,
     InvalidRequest,
@@ -33,6 +34,7 @@ Rows = npt.NDArray[np.float32]
 T = TypeVar("T")
 
 INPUT = "X"
+_MANAGEMENT = ("load_model", "unload_model", "get_model_repository_index")
 _KINDS: dict[str, type[InferenceError]] = {
     # gRPC status: HTTP status
     **dict.fromkeys(("INVALID_ARGUMENT", "400"), InvalidRequest),
@@ -98,13 +100,16 @@ class Call(Generic[T]):
 class Calls:
     """What each request looks like over one protocol, and what its answer means."""
 
-    def __init__(self, protocol: Protocol, timeout_s: float, load_timeout_s: float) -> None:
+    def __init__(self, protocol: Protocol, timeout_s: float, load_timeout_s: float, admin_key: str | None) -> None:
         self.protocol = protocol
+        self._key_headers = key_headers(protocol, admin_key)
         self.timeout_s = timeout_s
         self.load_timeout_s = load_timeout_s
         self.module = importlib.import_module(f"tritonclient.{protocol}")
 
     def _call(self, method: str, parse: Callable[[Any], T], *, load: bool = False, **arguments: Any) -> Call[T]:
+        if method in _MANAGEMENT:
+            arguments["headers"] = self._key_headers
         timeout_s = self.load_timeout_s if load else self.timeout_s
         if self.protocol == "grpc":  # over HTTP, the connection has the limit
             arguments["client_timeout"] = timeout_s
@@ -206,6 +211,11 @@ def _server_said(error: InferenceServerException, where: str, timeout_s: float) 
     status = (error.status() or "").removeprefix("StatusCode.")
     text = str(error.message() or "")
     reason = plain_reason(text)
+    if "is restricted, expecting header" in text:
+        return InvalidRequest(
+            f"{where[0].upper()}{where[1:]} lets only holders of its key load, unload and list models; set "
+            f"${VARIABLE}, or give admin_key, to the key that it was started with."
+        )
     if text.startswith("an exception occurred in the client while decoding"):
         return ServerFault(f"{where[0].upper()}{where[1:]} answered status {status}, but not as a Triton server does.")
     if not status:  # tritonclient itself refused the arguments

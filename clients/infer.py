@@ -23,7 +23,14 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 class _Connection:
     """What `Client` and `AsyncClient` share: where to, and which errors come back."""
 
-    def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0, load_timeout_s: float = 600.0):
+    def __init__(
+        self,
+        url: str,
+        protocol: Protocol = "grpc",
+        timeout_s: float = 30.0,
+        load_timeout_s: float = 600.0,
+        admin_key: str | None = None,
+    ) -> None:
         if protocol not in ("grpc", "http"):
             raise InvalidRequest(f"protocol is {protocol!r}; accepted: 'grpc', 'http'.")
         scheme, separator, address = url.rpartition("://")
@@ -34,7 +41,7 @@ class _Connection:
         self.url = address.rstrip("/")
         self.protocol: Protocol = protocol
         self.timeout_s = timeout_s
-        self._calls = Calls(protocol, timeout_s, load_timeout_s)
+        self._calls = Calls(protocol, timeout_s, load_timeout_s, admin_key)
         self._closed = False
 
     def _grpc_options(self) -> list[tuple[str, int]]:
@@ -60,13 +67,22 @@ class Client(_Connection):
         timeout_s: for each request but load and unload. Over HTTP it limits each wait for the server, which for an
             answer that comes in one piece is the same.
         load_timeout_s: for load and unload.
+        admin_key: sent with load, unload and index, for a server that answers these to a key alone, as the one in
+            docker/ does; None: $TRITON_ADMIN_KEY, if it is set.
 
     Raises, from every method:
         InferenceError: one of its kinds; see `triton_regressors.clients.errors`.
     """
 
-    def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0, load_timeout_s: float = 600.0):
-        super().__init__(url, protocol, timeout_s, load_timeout_s)
+    def __init__(
+        self,
+        url: str,
+        protocol: Protocol = "grpc",
+        timeout_s: float = 30.0,
+        load_timeout_s: float = 600.0,
+        admin_key: str | None = None,
+    ) -> None:
+        super().__init__(url, protocol, timeout_s, load_timeout_s, admin_key)
         self._thread = threading.local()  # tritonclient's HTTP client belongs to one thread
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
         if protocol == "grpc":
@@ -184,8 +200,15 @@ class AsyncClient(_Connection):
             y = await client.predict("ridge", X)
     """
 
-    def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0, load_timeout_s: float = 600.0):
-        super().__init__(url, protocol, timeout_s, load_timeout_s)
+    def __init__(
+        self,
+        url: str,
+        protocol: Protocol = "grpc",
+        timeout_s: float = 30.0,
+        load_timeout_s: float = 600.0,
+        admin_key: str | None = None,
+    ) -> None:
+        super().__init__(url, protocol, timeout_s, load_timeout_s, admin_key)
         self._clients: dict[float, Any] = {}
 
     async def __aenter__(self) -> "AsyncClient":

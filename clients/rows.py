@@ -1,5 +1,6 @@
 """Reading rows to predict from .npy, .csv and .parquet files."""
 
+import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,32 @@ def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDA
         return float32_rows(values)
     except InvalidRequest as error:
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
+
+
+def feature_names(entry: Path, version: str = "") -> list[str] | None:
+    """The names of the columns that an entry was trained with, in order.
+
+    Args:
+        entry: its directory, which need not exist.
+        version: which version; "": the newest there.
+
+    Returns:
+        None if the entry is not at hand, or was trained on columns without names.
+
+    Raises:
+        RowsError: its plan.json cannot be read.
+    """
+    if not version:
+        versions = [int(path.parent.name) for path in entry.glob("*/plan.json") if path.parent.name.isdecimal()]
+        version = str(max(versions, default=""))
+    plan = entry / version / "plan.json"
+    if not version or not plan.is_file():
+        return None
+    try:
+        names = json.loads(plan.read_text(encoding="utf-8")).get("provenance", {}).get("feature_names", [])
+    except (OSError, ValueError, AttributeError) as error:
+        raise RowsError(f"{plan} cannot be read: {error}.") from None
+    return [str(name) for name in names] or None
 
 
 def _read_npy(path: Path) -> npt.NDArray[Any]:

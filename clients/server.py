@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from triton_regressors.clients.admin_key import key_headers, restrictions
 from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
 from triton_regressors.clients.server_log import LogLine, readable_log_line
@@ -64,6 +65,8 @@ class TritonServer:
         startup_timeout_s: until all models are loaded.
         complete_configs: let the server fill in configurations that leave out inputs or outputs. Entries that `export`
             writes leave out nothing, and it costs a second start of every Python model at each load.
+        admin_key: answer loading, unloading and listing models, logging, tracing and shared memory only to this key,
+            as docker/compose.yaml does (see `Client`); None: to everybody.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class TritonServer:
         on_log: Callable[[str], None] | None = None,
         startup_timeout_s: float = 120,
         complete_configs: bool = False,
+        admin_key: str | None = None,
     ) -> None:
         self.repositories = [Path(repository) for repository in repositories]
         self.models = None if models is None else list(models)
@@ -90,6 +94,8 @@ class TritonServer:
         self._on_log = on_log
         self._startup_timeout_s = startup_timeout_s
         self._complete_configs = complete_configs
+        self._restrictions = [] if admin_key is None else restrictions(admin_key)
+        self._headers = {} if admin_key is None else key_headers("http", admin_key)
         self._check_arguments()
 
         self._ports: dict[str, int] = {}
@@ -251,6 +257,7 @@ class TritonServer:
             command.append("--disable-auto-complete-config")
         return [
             *command,
+            *self._restrictions,
             "--exit-on-error=false",  # keeps it alive until its reasons are read
             "--strict-readiness=false",  # one model that a client unloads must not make the whole server unready
             f"--exit-timeout-secs={_DRAIN_S}",
@@ -314,5 +321,10 @@ class TritonServer:
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         wait_until_ready(
-            self._ports, self.models, self._startup_timeout_s, self._process.poll, lambda: tuple(self._lines)
+            self._ports,
+            self.models,
+            self._startup_timeout_s,
+            self._process.poll,
+            lambda: tuple(self._lines),
+            self._headers,
         )

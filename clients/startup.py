@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from triton_regressors.clients.errors import ServerError, plain_reason
@@ -51,6 +52,7 @@ def wait_until_ready(
     timeout_s: float,
     exit_code: Callable[[], int | None],
     log_lines: Callable[[], Sequence[str]],
+    headers: Mapping[str, str],
 ) -> None:
     """Wait until a server that was just launched answers on all its ports, and has loaded what it should.
 
@@ -60,6 +62,7 @@ def wait_until_ready(
         timeout_s: how long to wait.
         exit_code: of the server's process; None while it runs.
         log_lines: what it has written so far.
+        headers: of the request that lists its models.
 
     Raises:
         PortTakenError: the server found a port taken.
@@ -79,7 +82,7 @@ def wait_until_ready(
                 log="\n".join(lines),
             )
         if _live(ports):
-            _check_models(ports["HTTP"], models, log_lines())
+            _check_models(ports["HTTP"], models, log_lines(), headers)
             return
         time.sleep(0.05)
     lines = log_lines()
@@ -101,9 +104,11 @@ def _live(ports: Mapping[str, int]) -> bool:
     return True
 
 
-def _check_models(http_port: int, models: Sequence[str] | None, log_lines: Sequence[str]) -> None:
+def _check_models(
+    http_port: int, models: Sequence[str] | None, log_lines: Sequence[str], headers: Mapping[str, str]
+) -> None:
     """Every wanted model must be ready, in every version that the server tried to load."""
-    with _response(http_port, "POST", "/v2/repository/index", timeout_s=30) as answer:
+    with _response(http_port, "POST", "/v2/repository/index", 30, headers) as answer:
         index: list[dict[str, Any]] = json.loads(answer.read())
     in_log = load_failures(log_lines)
     wanted = sorted({row["name"] for row in index} | set(in_log)) if models is None else models
@@ -124,10 +129,12 @@ def _check_models(http_port: int, models: Sequence[str] | None, log_lines: Seque
 
 
 @contextlib.contextmanager
-def _response(port: int, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
+def _response(
+    port: int, method: str, path: str, timeout_s: float, headers: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[http.client.HTTPResponse]:
     connection = http.client.HTTPConnection(HOST, port, timeout=timeout_s)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=headers)
         yield connection.getresponse()
     finally:
         connection.close()

@@ -55,9 +55,19 @@ def compare(
         list[ProtocolName] | None, typer.Option(help="grpc or http; repeatable. Default: grpc.")
     ] = None,
     rows_file: Annotated[
-        Path | None, typer.Option(help="Rows to send (.npy, .csv or .parquet) instead of the golden rows.")
+        Path | None,
+        typer.Option(
+            help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. Of a table with more columns, "
+            "those that the entry was trained with are taken by name."
+        ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="gRPC address HOST:PORT of a running server.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="gRPC address HOST:PORT of a running server. If it loads models only for holders of a key, as the one "
+            "in docker/ does, put the key into $TRITON_ADMIN_KEY."
+        ),
+    ] = None,
     http_url: Annotated[str | None, typer.Option(help="HTTP address HOST:PORT of a running server.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the report goes; default: ./comparison-NAME.")

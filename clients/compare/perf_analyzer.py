@@ -1,13 +1,17 @@
 """`--generator perf_analyzer`: NVIDIA's own load generator in place of ours, where it is installed.
 
 The closed loop uses --concurrency-range, the open loop --request-rate-range with Poisson arrivals. Latencies come from
-its profile export (every request's times), the server's times from the statistics extension as with our generator, so
-that one table holds both. What differs: perf_analyzer does not check answers, counts latency from when it sent a
-request and not from when it meant to, decides stability by its own rule, draws its arrivals from a seed of its own,
-and the server's figures are over its whole run.
+its profile export (the times of every request of the last windows), the server's times from the statistics extension as
+with our generator, so that one table holds both. What differs: perf_analyzer does not check answers, counts latency
+from when it sent a request and not from when it meant to, draws its arrivals from a seed of its own, and the server's
+figures are over its whole run.
 
-The wheel needs glibc 2.38. Options and file formats follow the documentation and source of release 2.60. The parsing is
-tested on samples in that format; the program itself is not run by the tests.
+perf_analyzer writes no report where it does not find its windows stable. Such a point is measured a second time, with a
+tolerance that every run meets, and recorded as not stable.
+
+Options, exit statuses and file formats follow the documentation and source of release 2.60; the wheel needs glibc 2.38.
+The program has been run with an earlier form of this command line, against a gRPC server on a GPU machine: it measured,
+and ended without a stable result. The second measurement and the parsing are tested with a stand-in program alone.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +38,20 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.payloads import Rows, Signature
 from triton_regressors.clients.compare.results import Figures
-from triton_regressors.clients.compare.statistics import Latencies, ServerCounters, ServerFigures
+from triton_regressors.clients.compare.statistics import STABLE_WINDOWS, Latencies, ServerCounters, ServerFigures
 
 if TYPE_CHECKING:
     from triton_regressors.clients.compare.measure import Settings
 
 PROGRAM = "perf_analyzer"
 MAX_ROWS = 1024
+SYNCHRONOUS_CLIENTS = 16
+"""Up to so many clients are a blocking thread each, which has the lower latency; more share threads."""
+NOT_STABLE = 2
+"""Its exit status where the windows differ too much, and nothing else is wrong."""
+ANY_PERCENTAGE = 1e6
+LATENCY_DIFFERS = "Request latency is not stabilizing"
+"""It says so, and takes the result for stable, where an asynchronous run agrees in throughput alone."""
 NS_PER_S = 1e9
 
 
@@ -63,17 +75,25 @@ def command(
     address: str,
     settings: Settings,
     directory: Path,
+    any_result: bool = False,
 ) -> list[str]:
-    """The command line for one point; its files lie in `directory`."""
+    """The command line for one point; its files lie in `directory`. any_result: take the first windows as they are.
+
+    Its stability is the ratio of the largest to the smallest of 3 windows; ours their distance to either side of the
+    mean, which is half of that.
+    """
+    percentage = ANY_PERCENTAGE if any_result else 200 * settings.stability
     arguments = [
         str(program),
-        *("-m", model, "-u", address, "-i", load.protocol, "-b", str(load.rows), "--async"),
+        *("-m", model, "-u", address, "-i", load.protocol, "-b", str(load.rows)),
         *("--shape", f"{signature.input}:{n_features}", "--input-data", str(directory / "rows.json")),
         *("--measurement-interval", str(round(settings.window_s * 1000))),
-        *("--max-trials", str(settings.max_windows)),
-        *("--stability-percentage", f"{settings.stability * 100:g}"),
+        *("--max-trials", str(max(STABLE_WINDOWS, settings.max_windows))),
+        *("--stability-percentage", f"{percentage:.10g}"),
         *("-f", str(directory / "latency.csv"), "--profile-export-file", str(directory / "profile.json")),
     ]
+    if load.rate is not None or (load.concurrency or 0) > SYNCHRONOUS_CLIENTS:
+        arguments.append("--async")
     if load.rate is not None:
         return [*arguments, "--request-distribution", "poisson", "--request-rate-range", f"{load.rate:g}"]
     return [*arguments, "--concurrency-range", str(load.concurrency)]
@@ -95,13 +115,15 @@ def input_data(signature: Signature, X: npt.NDArray[np.float32]) -> dict[str, An
 
 
 def latencies_s(profile: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Latency of every answered request of the last experiment of a profile export, in seconds."""
+    """Latency in seconds of every request that was answered in the windows which the report is about: the last 3."""
     experiments = profile.get("experiments") or [{}]
     requests: Sequence[Mapping[str, Any]] = experiments[-1].get("requests", ())
+    boundaries: Sequence[int] = experiments[-1].get("window_boundaries", ())[-1 - STABLE_WINDOWS :]
+    begin = boundaries[0] if boundaries else 0
     times = [
         request["response_timestamps"][-1] - request["timestamp"]
         for request in requests
-        if request.get("response_timestamps")
+        if request.get("response_timestamps") and request["response_timestamps"][-1] >= begin
     ]
     return np.array(times, np.float64) / NS_PER_S
 
@@ -114,6 +136,21 @@ def rows_per_s(report: str) -> float:
     return float(lines[-1]["Inferences/Second"])
 
 
+@dataclass(frozen=True)
+class _Run:
+    """One run of the program: its exit status, what it said, its two files if it wrote both, and its CPU share."""
+
+    status: int
+    said: str
+    report: str
+    profile: Mapping[str, Any] | None
+    cpu_share: float
+
+    @property
+    def stable(self) -> bool:
+        return self.status == 0 and LATENCY_DIFFERS not in self.said
+
+
 def measure(
     program: Path,
     model: str,
@@ -124,28 +161,30 @@ def measure(
     read_counters: Callable[[], ServerCounters],
     settings: Settings,
 ) -> Figures:
-    """Run perf_analyzer for one point. Raises ComparisonError with its last words if it fails."""
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = Path(temporary)
-        (directory / "rows.json").write_text(json.dumps(input_data(signature, rows.X)), encoding="utf-8")
-        before, began, cpu = read_counters(), time.monotonic(), _children_cpu_s()
-        done = subprocess.run(
-            command(program, model, signature, rows.X.shape[1], load, address, settings, directory),
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        share = (_children_cpu_s() - cpu) / (time.monotonic() - began)
-        report, profile = directory / "latency.csv", directory / "profile.json"
-        if not report.is_file() or not profile.is_file():
-            said = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
-            raise ComparisonError(
-                f"perf_analyzer ended with status {done.returncode} and no report: {said[-1] if said else 'no output'}"
+    """Run perf_analyzer for one point, and once more if it was not stable. Raises ComparisonError with its last words
+    if it fails otherwise."""
+
+    def once(any_result: bool) -> _Run:
+        with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files
+            directory = Path(temporary)
+            (directory / "rows.json").write_text(json.dumps(input_data(signature, rows.X)), encoding="utf-8")
+            width = rows.X.shape[1]
+            return _run(
+                command(program, model, signature, width, load, address, settings, directory, any_result), directory
             )
-        throughput = rows_per_s(report.read_text(encoding="utf-8"))
-        times = latencies_s(json.loads(profile.read_text(encoding="utf-8")))
-    stable = done.returncode == 0 and "Failed to obtain stable measurement" not in done.stdout + done.stderr
+
+    before = read_counters()
+    run = once(any_result=False)
+    stable = run.stable
+    if run.status == NOT_STABLE and run.profile is None:
+        before = read_counters()
+        run = once(any_result=True)
+    if run.profile is None:
+        said = [line for line in run.said.splitlines() if line.strip()]
+        raise ComparisonError(
+            f"perf_analyzer ended with status {run.status} and no report: {said[-1] if said else 'no output'}"
+        )
+    throughput, times = rows_per_s(run.report), latencies_s(run.profile)
     return Figures(
         requests_per_s=throughput / load.rows,
         rows_per_s=throughput,
@@ -154,10 +193,25 @@ def measure(
         errors={},
         answers_checked=0,
         server=ServerFigures.between(before, read_counters()),
-        client_cpu_share=share,
+        client_cpu_share=run.cpu_share,
         client_processes=1,
         stable=stable,
         windows=(),
+    )
+
+
+def _run(arguments: Sequence[str], directory: Path) -> _Run:
+    began, cpu = time.monotonic(), _children_cpu_s()
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    share = (_children_cpu_s() - cpu) / (time.monotonic() - began)
+    report, profile = directory / "latency.csv", directory / "profile.json"
+    complete = report.is_file() and profile.is_file()
+    return _Run(
+        done.returncode,
+        f"{done.stdout}\n{done.stderr}",
+        report.read_text(encoding="utf-8") if complete else "",
+        json.loads(profile.read_text(encoding="utf-8")) if complete else None,
+        share,
     )
 
 

@@ -236,9 +236,10 @@ def choose_rows(
 ) -> Rows:
     """The rows to send: the user's own, else the golden rows of the entry."""
     if rows_file is not None:
-        from triton_regressors.clients.rows import read_rows
+        from triton_regressors.clients.rows import feature_names, read_rows
 
-        return rows_with_reference(client, name, read_rows(rows_file), signature, max(max_batch, 1))
+        names = None if repository is None else feature_names(repository / name)
+        return rows_with_reference(client, name, read_rows(rows_file, names), signature, max(max_batch, 1))
     golden = golden_rows(repository / name, signature) if repository is not None else None
     if golden is None:
         where = f"{repository / name} has no golden rows" if repository is not None else "no repository is given"

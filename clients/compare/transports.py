@@ -11,6 +11,12 @@ import grpc
 
 INFER_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 CLIENTS_PER_CHANNEL = 32
+CHANNEL_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),  # one TCP connection per channel
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
 
 
 class RequestFailed(Exception):  # noqa: N818  # an outcome that is counted, not a fault of the program
@@ -23,6 +29,9 @@ class RequestTimedOut(RequestFailed):
 
 class Transport(Protocol):
     """Sends a prepared request; answers with the HTTP header length of the tensor description (or -1) and the body."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        """address: "host:port". timeout_s: for connecting, and for each request."""
 
     async def open(self, connections: int) -> None:
         """Connect; raises RequestFailed."""
@@ -45,14 +54,8 @@ class GrpcTransport:
 
     async def open(self, connections: int) -> None:
         """Open one channel for every 32 outstanding requests."""
-        options = [
-            ("grpc.use_local_subchannel_pool", 1),  # one TCP connection per channel
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
-        ]
         count = max(1, -(-connections // CLIENTS_PER_CHANNEL))
-        self._channels = [grpc.aio.insecure_channel(self._address, options=options) for _ in range(count)]
+        self._channels = [grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) for _ in range(count)]
         self._calls = [channel.unary_unary(INFER_METHOD) for channel in self._channels]
         try:
             await asyncio.wait_for(
@@ -67,8 +70,7 @@ class GrpcTransport:
         try:
             answer: bytes = await self._calls[self._turn % len(self._calls)](request, timeout=self._timeout_s)
         except grpc.aio.AioRpcError as error:
-            kind = RequestTimedOut if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else RequestFailed
-            raise kind(f"{error.code().name}: {error.details()}") from None
+            raise grpc_failure(error) from None
         return -1, answer
 
     async def close(self) -> None:
@@ -130,9 +132,14 @@ class HttpConnection(asyncio.Protocol):
 
     def send(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
         """Write the request; the future brings the answer."""
+        answer = self.expect()
+        self._transport.write(request)
+        return answer
+
+    def expect(self) -> asyncio.Future[tuple[int, bytes]]:
+        """The future that brings the next answer."""
         self._answer = asyncio.get_running_loop().create_future()
         self.sent_at = time.monotonic()
-        self._transport.write(request)
         return self._answer
 
     def expire(self) -> None:
@@ -162,8 +169,7 @@ class HttpTransport:
     """Whole HTTP requests over keep-alive connections, as many as there are requests on their way at the same time."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = host_and_port(address)
         self._timeout_s = timeout_s
         self._connections: set[HttpConnection] = set()
         self._busy: set[HttpConnection] = set()
@@ -217,6 +223,18 @@ class HttpTransport:
             latest = time.monotonic() - self._timeout_s
             for connection in [busy for busy in self._busy if busy.sent_at < latest]:
                 connection.expire()
+
+
+def grpc_failure(error: grpc.RpcError) -> RequestFailed:
+    """The outcome that a failed call is."""
+    kind = RequestTimedOut if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else RequestFailed
+    return kind(f"{error.code().name}: {error.details()}")
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """An address "host:port" or "[ipv6]:port" in its two parts."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _reason(body: bytes) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Coroutine, Iterator
 from itertools import count
 from typing import Any, BinaryIO
 
+from triton_regressors.clients.compare.blocking import BlockingGrpcTransport, BlockingHttpTransport
 from triton_regressors.clients.compare.jobs import (
     MAX_OUTSTANDING,
     NO_ANSWER,
@@ -48,9 +49,10 @@ SENDS_BEFORE_READING = 16
 
 
 class Recorder:
-    """Collects start, end and outcome of every request between two reports."""
+    """Collects start, end and outcome of every request between two reports, which may come from another thread."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.messages: list[str] = []
         self.answer_bytes = 0  # of the first good answer; all others must be as long
         self._window_count = 0
@@ -65,6 +67,10 @@ class Recorder:
 
     def add(self, start: float, end: float, code: int) -> None:
         """Record one request: monotonic seconds and its code."""
+        with self._lock:
+            self._add(start, end, code)
+
+    def _add(self, start: float, end: float, code: int) -> None:
         self._start.append(start)
         self._end.append(end)
         self._code.append(code)
@@ -72,20 +78,21 @@ class Recorder:
     def answer(self, start: float, number: int, described: int, body: bytes) -> None:
         """Record a good answer; one of another length than the first is counted as an error."""
         end = time.monotonic()
-        if len(body) != self.answer_bytes:
-            if self.answer_bytes:
-                wrong = f"wrong answer: {len(body)} bytes instead of {self.answer_bytes}"
-                self.add(start, end, self.code(wrong))
-                return
-            self.answer_bytes = len(body)
-        self.add(start, end, OK)
-        if (
-            len(self._end) % self._stride == 0
-            and len(self._samples) < SAMPLES_PER_WINDOW
-            and self._sampled_bytes < SAMPLE_BYTES_PER_WINDOW
-        ):
-            self._samples.append((number, described, body))
-            self._sampled_bytes += len(body)
+        with self._lock:
+            if len(body) != self.answer_bytes:
+                if self.answer_bytes:
+                    wrong = f"wrong answer: {len(body)} bytes instead of {self.answer_bytes}"
+                    self._add(start, end, self.code(wrong))
+                    return
+                self.answer_bytes = len(body)
+            self._add(start, end, OK)
+            if (
+                len(self._end) % self._stride == 0
+                and len(self._samples) < SAMPLES_PER_WINDOW
+                and self._sampled_bytes < SAMPLE_BYTES_PER_WINDOW
+            ):
+                self._samples.append((number, described, body))
+                self._sampled_bytes += len(body)
 
     def code(self, message: str) -> int:
         """The number of an error message; beyond the first 20 different ones they share a number."""
@@ -99,21 +106,22 @@ class Recorder:
 
     def report(self, window: int | None) -> Records:
         """Hand over what was recorded since the last report."""
-        now, cpu = time.monotonic(), time.process_time()
-        busy = (cpu - self._since[1]) / max(now - self._since[0], 1e-9)
-        self._since = (now, cpu)
-        records = Records(
-            window,
-            self._start.tobytes(),
-            self._end.tobytes(),
-            self._code.tobytes(),
-            tuple(self.messages),
-            tuple(self._samples),
-            busy,
-        )
-        self._stride = max(1, len(self._end) // SAMPLES_PER_WINDOW)
-        self._reset()
-        return records
+        with self._lock:
+            now, cpu = time.monotonic(), time.process_time()
+            busy = (cpu - self._since[1]) / max(now - self._since[0], 1e-9)
+            self._since = (now, cpu)
+            records = Records(
+                window,
+                self._start.tobytes(),
+                self._end.tobytes(),
+                self._code.tobytes(),
+                tuple(self.messages),
+                tuple(self._samples),
+                busy,
+            )
+            self._stride = max(1, len(self._end) // SAMPLES_PER_WINDOW)
+            self._reset()
+            return records
 
 
 class Worker:
@@ -123,8 +131,14 @@ class Worker:
         self._job = job
         self._send = send
         self._recorder = Recorder()
-        transport = GrpcTransport if job.protocol == "grpc" else HttpTransport
-        self._transport: Transport = transport(job.address, job.timeout_s)
+        transports: dict[tuple[str, bool], type[Transport]] = {
+            ("grpc", True): BlockingGrpcTransport,
+            ("http", True): BlockingHttpTransport,
+            ("grpc", False): GrpcTransport,
+            ("http", False): HttpTransport,
+        }
+        self._alone = job.concurrency == 1
+        self._transport = transports[job.protocol, self._alone](job.address, job.timeout_s)
         self._stopping = False
         self._number = job.first
         self._outstanding: dict[asyncio.Task[None], float] = {}
@@ -148,7 +162,11 @@ class Worker:
         await asyncio.sleep(max(0.0, start_at - time.monotonic()))
         schedule = poisson_arrivals(self._job.rate, self._job.seed) if self._job.rate else iter(())
         self._due = start_at + next(schedule, 0.0)
-        load: list[asyncio.Task[None]] = [asyncio.create_task(self._client()) for _ in range(self._job.concurrency)]
+        if self._alone:  # in a thread and an event loop of its own, which it blocks
+            clients = [asyncio.to_thread(asyncio.run, self._client())]
+        else:
+            clients = [self._client() for _ in range(self._job.concurrency)]
+        load: list[asyncio.Task[None]] = [asyncio.create_task(client) for client in clients]
         if self._job.rate:
             load.append(asyncio.create_task(self._arrivals(start_at, schedule)))
         windows = asyncio.create_task(self._windows(start_at))

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import pandas as pd
 import pytest
 
 from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.rows import read_rows
+from triton_regressors.clients.rows import feature_names, read_rows
 
 ROWS = np.array([[1, 2.5, -3], [4, 5, 6e-3]], np.float32)
 
@@ -127,3 +128,32 @@ def test_dates_are_not_numbers(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(RowsError, match="there is no such file"):
         read_rows(tmp_path / "absent.csv")
+
+
+class TestNamesInAnEntry:
+    """What an entry's plan.json says of the columns it was trained with."""
+
+    @staticmethod
+    def entry(tmp_path: Path, **names: list[str]) -> Path:
+        for version, columns in names.items():
+            directory = tmp_path / "entry" / version.removeprefix("v")
+            directory.mkdir(parents=True)
+            (directory / "plan.json").write_text(json.dumps({"provenance": {"feature_names": columns}}))
+        return tmp_path / "entry"
+
+    def test_the_newest_version_unless_one_is_named(self, tmp_path: Path) -> None:
+        entry = self.entry(tmp_path, v9=["a"], v10=["b", "c"])
+        assert feature_names(entry) == ["b", "c"]
+        assert feature_names(entry, "9") == ["a"]
+
+    def test_none_where_there_are_no_names(self, tmp_path: Path) -> None:
+        entry = self.entry(tmp_path, v1=[])
+        assert feature_names(entry) is None
+        assert feature_names(entry, "2") is None
+        assert feature_names(tmp_path / "absent") is None
+
+    def test_a_plan_that_cannot_be_read(self, tmp_path: Path) -> None:
+        entry = self.entry(tmp_path, v1=[])
+        (entry / "1" / "plan.json").write_text("{")
+        with pytest.raises(RowsError, match=r"plan\.json cannot be read"):
+            feature_names(entry)

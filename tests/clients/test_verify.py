@@ -161,6 +161,18 @@ class TestCommands:
             written = frame.to_numpy()
         np.testing.assert_allclose(written, np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
 
+    def test_predict_takes_the_columns_that_the_entry_names(
+        self, server: TritonServer, tmp_path: Path, run: Callable
+    ) -> None:
+        pd.DataFrame(X[:, ::-1], columns=["c", "b", "a"]).assign(target="t").to_csv(tmp_path / "x.csv")
+        version = tmp_path / "models" / "sums" / "1"
+        version.mkdir(parents=True)
+        (version / "plan.json").write_text(json.dumps({"provenance": {"feature_names": ["a", "b", "c"]}}))
+        options = ("--url", server.grpc_url, "--outputs", "y,std", "--output", tmp_path / "y.npy")
+        result = run("predict", "sums", tmp_path / "x.csv", "--repository", tmp_path / "models", *options)
+        assert result.exit_code == 0, result.output
+        np.testing.assert_allclose(np.load(tmp_path / "y.npy"), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
+
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [

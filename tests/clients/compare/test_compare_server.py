@@ -23,7 +23,7 @@ from triton_regressors.clients.compare.jobs import poisson_arrivals
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.compare.session import floor_name
-from triton_regressors.clients.errors import ServerUnavailable
+from triton_regressors.clients.errors import InvalidRequest, ServerUnavailable
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 
@@ -164,6 +164,68 @@ def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", document["environment"]["triton_server"])
     assert document["settings"]["window_s"] == 0.2
     assert [point["configuration"]["label"] for point in document["points"]] == ["none", "none", "delay", "delay"]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_one_client(server: TritonServer, repository: Path, protocol: str) -> None:
+    """Its requests block the worker, which must end its windows in time all the same."""
+    comparison = compare(
+        "linear",
+        repository,
+        (NONE,),
+        (1,),
+        protocols=(protocol,),
+        url=server.grpc_url,
+        http_url=server.http_url,
+        **{**QUICK, "window_s": 0.3},
+    )
+    (point,) = comparison.points
+    for figures in (point.model, point.floor):
+        assert figures is not None
+        assert not figures.errors
+        assert figures.answers_checked > 20
+        assert figures.requests_per_s == pytest.approx(figures.requests / 0.9, rel=1e-6)
+        assert set(figures.server.executions_per_batch_size) == {1}
+        # With one request at a time, the answers follow each other almost without a gap.
+        assert 800 < figures.latency.mean_ms * figures.requests_per_s <= 1001
+
+
+def test_one_client_of_a_model_slower_than_the_windows(server: TritonServer, repository: Path) -> None:
+    comparison = compare(
+        "slow", repository, (NONE,), (1,), url=server.grpc_url, floor=False, **{**QUICK, "window_s": 0.02}
+    )
+    (point,) = comparison.points
+    assert len(point.model.windows) == 3
+    assert not point.model.errors
+    assert not point.model.stable
+
+
+def test_a_server_that_loads_models_only_for_holders_of_its_key(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(repository / "linear", tmp_path / "linear")
+    with TritonServer([tmp_path], admin_key="f00d") as restricted:
+        options = {**QUICK, "max_windows": 1, "url": restricted.grpc_url}
+        monkeypatch.delenv("TRITON_ADMIN_KEY", raising=False)
+        with pytest.raises(InvalidRequest, match="set \\$TRITON_ADMIN_KEY"):
+            compare("linear", tmp_path, (NONE,), (2,), **options)
+        monkeypatch.setenv("TRITON_ADMIN_KEY", "f00d")
+        (point,) = compare("linear", tmp_path, (NONE,), (2,), **options).points
+        assert not point.model.errors
+        assert point.floor is not None
+
+
+def test_rows_of_a_wider_table_are_taken_by_name(server: TritonServer, repository: Path, tmp_path: Path) -> None:
+    shutil.copytree(repository / "linear", tmp_path / "linear")
+    plan = tmp_path / "linear" / "1" / "plan.json"
+    document = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**document, "provenance": {"feature_names": ["a", "b", "c"]}}))
+    (tmp_path / "rows.csv").write_text("c,id,a,b\n3,77,1,2\n6,78,4,5\n")
+    options = {**QUICK, "max_windows": 1, "url": server.grpc_url, "rows_file": tmp_path / "rows.csv", "floor": False}
+    (point,) = compare("linear", tmp_path, (NONE,), (2,), **options).points
+    assert not point.model.errors
+    with pytest.raises(ComparisonError, match="The rows have 4 columns"):
+        compare("linear", None, (NONE,), (2,), **options)
 
 
 def test_wrong_answers_are_errors(server: TritonServer, repository: Path) -> None:

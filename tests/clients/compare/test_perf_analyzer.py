@@ -21,17 +21,18 @@ Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p
 8,12000.5,1,220,95,14,180,9,2,500,700,900,1400
 """
 
-# As its profile data exporter lays it out; times in ns since 1970.
+# As its profile data exporter lays it out; times in ns since 1970. The report is about the last 3 of the 4 windows.
 PROFILE = {
     "experiments": [
         {
             "experiment": {"mode": "concurrency", "value": 8},
             "requests": [
-                {"timestamp": 1700000000000000000, "response_timestamps": [1700000000001000000]},
-                {"timestamp": 1700000000000500000, "response_timestamps": [1700000000003500000]},
-                {"timestamp": 1700000000000600000, "response_timestamps": []},
+                {"timestamp": 1700000000000000000, "response_timestamps": [1700000000090000000]},
+                {"timestamp": 1700000001000000000, "response_timestamps": [1700000001001000000]},
+                {"timestamp": 1700000003000500000, "response_timestamps": [1700000003003500000]},
+                {"timestamp": 1700000003000600000, "response_timestamps": []},
             ],
-            "window_boundaries": [1700000000000000000, 1700000001000000000],
+            "window_boundaries": [1700000000 * 10**9 + second * 10**9 for second in range(5)],
         }
     ],
     "version": "2.60.0",
@@ -39,18 +40,28 @@ PROFILE = {
     "endpoint": "",
 }
 
-# Stands in for the program: takes the real command line, writes the files it names.
+# Stands in for the program: takes the real command line, and does not overwrite a file. As there, a result that differs
+# by more than is allowed is no result.
 PROGRAM = """#!/bin/sh
 set -e
 while [ $# -gt 0 ]; do
   case "$1" in
-    -f) cp "{source}/latency.csv" "$2" ;;
-    --profile-export-file) cp "{source}/profile.json" "$2" ;;
+    -f) report=$2 ;;
+    --profile-export-file) test ! -e "$2"; profile=$2 ;;
     --input-data) test -s "$2" ;;
+    --stability-percentage) allowed=$2 ;;
   esac
   shift
 done
-echo "Failed to obtain stable measurement within 8 measurement windows" >&2
+echo "$allowed" >> "{source}/runs"
+if [ "$allowed" -lt {differs} ]; then
+  echo "Failed to obtain stable measurement within 8 measurement windows for concurrency 8." >&2
+  echo "Failed to obtain stable measurement." >&2
+  exit 2
+fi
+{says}
+cp "{source}/latency.csv" "$report"
+cp "{source}/profile.json" "$profile"
 """
 
 
@@ -62,15 +73,26 @@ def test_command_line_of_the_closed_loop() -> None:
     for expected in ("-m m", "-u h:1", "-i grpc", "-b 4", "--shape X:3", "--concurrency-range 16"):
         assert expected in text
     assert "--measurement-interval 500" in text
-    assert "--stability-percentage 10" in text
+    assert "--stability-percentage 20" in text, "10 % to either side of the mean"
+    assert "--max-trials 8" in text
     assert "request-rate" not in text
+    assert "--async" not in text
+
+
+def test_command_line_that_takes_any_result() -> None:
+    load, settings = Load("grpc", 1, concurrency=64), Settings(max_windows=1)
+    line = perf_analyzer.command(Path("pa"), "m", SIGNATURE, 3, load, "h:1", settings, Path("/d"), any_result=True)
+    text = " ".join(line)
+    assert "--stability-percentage 1000000 " in text
+    assert "--max-trials 3" in text, "fewer windows are never stable"
+    assert "--async" in text
 
 
 def test_command_line_of_the_open_loop() -> None:
     line = perf_analyzer.command(
         Path("pa"), "m", SIGNATURE, 3, Load("http", 1, rate=250.0), "h:1", Settings(), Path("/d")
     )
-    assert line[-4:] == ["--request-distribution", "poisson", "--request-rate-range", "250"]
+    assert line[-5:] == ["--async", "--request-distribution", "poisson", "--request-rate-range", "250"]
 
 
 def test_input_data_are_the_rows() -> None:
@@ -89,17 +111,17 @@ def test_parsing() -> None:
         perf_analyzer.rows_per_s("a,b\n1,2\n")
 
 
-def stand_in(tmp_path: Path, text: str) -> Path:
+def stand_in(tmp_path: Path, text: str, differs: int = 0, says: str = "") -> Path:
     (tmp_path / "latency.csv").write_text(REPORT)
     (tmp_path / "profile.json").write_text(json.dumps(PROFILE))
     program = tmp_path / "perf_analyzer"
-    program.write_text(text.format(source=tmp_path))
+    program.write_text(text.format(source=tmp_path, differs=differs, says=says))
     program.chmod(0o755)
     return program
 
 
 def measured(program: Path) -> perf_analyzer.Figures:
-    counters = iter([ServerCounters(), ServerCounters(10, 20_000_000, executions={4: 5})])
+    counters = iter(ServerCounters(10 * n, 20_000_000 * n, executions={4: 5 * n}) for n in range(3))
     rows = Rows(np.zeros((2, 3), np.float32), np.zeros((2, 1)), 0.0)
     load = Load("grpc", 4, concurrency=8)
     return perf_analyzer.measure(program, "m", SIGNATURE, rows, load, "h:1", lambda: next(counters), Settings())
@@ -110,7 +132,28 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     assert (found.rows_per_s, found.requests_per_s) == (12000.5, 12000.5 / 4)
     assert (found.latency.p50_ms, found.latency.max_ms) == pytest.approx((2.0, 3.0))
     assert found.server.queue_ms == pytest.approx(2.0)
+    assert found.requests == 2
+    assert found.stable
+    assert (tmp_path / "runs").read_text().split() == ["20"]
+
+
+def test_a_run_that_is_not_stable_is_repeated_and_marked(tmp_path: Path) -> None:
+    found = measured(stand_in(tmp_path, PROGRAM, differs=30))
     assert not found.stable
+    assert found.rows_per_s == 12000.5
+    assert (tmp_path / "runs").read_text().split() == ["20", "1000000"]
+    assert found.server.executions_per_batch_size == {4: 5}, "of the run that is reported alone"
+
+
+def test_a_run_that_agrees_in_throughput_alone_is_marked(tmp_path: Path) -> None:
+    says = "echo 'Warning: Request latency is not stabilizing. Please try lowering the request rate.' >&2"
+    assert not measured(stand_in(tmp_path, PROGRAM, says=says)).stable
+
+
+def test_a_run_that_no_tolerance_helps_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ComparisonError, match="status 2 and no report: Failed to obtain stable measurement"):
+        measured(stand_in(tmp_path, PROGRAM, differs=10**9))
+    assert len((tmp_path / "runs").read_text().split()) == 2
 
 
 def test_a_run_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""One Triton server for all tests of this folder, with real exported entries."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.server.models import Model, models
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.kernels.parity import measure
+
+CheckAnswers = Callable[[Model, np.ndarray, dict[str, np.ndarray]], None]
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The server's model repository; tests may export further entries into it and load them."""
+    directory = tmp_path_factory.mktemp("served") / "models"
+    for model in models().values():
+        model.export(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def server(repository: Path) -> Iterator[TritonServer]:
+    """Serves `models()`; what else the repository comes to hold is loaded on request."""
+    with TritonServer([repository], models=list(models())) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(server: TritonServer) -> Iterator[Client]:
+    with Client(server.grpc_url) as connected:
+        yield connected
+
+
+@pytest.fixture(params=["grpc", "http"])
+def either(request: pytest.FixtureRequest, server: TritonServer) -> Iterator[Client]:
+    """A client over each protocol."""
+    url = server.grpc_url if request.param == "grpc" else server.http_url
+    with Client(url, request.param) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def check_answers() -> CheckAnswers:
+    """check_answers(model, X, {output: array}): each is scikit-learn's, affine ones to the float32 ulp."""
+
+    def check(model: Model, X: np.ndarray, found: dict[str, np.ndarray]) -> None:
+        expected = model.expected(X)
+        for name, answers in found.items():
+            assert answers.dtype == np.float32
+            assert measure(answers, expected[name], model.units[name]).excess <= model.excess[name], name
+
+    return check

@@ -1,0 +1,220 @@
+"""Versions come and go under load: no request fails, and every answer is one version's own."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pytest
+from sklearn.linear_model import BayesianRidge, Ridge
+
+from tests.server.models import ROUNDING, ridge, rows
+from triton_regressors.clients.errors import InferenceError
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer, readable_log_line
+from triton_regressors.exporter import export
+from triton_regressors.exporter import repository as repositories
+from triton_regressors.kernels.parity import measure, units
+
+pytestmark = pytest.mark.server
+
+POLL_S = 1
+PATIENCE_S = 60
+VERSIONS: dict[int, Ridge] = {1: ridge(1), 2: ridge(2)}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which versions' answer a request got, and when it was sent and answered."""
+
+    version: int | None
+    sent_s: float
+    answered_s: float
+
+
+class Load:
+    """Clients over both protocols that ask for no version in particular, all the time, and check every answer."""
+
+    def __init__(self, server: TritonServer, model: str) -> None:
+        self._model = model
+        self._X = rows(64, seed=7)
+        self._expected = {
+            version: estimator.predict(self._X.astype(np.float64)).reshape(-1, 1)
+            for version, estimator in VERSIONS.items()
+        }
+        self.answers: list[Answer] = []
+        self.errors: list[str] = []
+        self._stop = threading.Event()
+        clients = [Client(server.grpc_url), Client(server.http_url, "http")] * 2
+        self._threads = [threading.Thread(target=self._ask, args=job) for job in enumerate(clients)]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for(self, version: int) -> None:
+        """Wait until requests that are sent from now on are answered by this version."""
+        began, deadline = time.monotonic(), time.monotonic() + PATIENCE_S
+        while not any(a.version == version and a.sent_s > began for a in self.answers[-40:]):
+            assert not self.errors, self.errors[0]
+            assert time.monotonic() < deadline, f"version {version} does not answer"
+            time.sleep(0.02)
+
+    def sent_after(self, moment_s: float) -> set[int | None]:
+        """Return the versions that answered the requests sent after a moment."""
+        return {answer.version for answer in self.answers if answer.sent_s > moment_s}
+
+    def check(self) -> None:
+        """No request failed, and none was answered by anything but one of the versions."""
+        assert self.errors == []
+        assert len(self.answers) > 50
+        assert None not in {answer.version for answer in self.answers}
+
+    def _ask(self, seed: int, client: Client) -> None:
+        random = np.random.default_rng(seed)
+        while not self._stop.is_set():
+            first, size = int(random.integers(48)), int(random.integers(1, 17))
+            chosen = slice(first, first + size)
+            sent_s = time.monotonic()
+            try:
+                found = client.predict(self._model, self._X[chosen])
+            except InferenceError as error:
+                self.errors.append(f"{type(error).__name__}: {error}")
+            else:
+                self.answers.append(Answer(self._version(found, chosen), sent_s, time.monotonic()))
+            time.sleep(0.005)
+
+    def _version(self, found: np.ndarray, chosen: slice) -> int | None:
+        """Return the version whose answer this is, to the float32 ulp."""
+        for version, expected in self._expected.items():
+            if measure(found, expected[chosen], units(expected)).excess <= ROUNDING:
+                return version
+        return None
+
+
+def remove_version(entry: Path, version: int) -> None:
+    """Take a version away at once, as a rollback does."""
+    gone = entry.parent.parent / f"removed-{entry.name}-{version}"
+    os.rename(entry / str(version), gone)
+    shutil.rmtree(gone)
+
+
+@contextmanager
+def no_complaints(server: TritonServer) -> Iterator[None]:
+    """The server logs no error meanwhile."""
+    before = len(server.log.splitlines())
+    yield
+    complaints = [
+        line for line in server.log.splitlines()[before:] if readable_log_line(line).level in ("error", "fatal")
+    ]
+    assert complaints == []
+
+
+def test_load_on_request(server: TritonServer, client: Client, repository: Path) -> None:
+    entry = export(VERSIONS[1], repository, name="updated", max_batch_size=16).entry.directory
+    client.load("updated")
+    with no_complaints(server), Load(server, "updated") as load:
+        load.wait_for(1)
+
+        export(VERSIONS[2], repository, name="updated")
+        time.sleep(0.3)
+        exported_s = time.monotonic()
+        load.wait_for(1)  # nothing changes until it is loaded
+        client.load("updated")
+        loaded_s = time.monotonic()
+        load.wait_for(2)
+        assert load.sent_after(loaded_s) == {2}
+        assert load.sent_after(exported_s) == {1, 2}
+
+        policy = client.config("updated")  # back to version 1, whose files and version 2's stay as they are
+        policy.version_policy.specific.versions.append(1)
+        client.load("updated", config=policy)
+        loaded_s = time.monotonic()
+        load.wait_for(1)
+        assert load.sent_after(loaded_s) == {1}
+
+        remove_version(entry, 2)  # and for good
+        policy.version_policy.latest.num_versions = 1
+        client.load("updated", config=policy)
+        loaded_s = time.monotonic()
+        load.wait_for(1)
+        assert load.sent_after(loaded_s) == {1}
+    load.check()
+    assert server.running
+
+
+def test_two_versions_side_by_side(server: TritonServer, client: Client, repository: Path) -> None:
+    for estimator in VERSIONS.values():
+        export(estimator, repository, name="both", max_batch_size=16, versions=2)
+    client.load("both")
+    X = rows(5)
+    for version, estimator in VERSIONS.items():
+        expected = estimator.predict(X.astype(np.float64)).reshape(-1, 1)
+        assert measure(client.predict("both", X, version=version), expected, units(expected)).max_ulp <= 1
+    np.testing.assert_array_equal(client.predict("both", X), client.predict("both", X, version=2))
+    client.unload("both")
+
+
+@pytest.fixture
+def polled(tmp_path: Path) -> Iterator[tuple[TritonServer, Path]]:
+    """A server that looks for changes every second, and its repository, which holds version 1 of `updated`."""
+    repository = tmp_path / "models"
+    export(VERSIONS[1], repository, name="updated", max_batch_size=16)
+    with TritonServer([repository], poll_s=POLL_S) as server:
+        yield server, repository
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_load_by_polling(polled: tuple[TritonServer, Path]) -> None:
+    server, repository = polled
+    with Client(server.grpc_url) as client, no_complaints(server), Load(server, "updated") as load:
+        load.wait_for(1)
+        export(VERSIONS[2], repository, name="updated")
+        load.wait_for(2)
+        first_s = next(answer.answered_s for answer in load.answers if answer.version == 2)
+        time.sleep(1.5 * POLL_S)
+        assert load.sent_after(first_s) == {2}  # version 1 does not come back
+
+        export(BayesianRidge().fit(rows(50), rows(50)[:, 0]), repository, name="new", max_batch_size=16)
+        until(lambda: client.ready("new"))
+
+        remove_version(repository / "updated", 2)
+        load.wait_for(1)
+    load.check()
+    assert {answer.version for answer in load.answers} == {1, 2}
+
+
+def test_many_exports_into_a_polled_repository(polled: tuple[TritonServer, Path]) -> None:
+    server, repository = polled
+    with Client(server.grpc_url) as client, no_complaints(server):
+        for number in range(40):  # over several polls
+            export(VERSIONS[1 + number % 2], repository, name="updated", max_batch_size=16 + number % 3)
+            export(VERSIONS[1], repository, name=f"another-{number % 2}", max_batch_size=16)
+            time.sleep(0.1)
+        newest = repositories.find_entry(repository / "updated").version
+        until(lambda: [s["version"] for s in client.statistics("updated")["model_stats"]][-1:] == [str(newest)])
+        until(lambda: client.ready("another-0") and client.ready("another-1"))
+        X = rows(3)
+        expected = VERSIONS[1 + 39 % 2].predict(X.astype(np.float64)).reshape(-1, 1)
+        assert measure(client.predict("updated", X), expected, units(expected)).max_ulp <= 1
+    assert server.running
