@@ -29,7 +29,6 @@ CONFIGURATIONS = (
     BatchingConfiguration("no dynamic batching", dynamic_batching=False, instances=1),
     BatchingConfiguration("dynamic batching", instances=1),
     BatchingConfiguration("delay 100 µs", max_queue_delay_us=100, instances=1),
-    BatchingConfiguration("2 instances", instances=2),
 )
 QUICK_CONFIGURATIONS = CONFIGURATIONS[:2]
 COLUMNS = (
@@ -73,10 +72,9 @@ def measure(source: Model, *, quick: bool, generator: str, clients: Sequence[int
             concurrency=clients,
             rows=(1,),
             protocols=("grpc",),
-            window_s=0.5 if quick else 2.0,
-            max_windows=3 if quick else 8,
-            warmup_s=0.5 if quick else 2.0,
-            stability=0.10 if quick else 0.05,
+            window_s=0.5 if quick else 1.0,
+            max_windows=3 if quick else 5,
+            warmup_s=0.5 if quick else 1.0,
             generator=generator,
             on_point=show,
         )
