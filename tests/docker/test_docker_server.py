@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
 import yaml
-from triton_regressors.clients.installation import find_installation, prepare
 from tritonclient.utils import InferenceServerException
+
+from triton_regressors.clients.installation import find_installation, prepare
 
 pytestmark = pytest.mark.server
 

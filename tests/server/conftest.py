@@ -1,5 +1,6 @@
 """One Triton server for all tests of this folder, with real exported entries."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure
 
+PATIENCE_S = 60
 CheckAnswers = Callable[[Model, np.ndarray, dict[str, np.ndarray]], None]
+Unload = Callable[[str], None]
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+    """Wait until something happens, and fail if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {timeout_s:g} s"
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +45,17 @@ def server(repository: Path) -> Iterator[TritonServer]:
 def client(server: TritonServer) -> Iterator[Client]:
     with Client(server.grpc_url) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def unload(server: TritonServer, client: Client) -> Unload:
+    """unload(name) returns when the model's processes have ended too, so that no test takes that for a crash."""
+
+    def unloaded(name: str) -> None:
+        client.unload(name)
+        wait_for(lambda: all(row["reason"] == "unloaded" for row in client.index() if row["name"] == name))
+
+    return unloaded
 
 
 @pytest.fixture(params=["grpc", "http"])

@@ -158,7 +158,7 @@ def soak(
     ]
     total = Counts()
     with ProcessPoolExecutor(len(jobs), mp_context=multiprocessing.get_context("spawn")) as pool:
-        for counts in pool.map(_run_clients, *zip(*jobs, strict=True), *_constants(len(jobs), seconds, bad_share)):
+        for counts in pool.map(run_clients, *zip(*jobs, strict=True), *_constants(len(jobs), seconds, bad_share)):
             total.add(counts)
     restarts = watch.restarts()
     after = _executed(server, asked) if server.running else before
@@ -182,10 +182,10 @@ def _executed(server: TritonServer, asked: Sequence[Target]) -> tuple[int, int]:
     return asyncio.run(ask())
 
 
-def _run_clients(
+def run_clients(
     urls: Mapping[str, str], clients: Mapping[int, list[Target]], seconds: float, bad_share: float
 ) -> Counts:
-    """Run some of the clients in a process of their own."""
+    """Run some of the clients, each with its own targets, in this process."""
 
     async def run() -> Counts:
         end = time.monotonic() + seconds

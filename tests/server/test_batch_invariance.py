@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.server.conftest import Unload
 from tests.server.models import MAX_ROWS, export_families, models, rows
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -56,13 +57,13 @@ def all_rows() -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=["torch", "interpret"])
-def entry(request: pytest.FixtureRequest, repository: Path, client: Client) -> Iterator[str]:
+def entry(request: pytest.FixtureRequest, repository: Path, client: Client, unload: Unload) -> Iterator[str]:
     """One entry with an output for each family, by engine."""
     name = f"families_{request.param}"
     export_families(repository, name, FAMILIES, request.param)
     client.load(name)
     yield name
-    client.unload(name)
+    unload(name)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.server import soak
+from tests.server.conftest import wait_for
 from tests.server.models import models
 from triton_regressors.clients.server import TritonServer
 
@@ -41,16 +42,19 @@ def test_it_notices_wrong_answers_and_bad_rows_that_are_answered(server: TritonS
 
 def test_it_notices_lost_answers_and_restarts(tmp_path: Path) -> None:
     models()["ridge"].export(tmp_path)
-    asked = soak.targets(2, ["ridge"])
+    (target,) = soak.targets(2, ["ridge"])
+    clients = {client: [target.part(client)] for client in range(2)}  # one over each protocol
     with TritonServer([tmp_path]) as server:
+        urls = {"grpc": server.grpc_url, "http": server.http_url}
         watch = soak.Watch(server)
+        counts = soak.run_clients(urls, clients, 0.2, 0.0)
+        assert counts.right == counts.sent > 0
         assert watch.restarts() == 0
         ((model_pid, _),) = soak.model_processes(server.pid)
         os.kill(model_pid, signal.SIGKILL)
-        report = soak.soak(server, asked, clients=2, seconds=2, bad_share=0)
-        assert report.counts.wrong + report.counts.lost > 0
+        wait_for(lambda: watch.restarts() > 0)
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: not server.running)
         assert watch.restarts() > 0
-        urls = {"grpc": server.grpc_url, "http": server.http_url}
-    counts = soak._run_clients(urls, {0: [asked[0].part(0)], 1: [asked[0].part(1)]}, 0.2, 0.0)
-    assert counts.lost == counts.sent > 0
-    assert watch.restarts() > 0
+        counts = soak.run_clients(urls, clients, 0.2, 0.0)
+        assert counts.lost == counts.sent > 0

@@ -84,7 +84,9 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", [*NEEDED, *ABSENT])
 def test_what_the_bare_environment_can_import(bare_python: Path, tmp_path: Path, name: str) -> None:
     program = f"import importlib, sys; importlib.import_module({name!r})"
-    done = subprocess.run([bare_python, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(bare_python), "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode == 0) == (name in NEEDED), done.stderr
     if name in ABSENT:
         assert "ModuleNotFoundError" in done.stderr

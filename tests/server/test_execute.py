@@ -1,0 +1,163 @@
+"""What model.py and the plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
+
+import importlib
+import json
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.server.conftest import CheckAnswers
+from tests.server.models import models, rows
+from triton_regressors.kernels.plan import load_plan
+from triton_regressors.kernels.run import Runner
+
+
+@pytest.fixture
+def plan_directory(repository: Path) -> Path:
+    return repository / "bayes" / "1"
+
+
+def test_outputs_not_asked_for_are_not_computed(plan_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = load_plan(plan_directory)
+    only_std = [step for step in plan.steps if step not in plan.steps_for(("y",))]
+    only_y = [step for step in plan.steps if step not in plan.steps_for(("std",))]
+    assert only_std
+    assert only_y
+    ran: list[str] = []
+    for kind in {type(step.operation) for step in plan.steps}:
+
+        def recorded(self: Any, *arguments: Any, original: Any = kind.reference) -> torch.Tensor:
+            ran.extend(step.output for step in plan.steps if step.operation is self)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(kind, "reference", recorded)
+    runner = Runner(plan, engine="torch", device="cpu", max_rows=16)
+    for outputs, spared in ((("y",), only_std), (("std",), only_y), (("y", "std"), [])):
+        ran.clear()
+        runner.predict(rows(3), outputs)
+        assert ran == [step.output for step in plan.steps if step not in spared]
+
+
+class FakeRequest:
+    """A request as the Python backend hands it to `execute`."""
+
+    def __init__(self, X: np.ndarray, outputs: Sequence[str] = ("y",), cancelled: bool = False) -> None:
+        self.X, self.outputs, self.cancelled, self.asked = X, list(outputs), cancelled, 0
+
+    def requested_output_names(self) -> list[str]:
+        return self.outputs
+
+    def is_cancelled(self) -> bool:
+        self.asked += 1
+        return self.cancelled
+
+
+class FakeTensor:
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        self.name, self.array = name, array
+
+    def to_dlpack(self) -> Any:
+        return torch.utils.dlpack.to_dlpack(torch.from_numpy(self.array))
+
+    @classmethod
+    def from_dlpack(cls, name: str, capsule: Any) -> "FakeTensor":
+        return cls(name, torch.utils.dlpack.from_dlpack(capsule).numpy())
+
+
+class FakeError:
+    INVALID_ARG, INTERNAL, CANCELLED = "INVALID_ARG", "INTERNAL", "CANCELLED"
+
+    def __init__(self, message: str, code: str) -> None:
+        self.message, self.code = message, code
+
+
+@pytest.fixture
+def in_process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The entry `gathered` in this process, for what a real server cannot be made to do at a chosen moment."""
+    backend = types.ModuleType("triton_python_backend_utils")
+    backend.TritonError, backend.Tensor = FakeError, FakeTensor
+    backend.InferenceResponse = lambda output_tensors=(), error=None: types.SimpleNamespace(
+        outputs={tensor.name: tensor.array for tensor in output_tensors}, error=error
+    )
+    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(name, request.X)
+    monkeypatch.setitem(sys.modules, backend.__name__, backend)
+    monkeypatch.syspath_prepend(repository / "gathered")
+    module = importlib.import_module("1.model")  # as the Python backend imports it
+    entry = module.TritonPythonModel()
+    config = {"max_batch_size": 16, "input": [{"dims": ["8"]}], "parameters": {"engine": {"string_value": "torch"}}}
+    threads = torch.get_num_threads()
+    entry.initialize(
+        {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}
+    )
+    yield entry
+    entry.finalize()
+    torch.set_num_threads(threads)
+    for name in [name for name in sys.modules if name == "1" or name.startswith("1.")]:
+        del sys.modules[name]
+
+
+def test_a_large_request_that_was_cancelled_is_skipped(in_process: Any, check_answers: CheckAnswers) -> None:
+    in_process.large_rows = 4
+    large = FakeRequest(rows(4, 1), cancelled=True)
+    small = FakeRequest(rows(3, 2), cancelled=True)
+    kept = FakeRequest(rows(5, 3))
+    answers = in_process.execute([large, small, kept])
+    assert (answers[0].error.code, answers[0].error.message) == ("CANCELLED", "The request was cancelled.")
+    assert (large.asked, small.asked, kept.asked) == (1, 0, 1)
+    for request, answer in ((small, answers[1]), (kept, answers[2])):
+        assert answer.error is None
+        check_answers(models()["gathered"], request.X, answer.outputs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "computed"),
+    [
+        ([("y",), ("y",)], ("y",)),
+        ([("std",), ("std",)], ("std",)),
+        ([("y",), ("std",)], ("y", "std")),
+        ([("std", "y"), ("y",)], ("y", "std")),
+    ],
+)
+def test_a_batch_computes_only_what_its_requests_ask_for(
+    in_process: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[tuple[str, ...]],
+    computed: tuple[str, ...],
+    check_answers: CheckAnswers,
+) -> None:
+    ran: list[tuple[str, ...]] = []
+    compute = in_process.runner.compute
+    monkeypatch.setattr(
+        in_process.runner, "compute", lambda rows, outputs: ran.append(outputs) or compute(rows, outputs)
+    )
+    requests = [FakeRequest(rows(2, seed), outputs) for seed, outputs in enumerate(asked)]
+    answers = in_process.execute(requests)
+    assert ran == [computed]
+    for request, answer in zip(requests, answers, strict=True):
+        assert list(answer.outputs) == request.outputs
+        check_answers(models()["gathered"], request.X, answer.outputs)
+
+
+def test_no_exception_escapes_execute(in_process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(in_process.runner, "compute", failing)
+    answers = in_process.execute([FakeRequest(rows(1)), FakeRequest(rows(2))])
+    assert [answer.error.code for answer in answers] == ["INTERNAL", "INTERNAL"]
+    assert {answer.error.message for answer in answers} == {
+        "The model failed on this batch: RuntimeError: out of memory"
+    }
+
+
+def test_a_request_without_rows_in_a_batch(in_process: Any, check_answers: CheckAnswers) -> None:
+    empty, good = FakeRequest(np.zeros((0, 8), np.float32)), FakeRequest(rows(2))
+    answers = in_process.execute([empty, good])
+    assert (answers[0].error.code, answers[0].error.message) == ("INVALID_ARG", "X has no rows.")
+    check_answers(models()["gathered"], good.X, answers[1].outputs)
