@@ -14,6 +14,7 @@ from triton_regressors.exporter.errors import ExportError
 PICKLES = (".joblib", ".pkl", ".pickle")
 
 PARTS_OF_ESTIMATORS = (
+    "scipy.sparse._csr.csr_matrix",
     "sklearn._loss.loss.HalfGammaLoss",
     "sklearn._loss.loss.HalfPoissonLoss",
     "sklearn._loss.loss.HalfTweedieLoss",
@@ -26,7 +27,7 @@ PARTS_OF_ESTIMATORS = (
     "sklearn.model_selection._search_successive_halving.HalvingRandomSearchCV",
     "sklearn.model_selection._split.KFold",
 )
-"""Parts of scikit-learn's own estimators that skops does not trust by itself; none of them runs code from a file."""
+"""Parts of scikit-learn's estimators that skops does not trust by itself; none of them runs code from a file."""
 
 
 def load_estimator(path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = ()) -> Any:

@@ -10,8 +10,8 @@ perf_analyzer writes no report where it does not find its windows stable. Such a
 tolerance that every run meets, and recorded as not stable.
 
 Options, exit statuses and file formats follow the documentation and source of release 2.60; the wheel needs glibc 2.38.
-The program has been run with an earlier form of this command line, against a gRPC server on a GPU machine: it measured,
-and ended without a stable result. The second measurement and the parsing are tested with a stand-in program alone.
+The closed loop over gRPC has been run with the program itself, on a GPU machine, the second measurement included; the
+open loop and HTTP are tested with a stand-in program alone.
 """
 
 from __future__ import annotations

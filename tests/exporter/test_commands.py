@@ -1,0 +1,81 @@
+"""The commands `export` and `describe`, as a user types them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+X = np.random.default_rng(0).normal(size=(60, 4))
+y = X @ [1.0, -2.0, 3.0, 0.5] + 5
+
+
+def run(*arguments, cwd):
+    """Run the command line in a process of its own; return its exit code, output and error output."""
+    command = [sys.executable, "-m", "triton_regressors", *map(str, arguments)]
+    environment = {"COLUMNS": "160", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("commands")
+    polynomial = make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()).fit(X, y)
+    skops.io.dump(polynomial, directory / "poly.skops")
+    skops.io.dump(BayesianRidge().fit(X, y), directory / "bayes.skops")
+    np.save(directory / "rows.npy", X)
+    return directory
+
+
+def test_export_writes_an_entry_and_prints_its_parity(folder):
+    code, out, err = run("export", "poly.skops", "--sample", "rows.npy", "--max-queue-delay-us", 100, cwd=folder)
+    assert (code, err) == (0, "")
+    assert "Wrote poly version 1" in out
+    assert "max |error| / std" in out
+    assert "triton-regressors serve model_repository" in out
+    plan = json.loads((folder / "model_repository/poly/1/plan.json").read_text())
+    assert [step["op"] for step in plan["steps"]] == ["quadratic"]
+    assert plan["parity"]["rows"] == 60
+    assert "max_queue_delay_microseconds: 100" in (folder / "model_repository/poly/config.pbtxt").read_text()
+
+
+def test_describe_shows_every_stage_of_a_model_and_of_its_entry(folder):
+    run("export", "bayes.skops", cwd=folder)
+    code, out, _ = run("describe", "poly.skops", cwd=folder)
+    assert code == 0
+    for words in ("as lowered", "after: fold into polynomials", "after: use the quadratic form", "launches", "bytes"):
+        assert words in out
+    code, out, _ = run("describe", "model_repository/bayes", cwd=folder)
+    assert code == 0
+    for words in ("bayes version 1 (BayesianRidge)", "std", "InferRequestedOutput", "max |error| / std"):
+        assert words in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["export", "nothing.skops"], "Error: There is no file nothing.skops."),
+        (["export", "poly.skops", "--instances", "0"], "Error: instances must be a whole number of at least 1, not 0."),
+        (["export", "poly.skops", "--name", "a b"], "Error: The name 'a b' cannot be a model's"),
+        (["export", "poly.skops", "--sample", "rows.txt"], "Error: "),
+        (["describe", "."], "Error: . is not an entry"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_sentence_and_exit_code_1(folder, arguments, sentence):
+    code, out, err = run(*arguments, cwd=folder)
+    assert code == 1
+    assert out == ""
+    assert err.startswith(sentence)
+    assert "Traceback" not in err
+
+
+def test_an_unknown_option_is_refused_by_name(folder):
+    code, _, err = run("export", "poly.skops", "--batch", "3", cwd=folder)
+    assert code == 2
+    assert "--batch" in err

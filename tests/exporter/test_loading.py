@@ -1,0 +1,107 @@
+"""Reading fitted estimators from files, safely."""
+
+import joblib
+import numpy as np
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import Ridge
+
+from tests.exporter.cases import CASES
+from triton_regressors.exporter import ExportError
+from triton_regressors.exporter.loading import load_estimator
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+
+
+class Stranger(RegressorMixin, BaseEstimator):
+    """An estimator that skops has no reason to trust."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+
+@pytest.fixture
+def ridge():
+    return Ridge().fit(X, X[:, 0])
+
+
+def test_skops_round_trip(ridge, tmp_path):
+    skops.io.dump(ridge, tmp_path / "m.skops")
+    assert np.array_equal(load_estimator(tmp_path / "m.skops").coef_, ridge.coef_)
+
+
+@pytest.mark.parametrize("suffix", [".joblib", ".pkl", ".pickle"])
+def test_pickles_are_refused_with_the_reason_unless_trusted(ridge, tmp_path, suffix):
+    path = tmp_path / f"m{suffix}"
+    joblib.dump(ridge, path)
+    with pytest.raises(ExportError, match=r"runs whatever code is in it.*--trust-pickle"):
+        load_estimator(path)
+    assert np.array_equal(load_estimator(path, trust_pickle=True).coef_, ridge.coef_)
+
+
+def test_a_refused_pickle_runs_nothing(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "exploded"), "w"))
+
+    joblib.dump(Bomb(), tmp_path / "m.pkl")
+    with pytest.raises(ExportError):
+        load_estimator(tmp_path / "m.pkl")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_untrusted_types_are_named_and_can_be_trusted(tmp_path):
+    path = tmp_path / "m.skops"
+    skops.io.dump(Stranger().fit(X, X[:, 0]), path)
+    with pytest.raises(ExportError, match=r"Stranger.*--trust-type"):
+        load_estimator(path)
+    (name,) = skops.io.get_untrusted_types(file=path)
+    assert load_estimator(path, trusted_types=[name]).n_features_in_ == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("missing.skops", None, "There is no file"),
+        ("m.onnx", b"x", r"\.skops, \.joblib, \.pkl and \.pickle are read"),
+        ("m.skops", b"not a zip", "Cannot read"),
+        ("empty.skops", b"", "Cannot read"),
+    ],
+)
+def test_bad_files_get_one_sentence(tmp_path, name, content, sentence):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ExportError, match=sentence):
+        load_estimator(tmp_path / name)
+
+
+def test_a_damaged_pickle_gets_one_sentence(tmp_path):
+    (tmp_path / "m.pkl").write_bytes(b"garbage")
+    with pytest.raises(ExportError, match="Cannot read"):
+        load_estimator(tmp_path / "m.pkl", trust_pickle=True)
+
+
+def test_a_directory_gets_one_sentence(tmp_path):
+    with pytest.raises(ExportError, match="is a directory"):
+        load_estimator(tmp_path)
+
+
+UNREADABLE = {"sgd-sparse"}  # skops writes a one-dimensional sparse coef_ and cannot read it back
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in UNREADABLE])
+def test_every_estimator_of_the_catalogue_loads_without_naming_types(tmp_path, name):
+    estimator, _ = CASES[name].fitted()
+    path = tmp_path / "m.skops"
+    skops.io.dump(estimator, path)
+    own = [kind for kind in skops.io.get_untrusted_types(file=path) if kind.startswith("tests.")]
+    assert type(load_estimator(path, trusted_types=own)) is type(estimator)
+
+
+@pytest.mark.parametrize("name", sorted(UNREADABLE))
+def test_what_skops_cannot_read_back_gets_one_sentence(tmp_path, name):
+    skops.io.dump(CASES[name].fitted()[0], tmp_path / "m.skops")
+    with pytest.raises(ExportError, match=r"Cannot read .*m\.skops"):
+        load_estimator(tmp_path / "m.skops")
