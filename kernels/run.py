@@ -57,7 +57,7 @@ class Runner:
 
     def _copy_in(self, X: np.ndarray) -> None:
         """Copy rows into the staging buffer: torch copies with several threads, numpy begins sooner."""
-        if X.size < MANY_NUMBERS:
+        if X.size < MANY_NUMBERS or not X.flags.writeable:  # torch warns of arrays that it cannot write to
             self._rows[: len(X)] = X
         else:
             self._staging[: len(X)].copy_(torch.from_numpy(np.ascontiguousarray(X)))
