@@ -149,7 +149,9 @@ def served_section(document: Document, where: str) -> str:
     ]
     header = ["model", "configuration", "clients", "p50 µs", "over do-nothing, µs", "requests/s", "of do-nothing"]
     header += ["rows an execution", "stable"]
-    intro = "Served over gRPC, one row a request, closed loop, beside a do-nothing model in the same run"
+    generator = document["settings"].get("generator", "builtin")
+    sender = "perf_analyzer" if generator == "perf_analyzer" else "compare's own generator"
+    intro = f"Served over gRPC, one row a request, closed loop by {sender}, beside a do-nothing model in the same run"
     return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrl', rows)}"
 
 

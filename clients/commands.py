@@ -30,7 +30,7 @@ _SHOWN_ROWS = 10
 
 
 class ProtocolName(str, Enum):
-    """What a command's --protocol accepts."""
+    """What `--protocol` accepts, here and in `compare`."""
 
     grpc = "grpc"
     http = "http"

@@ -1,7 +1,9 @@
 """Writes entries into a model repository, so that a server never sees half of one.
 
-A version is written into a directory that the server does not look at and moved into place by one rename; a new entry
-comes with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename.
+A version is written beside the repository, where no server looks, and moved into place by one rename; a new entry comes
+with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename. Where nothing
+can be written beside the repository on its own file system (a volume mounted there, say), the version is written into a
+hidden directory in it; a server that polls at that moment logs that the directory is no model, and goes on.
 """
 
 from __future__ import annotations

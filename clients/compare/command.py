@@ -10,19 +10,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from triton_regressors.clients.commands import ProtocolName
 from triton_regressors.clients.compare.batching import read_configurations, write_batching
 from triton_regressors.clients.compare.comparison import IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.results import Point
 
 INTERRUPTED = 130
-
-
-class ProtocolName(str, Enum):
-    """What `--protocol` accepts."""
-
-    GRPC = "grpc"
-    HTTP = "http"
 
 
 class GeneratorName(str, Enum):
@@ -116,7 +110,7 @@ def compare(
             configurations=chosen,
             concurrency=concurrency or (1, 8, 32),
             rows=rows or (1,),
-            protocols=[each.value for each in protocol or (ProtocolName.GRPC,)],
+            protocols=[each.value for each in protocol or (ProtocolName.grpc,)],
             rate=rate or None,
             rows_file=rows_file,
             url=url,
