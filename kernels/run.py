@@ -33,8 +33,8 @@ Outputs = tuple[str, ...]
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
 
-    `stage` and `compute` are the two halves of a request's way: rows are copied once into the staging buffer, and the
-    answers are copied once out of it. `predict` is both, for matrices of any number of rows.
+    A batch's way is `stage`, `launch`, `wait`: between the last two the device works and the caller may do something
+    else. `predict` is all of it, for matrices of any number of rows.
     """
 
     def __init__(
@@ -70,12 +70,25 @@ class Runner:
         pieces = (self._flat_rows[start : min(start + step, size)] for start in range(0, size, step))
         return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)
 
+    def launch(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor]:
+        """Begin to compute the named outputs of the first `rows` staged rows.
+
+        Returns the CPU tensors `[rows, width]` float32 that hold them after `wait`, until the next launch.
+        """
+        return self._executor.launch(rows, outputs)
+
+    def wait(self) -> None:
+        """Wait until what was launched is computed."""
+        self._executor.wait()
+
     def compute(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs of the first `rows` staged rows, each `[rows, width]` float32 and the caller's."""
         if rows == 0:
             widths = self.plan.output_widths()
             return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
-        return self._executor.compute(rows, outputs)
+        answers = self.launch(rows, outputs)
+        self.wait()
+        return {name: answer.numpy().copy() for name, answer in answers.items()}
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
@@ -137,7 +150,7 @@ class _TorchExecutor:
         self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+    def launch(self, rows: int, outputs: Outputs) -> dict[str, torch.Tensor]:
         steps = self._schedules.get(outputs)
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
@@ -145,10 +158,13 @@ class _TorchExecutor:
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return {name: values[self._plan.outputs[name]].numpy() for name in outputs}
+        return {name: values[self._plan.outputs[name]] for name in outputs}
+
+    def wait(self) -> None:
+        """Launching computed everything."""
 
     def warm_up(self, outputs: Outputs) -> None:
-        self.compute(1, outputs)
+        self.launch(1, outputs)
 
 
 class _KernelExecutor:
@@ -167,26 +183,34 @@ class _KernelExecutor:
         self._schedules: dict[Outputs, _Schedule] = {}
         self._graph_rows = graph_sizes(plan.n_features, self._max_rows) if self._on_gpu else []
 
-    def compute(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+    def launch(self, rows: int, outputs: Outputs) -> dict[str, torch.Tensor]:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        if not self._on_gpu:
-            schedule.launch(rows)
+        graph = schedule.graph_for(rows)
+        if graph is not None:
+            graph.replay()  # on the current stream: entering one of our own would cost more than the graph
+        elif self._on_gpu:
+            with torch.cuda.device(self._device):
+                schedule.launch(rows)
         else:
-            graph = schedule.graph_for(rows)
-            if graph is not None:
-                graph.replay()  # on the current stream: entering one of our own would cost more than the graph
-            else:
-                with torch.cuda.device(self._device):
-                    schedule.launch(rows)
-            self._synchronize()
-        return {name: array[:rows].copy() for name, array in schedule.answers.items()}
+            schedule.launch(rows)
+        return {name: answer[:rows] for name, answer in schedule.answers.items()}
+
+    def wait(self) -> None:
+        """Wait for the current stream, whose object is made anew only when another stream has become current."""
+        if not self._on_gpu:
+            return
+        handle = torch._C._cuda_getCurrentRawStream(self._device.index)
+        if self._stream is None or self._stream.cuda_stream != handle:
+            self._stream = torch.cuda.current_stream(self._device)
+        self._stream.synchronize()
 
     def warm_up(self, outputs: Outputs) -> None:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         if not self._on_gpu:
-            self.compute(1, outputs)
+            self.launch(1, outputs)
             return
-        self.compute(self._max_rows, outputs)  # compiles before anything is captured
+        self.launch(self._max_rows, outputs)  # compiles before anything is captured
+        self.wait()
         with torch.cuda.device(self._device):
             for rows in self._graph_rows:
                 if rows not in schedule.graphs:
@@ -194,14 +218,8 @@ class _KernelExecutor:
                     with torch.cuda.graph(graph):
                         schedule.launch(rows)
                     schedule.graphs[rows] = graph
-        self.compute(1, outputs)
-
-    def _synchronize(self) -> None:
-        """Wait for the current stream, whose object is made anew only when another stream has become current."""
-        handle = torch._C._cuda_getCurrentRawStream(self._device.index)
-        if self._stream is None or self._stream.cuda_stream != handle:
-            self._stream = torch.cuda.current_stream(self._device)
-        self._stream.synchronize()
+        self.launch(1, outputs)
+        self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
         """Lay out buffers and launches for a set of outputs."""
@@ -226,7 +244,7 @@ class _KernelExecutor:
             made = values[self._plan.outputs[name]]
             if made is not host[name]:
                 launches.append(_copy(made, host[name]))
-        schedule = _Schedule(launches, {name: buffer.numpy() for name, buffer in host.items()})
+        schedule = _Schedule(launches, host)
         self._schedules[outputs] = schedule
         return schedule
 
@@ -242,9 +260,9 @@ class _KernelExecutor:
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host arrays they end in, and their captured graphs by rows."""
+    """The launches that make a set of outputs, the host tensors they end in, and their captured graphs by rows."""
 
-    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, np.ndarray]) -> None:
+    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, torch.Tensor]) -> None:
         self._launches = launches
         self.answers = answers
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}

@@ -71,14 +71,20 @@ class TritonPythonModel:
         """Answer each request of the batch, in order.
 
         The server has checked X's type and width against config.pbtxt. The common case, in which every request can be
-        answered, is kept to a few operations a request; `_refuse` looks at requests one by one.
+        answered, is kept to a few operations a request, and what does not need the answers is done while the device
+        computes them; `_refuse` looks at requests one by one.
         """
         try:
             parts = [_tensor_in(request) for request in requests]
             rows = [len(part) for part in parts]
-            self.runner.stage(parts, sum(rows))
-            if min(rows) > 0 and max(rows) < self.large_rows and self.runner.staged_finite(sum(rows)):
-                return self._answer(requests, rows)
+            total = sum(rows)
+            self.runner.stage(parts, total)
+            if min(rows) > 0 and max(rows) < self.large_rows:
+                responses = self._launch(requests, rows)
+                finite = self.runner.staged_finite(total)
+                self.runner.wait()
+                if finite:
+                    return responses
             return self._refuse(requests, parts)
         except Exception as error:
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
@@ -88,19 +94,19 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _answer(self, requests: list[Any], rows: list[int]) -> list[Any]:
-        """Run the plan once for the staged rows and cut the answers apart."""
+    def _launch(self, requests: list[Any], rows: list[int]) -> list[Any]:
+        """Start the plan once for the staged rows, and return the responses that hold the answers once it is done.
+
+        The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
+        """
         if len(self.outputs) == 1:
-            answers = self.runner.compute(sum(rows), self.outputs)
-            pieces = torch.from_numpy(answers[self.outputs[0]]).split(rows)  # type: ignore[no-untyped-call]
-            return [pb_utils.InferenceResponse([_tensor_out(self.outputs[0], piece)]) for piece in pieces]
+            (name,) = self.outputs
+            pieces = self.runner.launch(sum(rows), self.outputs)[name].split(rows)  # type: ignore[no-untyped-call]
+            return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
-        answers = self.runner.compute(sum(rows), tuple(name for name in self.outputs if name in asked))
-        cut = {
-            name: torch.from_numpy(answer).split(rows)  # type: ignore[no-untyped-call]
-            for name, answer in answers.items()
-        }
+        answers = self.runner.launch(sum(rows), tuple(name for name in self.outputs if name in asked))
+        cut = {name: answer.split(rows) for name, answer in answers.items()}  # type: ignore[no-untyped-call]
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
@@ -114,7 +120,8 @@ class TritonPythonModel:
         if good:
             rows = [len(parts[index]) for index in good]
             self.runner.stage([parts[index] for index in good], sum(rows))
-            answers = self._answer([requests[index] for index in good], rows)
+            answers = self._launch([requests[index] for index in good], rows)
+            self.runner.wait()
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]
 

@@ -24,8 +24,6 @@ from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 from .elementwise import FUNCTIONS, apply_function, check_function
 
-SLOT_FEATURES = 4
-
 
 @triton.jit(do_not_specialize=["rows"])
 def affine_kernel(
@@ -150,9 +148,9 @@ class Affine(Operation):
                 x, weight, intercept, output, rows, features, targets, self.function, 64, 32, block_targets, num_warps=4
             )
         elif narrow(features):
-            slots = triton.next_power_of_2(triton.cdiv(features, SLOT_FEATURES))
-            affine_narrow_kernel[(triton.cdiv(rows, 128),)](
-                x, weight, intercept, output, rows, features, self.function, 128, slots, SLOT_FEATURES, num_warps=4
+            block_rows, slots, slot_features = slot_shape(features)
+            affine_narrow_kernel[(triton.cdiv(rows, block_rows),)](
+                x, weight, intercept, output, rows, features, self.function, block_rows, slots, slot_features
             )
         else:
             block_rows, block_features = tile_shape(features)
@@ -175,6 +173,13 @@ def function_suffix(function: str) -> str:
 def narrow(features: int) -> bool:
     """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
     return features < 24 and features % 4 != 0
+
+
+def slot_shape(features: int) -> tuple[int, int, int]:
+    """Return the rows of one program of the narrow kernel, the slots of a row, and the features of a slot."""
+    slot_features = min(features, 4)
+    slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
+    return 1024 if slots == 1 else 512 // slots, slots, slot_features
 
 
 def tile_shape(features: int) -> tuple[int, int]:

@@ -28,7 +28,6 @@ def monomial_block(
     x,  # float32 [rows, FEATURES]
     indices,  # int32 [MONOMIALS, DEGREE]
     shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
     row,  # int64 [BLOCK_ROWS]
     monomial,  # int32 [BLOCK_MONOMIALS]
     rows,
@@ -36,7 +35,7 @@ def monomial_block(
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
 ):
-    """Return the monomials `[BLOCK_ROWS, BLOCK_MONOMIALS]` in float64; 1 past the last of them."""
+    """Return the monomials of `x − shift`, `[BLOCK_ROWS, BLOCK_MONOMIALS]`, in float64; 1 past the last of them."""
     product = tl.full([row.shape[0], monomial.shape[0]], 1.0, tl.float64)
     for k in tl.static_range(DEGREE):
         feature = tl.load(indices + monomial * DEGREE + k, mask=monomial < MONOMIALS, other=FEATURES)
@@ -44,8 +43,7 @@ def monomial_block(
         inside = (row < rows)[:, None] & real[None, :]
         value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         away = tl.load(shift + feature, mask=real, other=0.0)[None, :]
-        scale = tl.load(factor + feature, mask=real, other=0.0)[None, :]
-        product *= tl.where(real[None, :], (value - away) * scale, 1.0)
+        product *= tl.where(real[None, :], value - away, 1.0)
     return product
 
 
@@ -54,7 +52,7 @@ def polynomial_kernel(
     x,  # float32 [rows, FEATURES]
     indices,  # int32 [MONOMIALS, DEGREE]
     shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
+    scale,  # float64 [MONOMIALS]
     out,  # float32 [rows, MONOMIALS]
     rows,
     FEATURES: tl.constexpr,
@@ -66,7 +64,8 @@ def polynomial_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_MONOMIALS]` of the output."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     monomial = tl.program_id(1) * BLOCK_MONOMIALS + tl.arange(0, BLOCK_MONOMIALS)
-    product = monomial_block(x, indices, shift, factor, row, monomial, rows, FEATURES, MONOMIALS, DEGREE)
+    product = monomial_block(x, indices, shift, row, monomial, rows, FEATURES, MONOMIALS, DEGREE)
+    product *= tl.load(scale + monomial, mask=monomial < MONOMIALS, other=0.0)[None, :]
     inside = (row < rows)[:, None] & (monomial < MONOMIALS)[None, :]
     tl.store(out + row[:, None] * MONOMIALS + monomial[None, :], product.to(tl.float32), mask=inside)
 
@@ -84,15 +83,19 @@ class Polynomial(Operation):
         check_monomials(self.indices, self.shift, self.factor, features)
         return len(self.indices)
 
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the table with each monomial's product of factors, so that none is applied to `x`."""
+        scale = monomial_scale(self.indices, self.factor)
+        return {"indices": self.indices, "shift": self.shift, "scale": scale}
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        z = (x - parameters["shift"]) * parameters["factor"]
-        return monomials(parameters["indices"], z).to(x.dtype)
+        return (monomials(parameters["indices"], x - parameters["shift"]) * parameters["scale"]).to(x.dtype)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (monomials, degree) = inputs, self.indices.shape
         grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(monomials, BLOCK_MONOMIALS))
-        tables = (parameters["indices"], parameters["shift"], parameters["factor"])
+        tables = (parameters["indices"], parameters["shift"], parameters["scale"])
         features = x.shape[1]
         polynomial_kernel[grid](
             x, *tables, output, rows, features, monomials, degree, BLOCK_ROWS, BLOCK_MONOMIALS, num_warps=4
@@ -112,10 +115,16 @@ def check_monomials(indices: np.ndarray, shift: np.ndarray, factor: np.ndarray, 
         raise PlanError(f"polynomial: shift and factor must be [{features}], not {shift.shape}, {factor.shape}.")
 
 
-def monomials(indices: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """Return the monomials of float64 `z`, `[rows, features]`, as `[rows, monomials]`; the index `features` is one."""
-    product = torch.ones(len(z), len(indices), dtype=z.dtype, device=z.device)
-    z = torch.cat([z, torch.ones(len(z), 1, dtype=z.dtype, device=z.device)], dim=1)
+def monomial_scale(indices: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Return `Πₖ factor[indices[m, k]]` in float64, `[monomials]`; the index `features` is one."""
+    scale: np.ndarray = np.append(factor, 1.0)[indices].prod(axis=1)
+    return scale
+
+
+def monomials(indices: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """Return the monomials of float64 `u`, `[rows, features]`, as `[rows, monomials]`; the index `features` is one."""
+    product = torch.ones(len(u), len(indices), dtype=u.dtype, device=u.device)
+    u = torch.cat([u, torch.ones(len(u), 1, dtype=u.dtype, device=u.device)], dim=1)
     for k in range(indices.shape[1]):
-        product *= z.index_select(1, indices[:, k])
+        product *= u.index_select(1, indices[:, k])
     return product

@@ -4,9 +4,9 @@
 int32; `shift`, `factor`: `[F]` float64; `weight`: `[monomials, targets]` float64; `intercept`: `[targets]` float64;
 `out`: `[rows, targets]` float32. The monomials live in registers alone; everything is float64 and rounded once.
 
-The kernel takes the largest index out of each monomial, `Σ weight · Πₖ z = Σⱼ z[j] · Σₚ prefix[p] · table[p, j]`: there
-are far fewer prefixes than monomials, and the inner sum is a matrix product. Any degree and any set of monomials; for
-degree 2 `quadratic.py` is faster.
+The factors go into the weights, which leaves `u = x − shift`. The kernel then takes the largest index out of each
+monomial, `Σ weight · Πₖ u = Σⱼ u[j] · Σₚ prefix[p] · table[p, j]`: there are far fewer prefixes than monomials, and the
+inner sum is a matrix product. Any degree and any set of monomials; for degree 2 `quadratic.py` is faster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 from .affine import function_suffix
 from .elementwise import FUNCTIONS, apply_function, check_function
-from .polynomial import check_monomials, monomial_block, monomials
+from .polynomial import check_monomials, monomial_block, monomial_scale, monomials
 
 BLOCK_ROWS = 64
 BLOCK_PREFIXES = 32
@@ -36,7 +36,6 @@ def polynomial_affine_kernel(
     x,  # float32 [rows, FEATURES]
     prefixes,  # int32 [PREFIXES, DEGREE]: the monomials without their last feature
     shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
     table,  # float64 [TARGETS, PREFIXES, FEATURES]: the weight of each prefix times each last feature
     intercept,  # float64 [TARGETS]
     out,  # float32 [rows, TARGETS]
@@ -60,15 +59,14 @@ def polynomial_affine_kernel(
         inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
         for start_p in tl.range(0, PREFIXES, BLOCK_PREFIXES):
             p = start_p + tl.arange(0, BLOCK_PREFIXES)
-            prefix = monomial_block(x, prefixes, shift, factor, row, p, rows, FEATURES, PREFIXES, DEGREE)
+            prefix = monomial_block(x, prefixes, shift, row, p, rows, FEATURES, PREFIXES, DEGREE)
             inside = (p < PREFIXES)[:, None] & (feature < FEATURES)[None, :]
             w = tl.load(table + p.to(tl.int64)[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
             inner = tl.dot(prefix, w, acc=inner, out_dtype=tl.float64)
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-        z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-        away = tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
-        scale = tl.load(factor + feature, mask=feature < FEATURES, other=0.0)[None, :]
-        total += (z - away) * scale * inner
+        last = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
+        last -= tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
+        total += last * inner
     y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
     tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
 
@@ -97,8 +95,12 @@ class PolynomialAffine(Operation):
         return self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the monomials split into prefixes and last features; the constant one goes into the intercept."""
+        """Return the monomials split into prefixes and last features.
+
+        The factors go into the weights, and the constant monomial into the intercept.
+        """
         features, targets = len(self.shift), self.weight.shape[1]
+        weight = self.weight * monomial_scale(self.indices, self.factor)[:, None]
         # Sorted with the constant one first, the last index of a monomial is its largest feature.
         ordered = np.sort(np.where(self.indices == features, -1, self.indices), axis=1)
         *_, last = ordered.T
@@ -106,13 +108,12 @@ class PolynomialAffine(Operation):
         prefixes, which = np.unique(ordered[~constant, :-1], axis=0, return_inverse=True)
         table = np.zeros((targets, len(prefixes), features))
         for target in range(targets):
-            np.add.at(table[target], (which.reshape(-1), last[~constant]), self.weight[~constant, target])
+            np.add.at(table[target], (which.reshape(-1), last[~constant]), weight[~constant, target])
         return {
             "prefixes": np.where(prefixes < 0, features, prefixes).astype(np.int32),
             "shift": self.shift,
-            "factor": self.factor,
             "table": table,
-            "intercept": self.intercept + self.weight[constant].sum(axis=0),
+            "intercept": self.intercept + weight[constant].sum(axis=0),
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -121,16 +122,16 @@ class PolynomialAffine(Operation):
         flat = table.permute(1, 0, 2).reshape(prefixes, targets * features)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            z = (tile - parameters["shift"]) * parameters["factor"]
-            inner = (monomials(parameters["prefixes"], z) @ flat).reshape(len(tile), targets, features)
-            return (inner * z[:, None, :]).sum(2)
+            u = tile - parameters["shift"]
+            inner = (monomials(parameters["prefixes"], u) @ flat).reshape(len(tile), targets, features)
+            return (inner * u[:, None, :]).sum(2)
 
         y = in_tiles(x, compute, targets, prefixes + targets * features)
         return FUNCTIONS[self.function](y + parameters["intercept"]).to(x.dtype)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, _, features) = inputs, parameters["table"].shape
-        tables = [parameters[name] for name in ("prefixes", "shift", "factor", "table", "intercept")]
+        tables = [parameters[name] for name in ("prefixes", "shift", "table", "intercept")]
         shapes = (features, *parameters["prefixes"].shape, targets, self.function)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
         polynomial_affine_kernel[(triton.cdiv(rows, BLOCK_ROWS), targets)](
