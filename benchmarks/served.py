@@ -1,10 +1,14 @@
 """Served latency and throughput, beside a model that does nothing, measured in the same run.
 
-    python -m benchmarks.served [--quick] [--generator perf_analyzer] [--output DIR]
+    python -m benchmarks.served [--quick] [--rounds N] [--generator perf_analyzer] [--output DIR]
 
 Exports two models into a temporary repository and has `compare` serve and measure them: one row a request over gRPC,
 closed loop, with few and with many clients, under several dynamic batching configurations. The do-nothing model is the
 floor that the server and its Python backend set; what lies above it is ours.
+
+A machine's speed drifts by more than what is asked here, so everything is measured in several rounds, each with a server
+of its own, and the round with the median share of the do-nothing model's throughput is kept for each point, beside the
+shares of all rounds.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from triton_regressors.exporter import export
 
 MODELS = ("ridge", "polynomial_2")
 CLIENTS = (1, 64, 256)
+ROUNDS = 3
 CONFIGURATIONS = (
     BatchingConfiguration("no dynamic batching", dynamic_batching=False, instances=1),
     BatchingConfiguration("dynamic batching", instances=1),
@@ -60,42 +65,59 @@ def show(point: Point) -> None:
     )
 
 
-def measure(source: Model, *, quick: bool, generator: str, clients: Sequence[int] = CLIENTS) -> dict[str, Any]:
-    """Export, serve and measure one model; return its JSON."""
+def measure(source: Model, *, quick: bool, generator: str, clients: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Export one model, serve and measure it in several rounds; return its JSON."""
     print(source.title)
     with tempfile.TemporaryDirectory() as directory:
         export(source.estimator, directory, name=source.name, sample=source.rows(1024, seed=3))
-        found = compare(
-            source.name,
-            Path(directory),
-            configurations=QUICK_CONFIGURATIONS if quick else CONFIGURATIONS,
-            concurrency=clients,
-            rows=(1,),
-            protocols=("grpc",),
-            window_s=0.5 if quick else 1.0,
-            max_windows=3 if quick else 5,
-            warmup_s=0.5 if quick else 1.0,
-            generator=generator,
-            on_point=show,
-        )
-    for warning in found.warnings():
+        found = [
+            compare(
+                source.name,
+                Path(directory),
+                configurations=QUICK_CONFIGURATIONS if quick else CONFIGURATIONS,
+                concurrency=clients,
+                rows=(1,),
+                protocols=("grpc",),
+                window_s=0.5 if quick else 1.0,
+                max_windows=3 if quick else 5,
+                warmup_s=0.5 if quick else 1.0,
+                generator=generator,
+                on_point=show,
+            )
+            for _ in range(rounds)
+        ]
+    warnings = sorted({warning for comparison in found for warning in comparison.warnings()})
+    for warning in warnings:
         print(f"  {warning}")
-    if found.interrupted:
+    if any(comparison.interrupted for comparison in found):
         raise KeyboardInterrupt
+    points = zip(*(comparison.points for comparison in found), strict=True)  # every round has them in the same order
     return {
         "model": source.name,
         "title": source.title,
-        "points": [figures(point.flat()) for point in found.points],
-        "warnings": found.warnings(),
+        "points": [median_round([figures(point.flat()) for point in of_rounds]) for of_rounds in points],
+        "warnings": warnings,
     }
 
 
-def run(directory: Path, *, quick: bool = False, generator: str = "builtin") -> Path:
+def median_round(of_rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of the round with the median share of the floor's throughput, and the shares of all."""
+    ordered = sorted(of_rounds, key=lambda point: point["throughput_of_floor"])
+    return {
+        **ordered[len(ordered) // 2],
+        "throughput_of_floor_rounds": [point["throughput_of_floor"] for point in ordered],
+    }
+
+
+def run(directory: Path, *, quick: bool = False, generator: str = "builtin", rounds: int | None = None) -> Path:
     """Measure the models and write served.json."""
     clients = CLIENTS[:2] if quick else CLIENTS
+    rounds = rounds or (1 if quick else ROUNDS)
     print(f"served on {device_name()}")
-    settings = {"quick": quick, "generator": generator, "busy_at_start": busy()}
-    results = [measure(model(name), quick=quick, generator=generator, clients=clients) for name in MODELS]
+    settings = {"quick": quick, "generator": generator, "rounds": rounds, "busy_at_start": busy()}
+    results = [
+        measure(model(name), quick=quick, generator=generator, clients=clients, rounds=rounds) for name in MODELS
+    ]
     return save(directory, "served", settings, {"models": results})
 
 
@@ -103,10 +125,12 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two configurations, short windows")
+    parser.add_argument("--rounds", type=int, help=f"how often to measure everything; {ROUNDS}, or 1 if quick")
     parser.add_argument("--generator", choices=GENERATORS, default="builtin", help="what sends the requests")
     parser.add_argument("--output", type=Path, default=None, help="directory of served.json")
     arguments = parser.parse_args()
-    run(arguments.output or default_directory(), quick=arguments.quick, generator=arguments.generator)
+    directory = arguments.output or default_directory()
+    run(directory, quick=arguments.quick, generator=arguments.generator, rounds=arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def served_section(document: Document, where: str) -> str:
             optional(point["latency_p50_ms"], 1e3, ",.0f"),
             optional(point["p50_over_floor_ms"], 1e3, "+,.0f"),
             optional(point["requests_per_s"], 1, ",.0f"),
-            optional(point["throughput_of_floor"], 1, ".0%"),
+            share(point),
             optional(point["mean_batch_size"], 1, ".1f"),
             "yes" if point["stable"] and point["floor_stable"] else "no",
         ]
@@ -152,7 +152,17 @@ def served_section(document: Document, where: str) -> str:
     generator = document["settings"].get("generator", "builtin")
     sender = "perf_analyzer" if generator == "perf_analyzer" else "compare's own generator"
     intro = f"Served over gRPC, one row a request, closed loop by {sender}, beside a do-nothing model in the same run"
+    rounds = document["settings"].get("rounds", 1)
+    if rounds > 1:
+        intro += f", the median of {rounds} rounds and their range"
     return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrl', rows)}"
+
+
+def share(point: Document) -> str:
+    """Return a point's share of the do-nothing model's throughput, with the range of the rounds where there are more."""
+    found = optional(point["throughput_of_floor"], 1, ".0%")
+    rounds = point.get("throughput_of_floor_rounds", [])
+    return f"{found} ({rounds[0]:.0%}–{rounds[-1]:.0%})" if len(rounds) > 1 else found
 
 
 def optional(value: float | None, factor: float, form: str) -> str:

@@ -76,7 +76,7 @@ class TritonPythonModel:
         """
         try:
             parts = [_tensor_in(request) for request in requests]
-            rows = [len(part) for part in parts]
+            rows = [part.shape[0] for part in parts]
             total = sum(rows)
             self.runner.stage(parts, total)
             if min(rows) > 0 and max(rows) < self.large_rows:

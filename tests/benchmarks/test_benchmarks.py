@@ -78,6 +78,12 @@ def test_compiling_a_model_needs_no_server_client():
     assert done.stdout.strip() == "1", done.stderr
 
 
+def test_served_keeps_the_median_round_whole():
+    rounds = [{"throughput_of_floor": share, "requests_per_s": rate} for share, rate in ((0.9, 1), (0.8, 2), (0.95, 3))]
+    expected = {"throughput_of_floor": 0.9, "requests_per_s": 1, "throughput_of_floor_rounds": [0.8, 0.9, 0.95]}
+    assert median_round(rounds) == expected
+
+
 def test_results_carry_versions_and_no_dates(tmp_path):
     path = environment.save(tmp_path / "made", "toy", {"quick": True}, {"points": []})
     document = json.loads(path.read_text(encoding="utf-8"))
