@@ -6,9 +6,9 @@ Exports two models into a temporary repository and has `compare` serve and measu
 closed loop, with few and with many clients, under several dynamic batching configurations. The do-nothing model is the
 floor that the server and its Python backend set; what lies above it is ours.
 
-A machine's speed drifts by more than what is asked here, so everything is measured in several rounds, each with a server
-of its own, and the round with the median share of the do-nothing model's throughput is kept for each point, beside the
-shares of all rounds.
+A machine's speed drifts by more than what is asked here, so everything is measured in several rounds, each with a
+server of its own. For each point the round with the median share of the do-nothing model's throughput is kept, beside
+the shares of all rounds.
 """
 
 from __future__ import annotations

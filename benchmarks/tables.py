@@ -159,7 +159,7 @@ def served_section(document: Document, where: str) -> str:
 
 
 def share(point: Document) -> str:
-    """Return a point's share of the do-nothing model's throughput, with the range of the rounds where there are more."""
+    """Return a point's share of the do-nothing model's throughput, and the range of its rounds if there are more."""
     found = optional(point["throughput_of_floor"], 1, ".0%")
     rounds = point.get("throughput_of_floor_rounds", [])
     return f"{found} ({rounds[0]:.0%}–{rounds[-1]:.0%})" if len(rounds) > 1 else found

@@ -26,7 +26,6 @@ from .affine import function_suffix
 from .elementwise import FUNCTIONS, apply_function, check_function
 from .polynomial import check_monomials, monomial_block, monomial_scale, monomials
 
-BLOCK_ROWS = 64
 BLOCK_PREFIXES = 32
 MAX_BLOCK_FEATURES = 32
 
@@ -134,8 +133,9 @@ class PolynomialAffine(Operation):
         tables = [parameters[name] for name in ("prefixes", "shift", "table", "intercept")]
         shapes = (features, *parameters["prefixes"].shape, targets, self.function)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
-        polynomial_affine_kernel[(triton.cdiv(rows, BLOCK_ROWS), targets)](
-            x, *tables, output, rows, *shapes, BLOCK_ROWS, BLOCK_PREFIXES, block_features, num_warps=4
+        block_rows = 512 // block_features  # one warp's registers hold the float64 sums of so many
+        polynomial_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
+            x, *tables, output, rows, *shapes, block_rows, BLOCK_PREFIXES, block_features, num_warps=1
         )
 
     def describe(self) -> str:

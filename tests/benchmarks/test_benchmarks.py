@@ -10,6 +10,7 @@ import torch
 from triton_regressors.benchmarks import environment, kernels_gpu, libraries, predict, run
 from triton_regressors.benchmarks.checking import WrongAnswerError
 from triton_regressors.benchmarks.models import MODELS, model
+from triton_regressors.benchmarks.served import median_round
 from triton_regressors.benchmarks.timing import Effort
 
 BRIEF = Effort(rounds=2, least_rounds=1, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
