@@ -70,10 +70,10 @@ class Runner:
         pieces = (self._flat_rows[start : min(start + step, size)] for start in range(0, size, step))
         return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)
 
-    def launch(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor]:
+    def launch(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Begin to compute the named outputs of the first `rows` staged rows.
 
-        Returns the CPU tensors `[rows, width]` float32 that hold them after `wait`, until the next launch.
+        Returns the arrays `[rows, width]` float32 that hold them after `wait`, until the next launch.
         """
         return self._executor.launch(rows, outputs)
 
@@ -88,7 +88,7 @@ class Runner:
             return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
         answers = self.launch(rows, outputs)
         self.wait()
-        return {name: answer.numpy().copy() for name, answer in answers.items()}
+        return {name: answer.copy() for name, answer in answers.items()}
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
@@ -150,7 +150,7 @@ class _TorchExecutor:
         self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def launch(self, rows: int, outputs: Outputs) -> dict[str, torch.Tensor]:
+    def launch(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
         steps = self._schedules.get(outputs)
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
@@ -158,7 +158,7 @@ class _TorchExecutor:
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return {name: values[self._plan.outputs[name]] for name in outputs}
+        return {name: values[self._plan.outputs[name]].numpy() for name in outputs}
 
     def wait(self) -> None:
         """Launching computed everything."""
@@ -183,7 +183,7 @@ class _KernelExecutor:
         self._schedules: dict[Outputs, _Schedule] = {}
         self._graph_rows = graph_sizes(plan.n_features, self._max_rows) if self._on_gpu else []
 
-    def launch(self, rows: int, outputs: Outputs) -> dict[str, torch.Tensor]:
+    def launch(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         graph = schedule.graph_for(rows)
         if graph is not None:
@@ -244,7 +244,7 @@ class _KernelExecutor:
             made = values[self._plan.outputs[name]]
             if made is not host[name]:
                 launches.append(_copy(made, host[name]))
-        schedule = _Schedule(launches, host)
+        schedule = _Schedule(launches, {name: buffer.numpy() for name, buffer in host.items()})
         self._schedules[outputs] = schedule
         return schedule
 
@@ -260,9 +260,9 @@ class _KernelExecutor:
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host tensors they end in, and their captured graphs by rows."""
+    """The launches that make a set of outputs, the host arrays they end in, and their captured graphs by rows."""
 
-    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, torch.Tensor]) -> None:
+    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, np.ndarray]) -> None:
         self._launches = launches
         self.answers = answers
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}

@@ -101,12 +101,12 @@ class TritonPythonModel:
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = self.runner.launch(sum(rows), self.outputs)[name].split(rows)  # type: ignore[no-untyped-call]
+            pieces = _cut(self.runner.launch(sum(rows), self.outputs)[name], rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         answers = self.runner.launch(sum(rows), tuple(name for name in self.outputs if name in asked))
-        cut = {name: answer.split(rows) for name, answer in answers.items()}  # type: ignore[no-untyped-call]
+        cut = {name: _cut(answer, rows) for name, answer in answers.items()}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
@@ -149,6 +149,12 @@ def _tensor_in(request: Any) -> torch.Tensor:
     """
     x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, "X").to_dlpack())
     return x
+
+
+def _cut(answer: np.ndarray, rows: list[int]) -> tuple[torch.Tensor, ...]:
+    """Return the tensors of each request over the rows of a batch's answer."""
+    pieces: tuple[torch.Tensor, ...] = torch.from_numpy(answer).split(rows)  # type: ignore[no-untyped-call]
+    return pieces
 
 
 def _tensor_out(name: str, values: torch.Tensor) -> Any:

@@ -132,10 +132,8 @@ def test_a_batch_computes_only_what_its_requests_ask_for(
     check_answers: CheckAnswers,
 ) -> None:
     ran: list[tuple[str, ...]] = []
-    compute = in_process.runner.compute
-    monkeypatch.setattr(
-        in_process.runner, "compute", lambda rows, outputs: ran.append(outputs) or compute(rows, outputs)
-    )
+    launch = in_process.runner.launch
+    monkeypatch.setattr(in_process.runner, "launch", lambda rows, outputs: ran.append(outputs) or launch(rows, outputs))
     requests = [FakeRequest(rows(2, seed), outputs) for seed, outputs in enumerate(asked)]
     answers = in_process.execute(requests)
     assert ran == [computed]
@@ -148,7 +146,7 @@ def test_no_exception_escapes_execute(in_process: Any, monkeypatch: pytest.Monke
     def failing(*arguments: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(in_process.runner, "compute", failing)
+    monkeypatch.setattr(in_process.runner, "launch", failing)
     answers = in_process.execute([FakeRequest(rows(1)), FakeRequest(rows(2))])
     assert [answer.error.code for answer in answers] == ["INTERNAL", "INTERNAL"]
     assert {answer.error.message for answer in answers} == {
