@@ -16,6 +16,7 @@ from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.polynomial import Polynomial
@@ -35,20 +36,34 @@ class Value:
 class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
-    `location` and `scale` are where the fitted model says its input features lie, `[n_features]` each, or None where it
-    does not say; the exporter draws rows from them when it is given none.
+    `location` and `scale_of_input` are where the fitted model says its input features lie, `[n_features]` each, NaN
+    where it does not say; `choices` are the only numbers that a feature takes. The exporter draws rows from them when
+    it is given none.
     """
 
     def __init__(self, n_features: int) -> None:
         self.input = Value(INPUT, n_features)
-        self.location: np.ndarray | None = None
-        self.scale_of_input: np.ndarray | None = None
+        self.location = np.full(n_features, np.nan)
+        self.scale_of_input = np.full(n_features, np.nan)
+        self.choices: dict[int, np.ndarray] = {}
+        self._origins = {INPUT: np.arange(n_features)}
+        self._guards: list[Value] = []
         self._steps: list[Step] = []
         self._path: list[str] = []
 
     def plan(self, outputs: Mapping[str, Value]) -> Plan:
-        """Return the plan that ends in these outputs."""
-        return Plan(self.input.width, tuple(self._steps), {name: value.name for name, value in outputs.items()})
+        """Return the plan that ends in these outputs, NaN where a guard is."""
+        if any(step.operation.hides_nan() for step in self._steps):
+            for guard in self._guards:
+                outputs = {name: self.add(Combine("sum"), value, guard) for name, value in outputs.items()}
+        plan = Plan(self.input.width, tuple(self._steps), {name: value.name for name, value in outputs.items()})
+        return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
+
+    def apart(self, width: int) -> Builder:
+        """Return a builder of its own for a part of the model that reads `width` columns, with this one's place."""
+        builder = Builder(width)
+        builder._path = list(self._path)
+        return builder
 
     # Estimators
 
@@ -58,7 +73,13 @@ class Builder:
 
     def lower_outputs(self, estimator: Any, x: Value) -> dict[str, Value]:
         """Return every output that the estimator has for `x`: `y`, and for some also `std`."""
-        lowering = registry.find_lowering(estimator, self.subject(estimator))
+        return self._lowered(registry.find_lowering(estimator, self.subject(estimator)), estimator, x)
+
+    def lower_transform(self, transformer: Any, x: Value) -> Value:
+        """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
+        return self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+
+    def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
         expected = getattr(estimator, "n_features_in_", x.width)
         if expected != x.width:
@@ -91,10 +112,23 @@ class Builder:
         return ExportError(f"Cannot export {self.subject(estimator)}: {reason}.")
 
     def note_scale(self, x: Value, location: ArrayLike, scale: ArrayLike) -> None:
-        """Record where the features of `x` lie, if `x` is the model's input and nothing was recorded yet."""
-        if x.name == INPUT and self.location is None:
-            self.location = np.broadcast_to(np.asarray(location, dtype=np.float64), (x.width,))
-            self.scale_of_input = np.broadcast_to(np.asarray(scale, dtype=np.float64), (x.width,))
+        """Record where the features of `x` lie, those that are features of the model's input and not yet known."""
+        for numbers, known in ((location, self.location), (scale, self.scale_of_input)):
+            given = np.broadcast_to(np.asarray(numbers, dtype=np.float64), (x.width,))
+            for feature, number in zip(self._origins.get(x.name, ()), given, strict=False):
+                if np.isnan(known[feature]) and np.isfinite(number):
+                    known[feature] = number
+
+    def note_choices(self, x: Value, column: int, numbers: ArrayLike) -> None:
+        """Record the only numbers that a column of `x` takes, if it is a feature of the model's input."""
+        held = _float64(numbers)
+        held = held[held == held.astype(np.float32)]
+        if x.name in self._origins and len(held):
+            self.choices.setdefault(int(self._origins[x.name][column]), held)
+
+    def guard(self, value: Value) -> None:
+        """Make every output NaN where `value`, one column of zeros, is NaN, even if nothing of it goes through."""
+        self._guards.append(value)
 
     # Operations
 
@@ -117,9 +151,23 @@ class Builder:
         """Return `(x − shift) · factor`; numbers stand for every column."""
         return self.add(Scale(_vector(shift, x.width), _vector(factor, x.width)), x)
 
+    def divide(self, x: Value, shift: ArrayLike, divisor: ArrayLike) -> Value:
+        """Return `(x − shift) / divisor`, rounded as numpy rounds it; numbers stand for every column."""
+        below = _vector(divisor, x.width)
+        return self.add(Scale(_vector(shift, x.width), 1.0 / below, "divisor", below), x)
+
+    def multiply(self, x: Value, factor: ArrayLike, offset: ArrayLike) -> Value:
+        """Return `x · factor + offset`, rounded as numpy rounds it; numbers stand for every column."""
+        by, added = _vector(factor, x.width), _vector(offset, x.width)
+        return self.add(Scale(-added / by, by, "offset", added), x)
+
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
-        return self.add(Columns(np.asarray(indices, dtype=np.int32)), x)
+        chosen = np.asarray(indices, dtype=np.int32)
+        value = self.add(Columns(chosen), x)
+        if x.name in self._origins:
+            self._origins[value.name] = self._origins[x.name][chosen]
+        return value
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` where these are given."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
+from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors import __version__
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
+from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.precision import choose_precision
 from triton_regressors.exporter.verify import Report, Sample, check, take_sample, verify
 from triton_regressors.kernels.errors import PlanError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TOLERANCE = 1e-5
 GOLDEN_ROWS = 16
+GOLDEN_NAN_ROWS = 4
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes where scikit-learn's estimators of one other estimator keep it."""
@@ -38,6 +41,8 @@ class Compilation:
     stages: Sequence[tuple[str, Plan]]  # the lowered plan, then the plan after each pass that changed it
     sample: Sample
     report: Report
+    nan_columns: Sequence[int]  # where a request may hold NaN
+    nan_sample: Sample  # rows with NaN there
 
     @property
     def plan(self) -> Plan:
@@ -81,7 +86,8 @@ def compile_estimator(
     chosen = choose_precision(stages[-1][1], rows.X, tolerance)
     if chosen is not stages[-1][1]:
         stages.append(("choose precision", chosen))
-    return Compilation(estimator, stages, rows, verify(chosen, rows, tolerance))
+    report = verify(chosen, rows, tolerance)
+    return Compilation(estimator, stages, rows, report, *nan_columns(estimator, chosen, rows, tolerance))
 
 
 def export(
@@ -119,10 +125,8 @@ def export(
     plan = compilation.plan
     repositories.check_target(repository, name, plan.n_features, plan.output_widths())
     check(compilation.report, type(estimator).__name__)
-    rows = compilation.sample
-    golden = {"X": rows.X[:GOLDEN_ROWS], **{key: values[:GOLDEN_ROWS] for key, values in rows.expected.items()}}
     try:
-        entry = repositories.publish(repository, name, plan, golden, _document(compilation), serving)
+        entry = repositories.publish(repository, name, plan, _golden(compilation), _document(compilation), serving)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)
@@ -153,6 +157,18 @@ def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
     }
 
 
+def _golden(compilation: Compilation) -> dict[str, np.ndarray]:
+    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers."""
+    parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
+    return {
+        "X": np.concatenate([sample.X[:rows] for sample, rows in parts]),
+        **{
+            name: np.concatenate([sample.expected[name][:rows] for sample, rows in parts])
+            for name in compilation.sample.expected
+        },
+    }
+
+
 def _document(compilation: Compilation) -> dict[str, Any]:
     """Return what `plan.json` holds besides the plan: where it came from, how it got here, and its parity."""
     estimator = compilation.estimator
@@ -165,6 +181,7 @@ def _document(compilation: Compilation) -> dict[str, Any]:
             "scikit_learn": sklearn.__version__,
             "triton_regressors": __version__,
         },
+        "nan_columns": list(compilation.nan_columns),
         "parity": compilation.report.to_json(),
         "stages": [stage_summary(stage, plan) for stage, plan in compilation.stages],
     }
@@ -193,13 +210,15 @@ def _is_share(number: Any) -> bool:
 
 def _stated_width(estimator: Any) -> int | None:
     """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
+    if isinstance(estimator, IsotonicRegression):
+        return 1
     try:
         return int(estimator.n_features_in_)
     except (AttributeError, TypeError):
-        steps = getattr(estimator, "steps", None)
+        steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
     if isinstance(steps, list):
-        # A fitted step that keeps no count may change it; what follows would be a guess.
-        first = next((step for _, step in steps if step is not None and step != "passthrough"), None)
+        # A fitted step that keeps no count may change it; what follows would be a guess. A union gives all the same.
+        first = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
         return None if first is None else _stated_width(first)
     inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
     return None if inner is None else _stated_width(inner)

@@ -13,14 +13,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from triton_regressors.exporter.fuse_concatenate import (
+    contract_parts,
+    is_contraction,
+    merge_neighbours,
+    scale_afterwards,
+    stepwise,
+)
+from triton_regressors.exporter.fuse_lookup import fold_lookup
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.pairwise import Pairwise, PointFunction
+from triton_regressors.kernels.ops.pairwise_affine import contract
+from triton_regressors.kernels.ops.piecewise import Piecewise
+from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine, worth_contracting
 from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Operation, Plan, Step
 
 Pair = Callable[[Operation, Operation, int], "Operation | None"]
@@ -110,32 +122,36 @@ def _select_early(first: Operation, columns: Operation, width: int) -> Operation
     match first:
         case Columns():
             return Columns(first.indices[kept])
-        case Affine():
-            return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
         case Polynomial():
             return dataclasses.replace(first, indices=first.indices[kept])
-        case PolynomialAffine():
-            return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
+        case Piecewise():
+            tables = first.source[kept], first.knots[kept], first.coefficients[kept]
+            return Piecewise(*tables, first.nan_is_zero)
+        case Pairwise():
+            return dataclasses.replace(first, points=first.points[kept])
+    if is_contraction(first):
+        return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
     return None
 
 
 def _fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:
     """Two linear maps in a row are one."""
+    if is_contraction(first) and first.function == "identity":
+        match second:
+            case Scale():
+                weight, intercept = first.weight * second.factor, (first.intercept - second.shift) * second.factor
+                return dataclasses.replace(first, weight=weight, intercept=intercept)
+            case Affine() if _product_is_no_larger(first.weight.shape, second.weight.shape):
+                weight, intercept = first.weight @ second.weight, first.intercept @ second.weight + second.intercept
+                return dataclasses.replace(first, weight=weight, intercept=intercept, function=second.function)
     match first, second:
         case Scale(), Scale():
             # ((x − s₁) f₁ − s₂) f₂ = (x − s₁ − s₂ / f₁) f₁ f₂
-            if np.all(first.factor != 0):
+            if np.all(first.factor != 0) and first.form == second.form == "factor":
                 return Scale(first.shift + second.shift / first.factor, first.factor * second.factor)
         case Scale(), Affine():
             weight = first.factor[:, None] * second.weight
             return dataclasses.replace(second, weight=weight, intercept=second.intercept - first.shift @ weight)
-        case ((Affine(function="identity") | PolynomialAffine(function="identity")), Scale()):
-            weight, intercept = first.weight * second.factor, (first.intercept - second.shift) * second.factor
-            return dataclasses.replace(first, weight=weight, intercept=intercept)
-        case ((Affine(function="identity") | PolynomialAffine(function="identity")), Affine()):
-            if _product_is_no_larger(first.weight.shape, second.weight.shape):
-                weight, intercept = first.weight @ second.weight, first.intercept @ second.weight + second.intercept
-                return dataclasses.replace(first, weight=weight, intercept=intercept, function=second.function)
         case Columns(), Affine():
             if width <= max(8 * len(first.indices), 1024):
                 weight = np.zeros((width, second.weight.shape[1]))
@@ -150,10 +166,10 @@ def _product_is_no_larger(first: tuple[int, ...], second: tuple[int, ...]) -> bo
     return product <= max(first[0] * first[1] + second[0] * second[1], 2**16)
 
 
-def _fold_into_polynomial(first: Operation, second: Operation, width: int) -> Operation | None:
-    """A polynomial scales its input as it reads it, and contracts its monomials as it makes them."""
+def _fold_into_expansion(first: Operation, second: Operation, width: int) -> Operation | None:
+    """Polynomials and point functions scale their input as they read it, and are contracted as they are made."""
     match first, second:
-        case Scale(), (Polynomial() | PolynomialAffine() | Quadratic()):
+        case Scale(), (Polynomial() | PolynomialAffine() | Quadratic() | PointFunction()):
             # ((x − s₁) f₁ − s₂) f₂, as two scales in a row
             if np.all(first.factor != 0):
                 shift, factor = first.shift + second.shift / first.factor, first.factor * second.factor
@@ -170,6 +186,13 @@ def _fold_into_polynomial(first: Operation, second: Operation, width: int) -> Op
             return PolynomialAffine(
                 first.indices, first.shift, first.factor, second.weight, second.intercept, second.function
             )
+        case Columns(), (Piecewise() | PiecewiseAffine()):
+            return dataclasses.replace(second, source=first.indices[second.source])
+        case Piecewise(), Affine() if worth_contracting(first, second.weight.shape[1]):
+            tables = first.source, first.knots, first.coefficients, second.weight, second.intercept
+            return PiecewiseAffine(*tables, second.function, first.nan_is_zero)
+        case Pairwise(), Affine():
+            return contract(first, second.weight, second.intercept, second.function)
     return None
 
 
@@ -194,48 +217,26 @@ def _spread_quadratic(columns: Columns, op: Quadratic, width: int) -> Quadratic:
     return dataclasses.replace(op, quadratic=form, linear=linear, shift=shift, factor=factor)
 
 
-def _fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
-    """A function of each element is applied before the element is written."""
+def _fold_into_trees(first: Operation, second: Operation, width: int) -> Operation | None:
+    """Trees read selected columns where they lie, and a linear map of leaf indicators sums the leaves' weights."""
     match first, second:
-        case (
-            (Affine(function="identity") | PolynomialAffine(function="identity") | Quadratic(function="identity")),
-            Elementwise(low=None, high=None),
-        ):
-            return dataclasses.replace(first, function=second.function)
+        case Columns(), TreeEnsemble():
+            feature = np.append(first.indices, -1)[second.feature].astype(np.int32)
+            return dataclasses.replace(second, feature=feature)
+        case TreeEnsemble(output="leaves"), Affine():
+            return dataclasses.replace(
+                first, values=second.weight, baseline=second.intercept, function=second.function, output="sum"
+            )
     return None
 
 
-def _merge_side_by_side(plan: Plan) -> Plan:
-    """Maps of the same input whose outputs are put side by side are one map."""
-    makers = {step.output: step for step in plan.steps}
-    steps, changed = [], False
-    for step in plan.steps:
-        merged = None
-        if isinstance(step.operation, Concatenate) and all(name in makers for name in step.inputs):
-            parts = [makers[name] for name in step.inputs]
-            if len({part.inputs for part in parts}) == 1:
-                merged = _side_by_side([part.operation for part in parts])
-        if merged is not None:
-            step = Step(merged, parts[0].inputs, step.output)
-            changed = True
-        steps.append(step)
-    return _without_dead_steps(Plan(plan.n_features, tuple(steps), plan.outputs)) if changed else plan
-
-
-def _side_by_side(ops: list[Operation]) -> Operation | None:
-    first = ops[0]
-    if isinstance(first, Affine | PolynomialAffine):
-        same = [field.name for field in dataclasses.fields(first) if field.name not in ("weight", "intercept")]
-        alike = all(
-            type(op) is type(first) and all(np.array_equal(getattr(op, n), getattr(first, n)) for n in same)
-            for op in ops
-        )
-        if alike:
-            return dataclasses.replace(
-                first,
-                weight=np.concatenate([op.weight for op in ops], axis=1),  # type: ignore[attr-defined]
-                intercept=np.concatenate([op.intercept for op in ops]),  # type: ignore[attr-defined]
-            )
+def _fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
+    """A function of each element is applied before the element is written."""
+    if isinstance(first, TreeEnsemble) and first.output != "sum":
+        return None
+    plain = isinstance(second, Elementwise) and second.low is None and second.high is None
+    if plain and not isinstance(first, Elementwise) and getattr(first, "function", "") == "identity":
+        return dataclasses.replace(first, function=second.function)  # type: ignore[type-var, attr-defined]
     return None
 
 
@@ -282,8 +283,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("drop steps without effect", _drop_steps_without_effect),
     Pass("select columns early", pairwise(_select_early)),
     Pass("fold linear maps", pairwise(_fold_linear)),
-    Pass("fold into polynomials", pairwise(_fold_into_polynomial)),
-    Pass("merge side by side", _merge_side_by_side),
+    Pass("fold into expansions", pairwise(_fold_into_expansion)),
+    Pass("fold into trees", pairwise(_fold_into_trees)),
+    Pass("fold lookups", pairwise(fold_lookup)),
+    Pass("merge side by side", stepwise(merge_neighbours)),
+    Pass("scale side by side", stepwise(scale_afterwards)),
+    Pass("contract side by side", stepwise(contract_parts)),
     Pass("fold functions", pairwise(_fold_function)),
     Pass("use the quadratic form", _use_quadratic_form),
     Pass("drop dead steps", _without_dead_steps),

@@ -13,21 +13,82 @@ from triton_regressors.exporter.errors import ExportError
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 
+KERNELS = (
+    "ConstantKernel",
+    "DotProduct",
+    "ExpSineSquared",
+    "Exponentiation",
+    "Matern",
+    "PairwiseKernel",
+    "Product",
+    "RBF",
+    "RationalQuadratic",
+    "Sum",
+    "WhiteKernel",
+)
+DISTANCES = (
+    "BrayCurtis",
+    "Canberra",
+    "Chebyshev",
+    "Euclidean",
+    "Hamming",
+    "Haversine",
+    "Jaccard",
+    "Mahalanobis",
+    "Manhattan",
+    "Minkowski",
+    "RogersTanimoto",
+    "RussellRao",
+    "SEuclidean",
+    "SokalMichener",
+    "SokalSneath",
+)
 PARTS_OF_ESTIMATORS = (
+    "functools.partial",
+    "numpy.amax",
+    "numpy.amin",
+    "numpy.clip",
+    "numpy.dtype",
+    "numpy.max",
+    "numpy.mean",
+    "numpy.median",
+    "numpy.min",
+    "numpy.sum",
+    "scipy._lib.array_api_compat.numpy._aliases.asarray",
+    "scipy.interpolate._bsplines.BSpline",
     "scipy.sparse._csr.csr_matrix",
     "sklearn._loss.loss.HalfGammaLoss",
     "sklearn._loss.loss.HalfPoissonLoss",
     "sklearn._loss.loss.HalfTweedieLoss",
     "sklearn._loss.loss.HalfTweedieLossIdentity",
+    "sklearn.cluster._bisect_k_means._BisectingTree",
+    "sklearn.cluster._kmeans._kmeans_single_elkan",
+    "sklearn.cluster._kmeans._kmeans_single_lloyd",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.feature_selection._univariate_selection.f_regression",
     "sklearn.feature_selection._univariate_selection.r_regression",
+    "sklearn.impute._iterative.IterativeImputer",
+    "sklearn.impute._iterative._ImputerTriplet",
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.model_selection._search_successive_halving.HalvingGridSearchCV",
     "sklearn.model_selection._search_successive_halving.HalvingRandomSearchCV",
     "sklearn.model_selection._split.KFold",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils.validation.check_array",
+    *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
+    *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in DISTANCES),
 )
-"""Parts of scikit-learn's estimators that skops does not trust by itself; none of them runs code from a file."""
+"""Parts of scikit-learn's estimators that skops does not trust by itself.
+
+None of them runs code from a file, and a partial can only be one of a function that is trusted too.
+"""
 
 
 def load_estimator(path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = ()) -> Any:

@@ -31,7 +31,9 @@ Inverse = Callable[[Any, "Value", "Builder"], "Value"]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 _LOWERINGS: dict[type, Lowering] = {}
+_TRANSFORMS: dict[type, Lowering] = {}
 _INVERSES: dict[type, Inverse] = {}
+_REFUSALS: dict[type, str] = {}
 
 
 def lowers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
@@ -39,15 +41,31 @@ def lowers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
     return _register(_LOWERINGS, classes)
 
 
+def lowers_transform(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as the lowering of `transform` of these classes, whose `predict` is something else."""
+    return _register(_TRANSFORMS, classes)
+
+
 def lowers_inverse(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these transformers' `inverse_transform`, for targets."""
     return _register(_INVERSES, classes)
+
+
+def refuses(reason: str, *classes: type) -> None:
+    """Say in one clause why these classes cannot have a lowering."""
+    _REFUSALS.update(dict.fromkeys(classes, reason))
 
 
 def find_lowering(estimator: Any, subject: str) -> Lowering:
     """Return the lowering of an estimator; `subject` is how an error names it."""
     lowering: Lowering = _find(_LOWERINGS, estimator, subject, ("predict", "transform", "decision_function"))
     return lowering
+
+
+def find_transform(transformer: Any, subject: str) -> Lowering:
+    """Return the lowering of a transformer's `transform`: one of its own, or else that of the estimator."""
+    _load_lowerings()
+    return _look_up(_TRANSFORMS, transformer, ("transform",)) or find_lowering(transformer, subject)
 
 
 def find_inverse(transformer: Any, subject: str) -> Inverse:
@@ -62,9 +80,17 @@ def lowerings() -> dict[type, Lowering]:
     return dict(sorted(_LOWERINGS.items(), key=lambda item: item[0].__name__))
 
 
+def refusals() -> dict[type, str]:
+    """Return every class that is known to have no lowering, and why."""
+    _load_lowerings()
+    return dict(_REFUSALS)
+
+
 def _register(table: dict[type, Any], classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
     if not classes or not all(isinstance(cls, type) for cls in classes):
-        raise TypeError("lowers and lowers_inverse take estimator classes, as in @lowers(Ridge, Lasso).")
+        raise TypeError(
+            "lowers, lowers_transform and lowers_inverse take estimator classes, as in @lowers(Ridge, Lasso)."
+        )
 
     def register(function: _AnyLowering) -> _AnyLowering:
         table.update(dict.fromkeys(classes, function))
@@ -74,13 +100,13 @@ def _register(table: dict[type, Any], classes: tuple[type, ...]) -> Callable[[_A
 
 
 def _find(table: dict[type, Any], estimator: Any, subject: str, methods: tuple[str, ...]) -> Any:
-    """Look the class up, then its bases; a class that overrides what its base computes is not that base."""
     _load_lowerings()
-    for cls in type(estimator).__mro__:
-        if cls in table:
-            return table[cls]
-        if any(method in vars(cls) for method in methods):
-            break
+    found = _look_up(table, estimator, methods)
+    if found is not None:
+        return found
+    reason = _look_up(_REFUSALS, estimator, methods)
+    if reason is not None and table is _LOWERINGS:
+        raise ExportError(f"Cannot export {subject}: {reason}.")
     if isinstance(estimator, type):
         raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
     what = "its inverse_transform" if table is _INVERSES else "it"
@@ -89,6 +115,16 @@ def _find(table: dict[type, Any], estimator: Any, subject: str, methods: tuple[s
         f"{', '.join(sorted(cls.__name__ for cls in table))}; others can be registered with "
         f"triton_regressors.exporter.{'lowers_inverse' if table is _INVERSES else 'lowers'}."
     )
+
+
+def _look_up(table: dict[type, Any], estimator: Any, methods: tuple[str, ...]) -> Any:
+    """Look the class up, then its bases; a class that overrides what its base computes is not that base."""
+    for cls in type(estimator).__mro__:
+        if cls in table:
+            return table[cls]
+        if any(method in vars(cls) for method in methods):
+            break
+    return None
 
 
 @functools.cache

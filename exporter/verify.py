@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from triton_regressors.exporter.builder import Builder
@@ -74,7 +75,12 @@ def take_sample(estimator: Any, builder: Builder, outputs: tuple[str, ...], rows
     """
     drawn = rows is None
     X = _draw(builder) if drawn else _as_rows(rows, builder.input.width)
-    expected = answers(estimator, X, outputs)
+    try:
+        expected = answers(estimator, X, outputs)
+    except ValueError as error:
+        which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ExportError(f"Cannot verify {type(estimator).__name__}: it refuses the {which} ({why}).") from error
     with np.errstate(over="ignore"):
         finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
     if not finite.any():
@@ -103,6 +109,8 @@ def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str
 
 def _without_searches(estimator: Any) -> Any:
     """Return what a search found in place of the search, whose `predict` does not pass `return_std` on."""
+    if isinstance(estimator, FrozenEstimator):
+        return _without_searches(estimator.estimator)
     if hasattr(estimator, "best_estimator_"):
         return _without_searches(estimator.best_estimator_)
     if isinstance(estimator, Pipeline):
@@ -132,10 +140,13 @@ def check(report: Report, subject: str) -> None:
 
 def _draw(builder: Builder) -> np.ndarray:
     """Return rows of independent normal features about the fitted location and scale."""
-    location = np.zeros(builder.input.width) if builder.location is None else builder.location
-    scale = np.ones(builder.input.width) if builder.scale_of_input is None else builder.scale_of_input
+    location = np.nan_to_num(builder.location, nan=0.0)
+    scale = np.nan_to_num(builder.scale_of_input, nan=1.0)
+    rng = np.random.default_rng(0)
     rows = max(min(DRAWN_ROWS, 2**22 // builder.input.width), 16)
-    X = location + scale * np.random.default_rng(0).standard_normal((rows, builder.input.width))
+    X: np.ndarray = location + scale * rng.standard_normal((rows, builder.input.width))
+    for column, numbers in sorted(builder.choices.items()):
+        X[:, column] = rng.choice(numbers, rows)
     return X.astype(np.float32)
 
 
@@ -148,6 +159,6 @@ def _as_rows(rows: Any, n_features: int) -> np.ndarray:
         raise ExportError(f"The sample must be numbers: {error}.") from None
     if X.ndim != 2 or X.shape[1] != n_features or not len(X):
         raise ExportError(f"The sample must be [rows, {n_features}] with at least one row, not {list(X.shape)}.")
-    if not np.isfinite(X).all():
-        raise ExportError("The sample holds NaN or infinity; give rows that the model can take, as float32.")
+    if np.isinf(X).any():
+        raise ExportError("The sample holds infinity; give rows that the model can take, as float32.")
     return X

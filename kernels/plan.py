@@ -1,8 +1,10 @@
 """What an entry computes: a short program over matrices of rows.
 
 A plan is a list of steps in single-assignment order. Each step applies one operation (a file of `ops/`) to values made
-before it and makes one new value. Every value is a matrix `[rows, width]` of float32; the plan's own input is the value
-`X` of width `n_features`. A plan says nothing of devices, batches or servers: `run.py` binds it to those.
+before it and makes one new value. Every value is a matrix `[rows, width]`. The plan's own input is the float32 value
+`X` of width `n_features`; what steps hand to each other is float64, and outputs are rounded to float32 once, at the
+end: so a long plan is as exact as a short one, and a decision taken on the way is scikit-learn's own. A plan says
+nothing of devices, batches or servers: `run.py` binds it to those.
 
 On disk a plan is two things: JSON for its structure, and a safetensors file for its arrays, named `<step>.<field>`.
 """
@@ -25,7 +27,7 @@ from safetensors.numpy import save
 
 from .errors import PlanError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Number of the plan's written form. A reader accepts its own number alone: entries carry their own reader."""
 
 INPUT = "X"
@@ -56,15 +58,18 @@ class Operation:
         return dict(self.arrays())
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        """Compute the operation in plain torch, on any device.
+        """Compute the operation in plain torch, on any device, from float32 or float64 inputs.
 
-        float64 inputs give the float64 answer, the oracle for the kernel; float32 inputs the float32 answer, which is
-        what the torch engine serves.
+        The answer is float64 (or the input's own dtype where elements are only moved). It is the oracle for the kernel
+        and what the torch engine serves.
         """
         raise NotImplementedError
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        """Launch the kernel on the first `rows` rows of contiguous float32 inputs, writing those rows of `output`."""
+        """Launch the kernel on the first `rows` rows of contiguous inputs, writing those rows of `output`.
+
+        Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
+        """
         raise NotImplementedError
 
     def launches(self, inputs: int) -> int:
@@ -73,6 +78,10 @@ class Operation:
 
     def reads_input_once(self) -> bool:
         """Whether the kernel reads every input element once, so that it may as well read it from host memory."""
+        return False
+
+    def hides_nan(self) -> bool:
+        """Whether NaN in an input may leave no trace in the output."""
         return False
 
     def describe(self) -> str:

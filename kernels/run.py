@@ -48,8 +48,6 @@ class Runner:
         executor = _TorchExecutor if self.engine == "torch" else _KernelExecutor
         self._executor = executor(plan, self._staging, self.device)
         self._rows = self._staging.numpy()
-        self._flat_rows = self._rows.reshape(-1)
-        self._zeros = np.zeros(min(self._flat_rows.size, 2**20), dtype=np.float32)
 
     def stage(self, parts: list[torch.Tensor], rows: int) -> None:
         """Copy float32 CPU matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
@@ -62,13 +60,9 @@ class Runner:
         else:
             self._staging[: len(X)].copy_(torch.from_numpy(np.ascontiguousarray(X)))
 
-    def staged_finite(self, rows: int) -> bool:
-        """Whether the first `rows` staged rows hold neither NaN nor infinity: only then is 0 · x = 0 throughout."""
-        size, step = rows * self.plan.n_features, self._zeros.size
-        if size <= step:
-            return bool(np.dot(self._flat_rows[:size], self._zeros[:size]) == 0)
-        pieces = (self._flat_rows[start : min(start + step, size)] for start in range(0, size, step))
-        return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)
+    def staged(self, rows: int) -> np.ndarray:
+        """Return the first `rows` staged rows, as they lie in the buffer."""
+        return self._rows[:rows]
 
     def launch(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Begin to compute the named outputs of the first `rows` staged rows.
@@ -158,7 +152,7 @@ class _TorchExecutor:
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return {name: values[self._plan.outputs[name]].numpy() for name in outputs}
+        return {name: values[self._plan.outputs[name]].float().numpy() for name in outputs}
 
     def wait(self) -> None:
         """Launching computed everything."""
@@ -251,7 +245,10 @@ class _KernelExecutor:
     def _device_buffer(self, value: str) -> torch.Tensor:
         if value not in self._values:
             self._values[value] = torch.empty(
-                self._max_rows, self._widths[value], dtype=torch.float32, device=self._device
+                self._max_rows,
+                self._widths[value],
+                dtype=torch.float32 if value == INPUT else torch.float64,
+                device=self._device,
             )
         return self._values[value]
 

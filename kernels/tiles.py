@@ -14,15 +14,27 @@ def in_tiles(
 ) -> torch.Tensor:
     """Return `compute(x)` as float64 `[rows, width]`, computed on float64 tiles `[tile, features]` of one shape.
 
-    A matrix library picks its algorithm, and so the order of its sums, by the shape it is given. Rows therefore go
-    through `compute` in tiles of one size, the last one filled up with whatever was there before, and a row's answer
-    does not depend on how many rows come with it. `elements_per_row` is how many intermediate numbers a row needs; it
-    sets the tile's size, a power of two from 16 to 1,024 rows.
+    A matrix library picks its algorithm, and so the order of its sums, by the shape it is given, and vectorised loops
+    compute what is left over at their end in another way. Rows therefore go through `compute` in tiles of one size, the
+    last one filled up with whatever was there before, and a row's answer depends neither on how many rows come with it
+    nor on its place: 24 rows times a power of two are a whole number of the blocks that matrix libraries work in.
+    `elements_per_row` is how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
-    tile = 1 << (min(max(TILE_ELEMENTS // elements_per_row, 16), 1024).bit_length() - 1)
+    tile = 24 << (min(max(TILE_ELEMENTS // (24 * elements_per_row), 1), 32).bit_length() - 1)
     block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
     answer = torch.empty(x.shape[0], width, dtype=torch.float64, device=x.device)
     for rows, out in zip(x.split(tile), answer.split(tile), strict=True):  # type: ignore[no-untyped-call]
         block[: rows.shape[0]] = rows
         out.copy_(compute(block)[: rows.shape[0]])
     return answer
+
+
+def matmul(tile: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return `tile @ weight`, float64, with every row summed in the same order wherever it stands in the tile.
+
+    A matrix library treats the last rows and columns of a product in other ways; with the rows of a tile along the
+    product's contiguous dimension, a whole number of blocks of them, only the columns have such a rest.
+    """
+    if weight.shape[1] == 1:
+        return torch.mv(tile, weight[:, 0])[:, None]
+    return (weight.T @ tile.T.contiguous()).T.contiguous()

@@ -32,6 +32,7 @@ class TritonPythonModel:
         engine = config.get("parameters", {}).get("engine", {}).get("string_value", "auto")
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
+        from .kernels.allowed import Allowed
         from .kernels.parity import measure
         from .kernels.plan import load_plan, read_document
         from .kernels.run import Runner
@@ -55,6 +56,7 @@ class TritonPythonModel:
         self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
+        self.allowed = Allowed(plan.n_features, document["nan_columns"])
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
         golden = load_file(directory / "golden.safetensors")
         tolerance = document["parity"]["tolerance"]
@@ -81,9 +83,9 @@ class TritonPythonModel:
             self.runner.stage(parts, total)
             if min(rows) > 0 and max(rows) < self.large_rows:
                 responses = self._launch(requests, rows)
-                finite = self.runner.staged_finite(total)
+                allowed = self.allowed.holds(self.runner.staged(total))
                 self.runner.wait()
-                if finite:
+                if allowed:
                     return responses
             return self._refuse(requests, parts)
         except Exception as error:
@@ -131,14 +133,13 @@ class TritonPythonModel:
             return _error("X has no rows.")
         if len(part) >= self.large_rows and request.is_cancelled():
             return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
-        array = part.numpy()
-        return None if np.isfinite(array).all() else _error(self._not_finite(array))
+        wrong = self.allowed.first_wrong(part.numpy())
+        return None if wrong is None else _error(self._not_allowed(part, *wrong))
 
-    def _not_finite(self, array: np.ndarray) -> str:
-        """Say where a request's first NaN or infinity stands."""
-        row, column = np.argwhere(~np.isfinite(array))[0]
+    def _not_allowed(self, part: torch.Tensor, row: int, column: int) -> str:
+        """Say where a request's first NaN or infinity stands that the model cannot take."""
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
-        return f"X must be finite: row {row}, column {column}{name} is {array[row, column]}."
+        return f"X must be finite: row {row}, column {column}{name} is {part.numpy()[row, column]}."
 
 
 def _tensor_in(request: Any) -> torch.Tensor:

@@ -31,30 +31,73 @@ from sklearn.preprocessing import (
 )
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.registry import lowers, lowers_inverse
+from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform
 
 FUNCTIONS: dict[Callable[..., Any], str] = {
     np.abs: "absolute",
+    np.arccos: "arccos",
+    np.arccosh: "arccosh",
+    np.arcsin: "arcsin",
     np.arcsinh: "arcsinh",
+    np.arctan: "arctan",
     np.arctanh: "arctanh",
     np.cbrt: "cbrt",
+    np.ceil: "ceil",
+    np.cos: "cos",
+    np.cosh: "cosh",
+    np.deg2rad: "radians",
+    np.degrees: "degrees",
     np.exp: "exp",
     np.exp2: "exp2",
     np.expm1: "expm1",
+    np.fabs: "absolute",
+    np.floor: "floor",
+    np.isnan: "isnan",
     np.log: "log",
     np.log10: "log10",
     np.log1p: "log1p",
     np.log2: "log2",
     np.negative: "negative",
+    np.positive: "identity",
+    np.rad2deg: "degrees",
+    np.radians: "radians",
     np.reciprocal: "reciprocal",
+    np.rint: "rint",
+    np.sign: "sign",
+    np.sin: "sin",
     np.sinh: "sinh",
     np.sqrt: "sqrt",
     np.square: "square",
+    np.tan: "tan",
     np.tanh: "tanh",
+    np.trunc: "trunc",
+    special.cbrt: "cbrt",
+    special.erf: "erf",
+    special.erfc: "erfc",
+    special.exp10: "exp10",
+    special.exp2: "exp2",
     special.expit: "expit",
+    special.expm1: "expm1",
+    special.log1p: "log1p",
+    special.log_expit: "log_expit",
     special.logit: "logit",
+    special.ndtr: "ndtr",
+    special.ndtri: "ndtri",
 }
 """The NumPy and SciPy functions with a counterpart among the kernels' elementwise functions."""
+
+SELECTORS = (
+    GenericUnivariateSelect,
+    SelectFdr,
+    SelectFpr,
+    SelectFromModel,
+    SelectFwe,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+)
+"""The transformers that select columns and predict nothing."""
 
 
 @lowers(StandardScaler)
@@ -63,7 +106,7 @@ def lower_standard_scaler(scaler: StandardScaler, x: Value, builder: Builder) ->
     mean = scaler.mean_ if scaler.with_mean else 0.0
     scale = scaler.scale_ if scaler.with_std else 1.0
     builder.note_scale(x, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.scale(x, mean, 1.0 / np.asarray(scale))
+    return builder.divide(x, mean, scale)
 
 
 @lowers_inverse(StandardScaler)
@@ -79,9 +122,7 @@ def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Va
     """`z = x · scale + min`, clipped to the feature range where `clip` is set."""
     middle, width = (scaler.data_min_ + scaler.data_max_) / 2, scaler.data_max_ - scaler.data_min_
     builder.note_scale(x, middle, np.where(width > 0, width / 4, 1.0))
-    # min_ = low − data_min · scale, so this is (x − data_min) · scale + low with one rounding less.
-    scale = _float64(scaler.scale_)
-    z = builder.scale(x, -_float64(scaler.min_) / scale, scale)
+    z = builder.multiply(x, scaler.scale_, scaler.min_)
     if not scaler.clip:
         return z
     low, high = scaler.feature_range
@@ -98,7 +139,7 @@ def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> V
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
     """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
     builder.note_scale(x, 0.0, scaler.scale_ / 2)
-    z = builder.scale(x, 0.0, 1.0 / _float64(scaler.scale_))
+    z = builder.divide(x, 0.0, scaler.scale_)
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
 
 
@@ -112,7 +153,7 @@ def invert_max_abs_scaler(scaler: MaxAbsScaler, y: Value, builder: Builder) -> V
 def lower_robust_scaler(scaler: RobustScaler, x: Value, builder: Builder) -> Value:
     """`z = (x − center) / scale`."""
     builder.note_scale(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.scale(x, _or(scaler.center_, 0.0), 1.0 / _or(scaler.scale_, 1.0))
+    return builder.divide(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
 
 
 @lowers_inverse(RobustScaler)
@@ -138,25 +179,20 @@ def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder
     return builder.polynomial(x, indices)
 
 
-@lowers(
-    GenericUnivariateSelect,
-    RFE,
-    RFECV,
-    SelectFdr,
-    SelectFpr,
-    SelectFromModel,
-    SelectFwe,
-    SelectKBest,
-    SelectPercentile,
-    SequentialFeatureSelector,
-    VarianceThreshold,
-)
+@lowers_transform(RFE, RFECV)
+@lowers(*SELECTORS)
 def lower_selector(selector: Any, x: Value, builder: Builder) -> Value:
     """The columns that the selector supports, in order."""
     indices = np.flatnonzero(selector.get_support())
     if not len(indices):
         raise builder.refuse(selector, "it selects no feature")
     return builder.columns(x, indices)
+
+
+@lowers_inverse(RFE, RFECV, *SELECTORS)
+def invert_selector(selector: Any, y: Value, builder: Builder) -> Value:
+    """The columns in their places, and zero in the others."""
+    return builder.affine(y, np.eye(len(selector.get_support()))[selector.get_support()], 0.0)
 
 
 @lowers(FunctionTransformer)
@@ -173,23 +209,28 @@ def invert_function_transformer(transformer: FunctionTransformer, y: Value, buil
 
 def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: Value, builder: Builder) -> Value:
     """Apply the function in one of the transformer's parameters; None is the identity."""
-    function = getattr(transformer, parameter)
+    function, more = getattr(transformer, parameter), getattr(transformer, keywords) or {}
     if function is None:
         return x
+    if function is np.clip:
+        limits = {key.removeprefix("a_"): value for key, value in more.items() if value is not None}
+        if set(limits) <= {"min", "max"} and all(np.ndim(value) == 0 for value in limits.values()):
+            low, high = (None if value is None else float(value) for value in map(limits.get, ("min", "max")))
+            return builder.elementwise(x, "identity", low, high)
     try:
         name = FUNCTIONS.get(function)
     except TypeError:  # an unhashable callable
         name = None
-    if name is None or getattr(transformer, keywords):
+    if name is None or more:
         shown = getattr(function, "__name__", repr(function))
-        what = f"{parameter} is {shown}" + (" with keyword arguments" if name else "")
+        what = f"{parameter} is {shown}" + (" with keyword arguments" if more else "")
         known = ", ".join(sorted(f"{_module(known)}.{known.__name__}" for known in FUNCTIONS))
-        raise builder.refuse(transformer, f"{what}; supported: None, {known}")
+        raise builder.refuse(transformer, f"{what}; supported: None, numpy.clip to numbers, {known}")
     return builder.elementwise(x, name)
 
 
 def _module(function: Callable[..., Any]) -> str:
-    return "numpy" if hasattr(np, function.__name__) else "scipy.special"
+    return "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
 
 
 def _or(array: Any, default: float) -> np.ndarray:

@@ -5,6 +5,9 @@
 answer is the float32 nearest to scikit-learn's float64 answer however far the data lie from zero; with few targets a
 data-centre GPU hides the cost behind the reading of `x`.
 
+A feature whose weights are all zero is not looked at: it may be NaN, as a column that a pipeline drops may be. (With
+several targets the kernel leaves it out where they are zero for the targets of one program.)
+
 A row's bits depend on nothing but the row and the model: the tile and the order of its sum follow from the number of
 features and targets alone.
 """
@@ -21,7 +24,7 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
+from ..tiles import in_tiles, matmul
 from .elementwise import FUNCTIONS, apply_function, check_function
 
 
@@ -34,6 +37,7 @@ def affine_kernel(
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
@@ -46,9 +50,12 @@ def affine_kernel(
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
         tile = tl.load(x + at, mask=inside, other=0.0, eviction_policy="evict_first")  # [BLOCK_ROWS, BLOCK_FEATURES]
         w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
-        total += tile.to(tl.float64) * w[None, :]
+        tile = tile.to(tl.float64)
+        if SPARSE:
+            tile = tl.where((w != 0.0)[None, :], tile, 0.0)
+        total += tile * w[None, :]
     y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
-    tl.store(out + row, y.to(tl.float32), mask=row < rows)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -60,6 +67,7 @@ def affine_narrow_kernel(
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
     BLOCK_ROWS: tl.constexpr,
     SLOTS: tl.constexpr,
     SLOT_FEATURES: tl.constexpr,
@@ -77,9 +85,12 @@ def affine_narrow_kernel(
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
         value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
         w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
-        total += value.to(tl.float64) * w[None, :]
+        value = value.to(tl.float64)
+        if SPARSE:
+            value = tl.where((w != 0.0)[None, :], value, 0.0)
+        total += value * w[None, :]
     y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
-    tl.store(out + row, y.to(tl.float32), mask=row < rows)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -92,6 +103,7 @@ def affine_targets_kernel(
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
     FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
@@ -106,11 +118,14 @@ def affine_targets_kernel(
         tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
         inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
         w = tl.load(weight + feature[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
-        total = tl.dot(tile.to(tl.float64), w, acc=total, out_dtype=tl.float64)
+        tile = tile.to(tl.float64)
+        if SPARSE:
+            tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
+        total = tl.dot(tile, w, acc=total, out_dtype=tl.float64)
     b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
     y = apply_function(total + b[None, :], FUNCTION)
     inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-    tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(tl.float32), mask=inside)
+    tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
 @dataclass(frozen=True)
@@ -132,31 +147,36 @@ class Affine(Operation):
         check_function(self.function)
         return self.weight.shape[1]
 
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the fields, and which features have any weight unless all have."""
+        used: np.ndarray = (self.weight != 0).any(axis=1)
+        return {**super().parameters(), **({} if used.all() else {"used": used})}
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        weight = parameters["weight"]
-        y = in_tiles(x, lambda tile: tile @ weight, weight.shape[1], weight.numel()) + parameters["intercept"]
-        return FUNCTIONS[self.function](y).to(x.dtype)
+        weight, intercept, function = parameters["weight"], parameters["intercept"], FUNCTIONS[self.function]
+        used = parameters.get("used")
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            tile = tile if used is None else torch.where(used, tile, 0.0)
+            return function(matmul(tile, weight) + intercept)
+
+        return in_tiles(x, compute, weight.shape[1], sum(weight.shape))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (features, targets) = inputs, self.weight.shape
-        weight, intercept = parameters["weight"], parameters["intercept"]
+        arguments = (x, parameters["weight"], parameters["intercept"], output, rows, features)
+        kind = (self.function, "used" in parameters)
         if targets > 1:
             block_targets = target_block(targets)
             grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block_targets))
-            affine_targets_kernel[grid](
-                x, weight, intercept, output, rows, features, targets, self.function, 64, 32, block_targets, num_warps=4
-            )
+            affine_targets_kernel[grid](*arguments, targets, *kind, 64, 32, block_targets, num_warps=4)
         elif narrow(features):
             block_rows, slots, slot_features = slot_shape(features)
-            affine_narrow_kernel[(triton.cdiv(rows, block_rows),)](
-                x, weight, intercept, output, rows, features, self.function, block_rows, slots, slot_features
-            )
+            affine_narrow_kernel[(triton.cdiv(rows, block_rows),)](*arguments, *kind, block_rows, slots, slot_features)
         else:
             block_rows, block_features = tile_shape(features)
-            affine_kernel[(triton.cdiv(rows, block_rows),)](
-                x, weight, intercept, output, rows, features, self.function, block_rows, block_features, num_warps=4
-            )
+            affine_kernel[(triton.cdiv(rows, block_rows),)](*arguments, *kind, block_rows, block_features, num_warps=4)
 
     def reads_input_once(self) -> bool:
         return self.weight.shape[1] <= target_block(self.weight.shape[1])

@@ -67,7 +67,7 @@ def polynomial_kernel(
     product = monomial_block(x, indices, shift, row, monomial, rows, FEATURES, MONOMIALS, DEGREE)
     product *= tl.load(scale + monomial, mask=monomial < MONOMIALS, other=0.0)[None, :]
     inside = (row < rows)[:, None] & (monomial < MONOMIALS)[None, :]
-    tl.store(out + row[:, None] * MONOMIALS + monomial[None, :], product.to(tl.float32), mask=inside)
+    tl.store(out + row[:, None] * MONOMIALS + monomial[None, :], product.to(out.dtype.element_ty), mask=inside)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Polynomial(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return (monomials(parameters["indices"], x - parameters["shift"]) * parameters["scale"]).to(x.dtype)
+        return monomials(parameters["indices"], x - parameters["shift"]) * parameters["scale"]
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (monomials, degree) = inputs, self.indices.shape

@@ -21,7 +21,7 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
+from ..tiles import in_tiles, matmul
 from .affine import function_suffix
 from .elementwise import FUNCTIONS, apply_function, check_function
 from .polynomial import check_monomials, monomial_block, monomial_scale, monomials
@@ -67,7 +67,7 @@ def polynomial_affine_kernel(
         last -= tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
         total += last * inner
     y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
-    tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
+    tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,10 @@ class PolynomialAffine(Operation):
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             u = tile - parameters["shift"]
-            inner = (monomials(parameters["prefixes"], u) @ flat).reshape(len(tile), targets, features)
-            return (inner * u[:, None, :]).sum(2)
+            inner = matmul(monomials(parameters["prefixes"], u), flat).reshape(len(tile), targets, features)
+            return FUNCTIONS[self.function]((inner * u[:, None, :]).sum(2) + parameters["intercept"])
 
-        y = in_tiles(x, compute, targets, prefixes + targets * features)
-        return FUNCTIONS[self.function](y + parameters["intercept"]).to(x.dtype)
+        return in_tiles(x, compute, targets, prefixes + targets * features)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, _, features) = inputs, parameters["table"].shape

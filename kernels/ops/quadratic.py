@@ -24,7 +24,7 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
+from ..tiles import in_tiles, matmul
 from .affine import function_suffix
 from .elementwise import FUNCTIONS, apply_function, check_function
 
@@ -94,7 +94,7 @@ def quadratic_kernel(
             u = shifted_tile(x, shift, row, i, rows, FEATURES, SHIFTED)
             inner = multiply(u, q, zero, PRECISION) + w[None, :]
             y = apply_function(tl.sum(u * inner, axis=1).to(tl.float64) + b, FUNCTION)
-            tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
+            tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
     else:
         for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0)):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
@@ -112,7 +112,7 @@ def quadratic_kernel(
                     inner = multiply(uj, q, inner, PRECISION)
                 total += shifted_tile(x, shift, row, i, rows, FEATURES, SHIFTED) * inner
             y = apply_function(tl.sum(total, axis=1).to(tl.float64) + b, FUNCTION)
-            tl.store(out + row * TARGETS + target, y.to(tl.float32), mask=row < rows)
+            tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,11 @@ class Quadratic(Operation):
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             u = tile - shift
-            return torch.cat([(u * (u @ q + w)).sum(1, keepdim=True) for q, w in zip(form, linear, strict=True)], 1)
+            forms = zip(form, linear, strict=True)
+            y = torch.cat([(u * (matmul(u, q) + w)).sum(1, keepdim=True) for q, w in forms], 1)
+            return FUNCTIONS[self.function](y + parameters["intercept"])
 
-        y = in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1]) + parameters["intercept"]
-        return FUNCTIONS[self.function](y).to(x.dtype)
+        return in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape

@@ -1,12 +1,17 @@
 """Scale: `out[r, c] = (x[r, c] − shift[c]) · factor[c]`.
 
-`x`, `out`: `[rows, width]` float32; `shift`, `factor`: `[width]` float64. Computed in float64 and rounded once.
+`x`, `out`: `[rows, width]`, float32 or float64; `shift`, `factor`: `[width]` float64. All is float64.
+
+The same numbers come out of other formulas, but for their last places, which decide where a number meets an edge that
+was fitted on numbers just so scaled. So the kernel rounds where scikit-learn does: `(x − shift) / last` with the form
+"divisor", `x · factor + last` with "offset". Passes that fold a scale into something else read `shift` and `factor`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,8 +30,10 @@ def scale_kernel(
     shift,  # float64 [WIDTH]
     factor,  # float64 [WIDTH]
     out,  # float32 [size]
+    last,  # float64 [WIDTH]: the divisor or the offset, if there is one
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
+    FORM: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Shift and scale the columns of a flat matrix; a program makes `BLOCK` elements."""
@@ -34,31 +41,57 @@ def scale_kernel(
     inside = at < size
     column = at % WIDTH
     value = tl.load(x + at, mask=inside).to(tl.float64)
-    value = (value - tl.load(shift + column, mask=inside)) * tl.load(factor + column, mask=inside)
-    tl.store(out + at, value.to(tl.float32), mask=inside)
+    if FORM == "offset":  # launched so that the product is rounded before the sum
+        value = value * tl.load(factor + column, mask=inside) + tl.load(last + column, mask=inside)
+    elif FORM == "divisor":
+        value = (value - tl.load(shift + column, mask=inside)) / tl.load(last + column, mask=inside, other=1.0)
+    else:
+        value = (value - tl.load(shift + column, mask=inside)) * tl.load(factor + column, mask=inside)
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
 @dataclass(frozen=True)
 class Scale(Operation):
     """Shift and scale each column."""
 
+    FORMS: ClassVar[tuple[str, ...]] = ("factor", "divisor", "offset")
+
     shift: np.ndarray
     factor: np.ndarray
+    form: str = "factor"
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def output_width(self, *widths: int) -> int:
         (width,) = widths
         if self.shift.shape != (width,) or self.factor.shape != (width,):
             raise PlanError(f"scale: shift and factor must be [{width}], not {self.shift.shape}, {self.factor.shape}.")
+        if self.form not in self.FORMS:
+            raise PlanError(f"scale: form must be one of {self.FORMS}, not {self.form!r}.")
+        if self.last.shape != (0 if self.form == "factor" else width,):
+            raise PlanError(f"scale: last must be [{width}] for the form '{self.form}', not {self.last.shape}.")
         return width
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return ((x - parameters["shift"]) * parameters["factor"]).to(x.dtype)
+        if self.form == "offset":
+            return x * parameters["factor"] + parameters["last"]
+        if self.form == "divisor":
+            return (x - parameters["shift"]) / parameters["last"]
+        return (x - parameters["shift"]) * parameters["factor"]
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = output.shape[1]
         scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
-            inputs[0], parameters["shift"], parameters["factor"], output, rows * width, width, BLOCK
+            inputs[0],
+            parameters["shift"],
+            parameters["factor"],
+            output,
+            parameters["last"],
+            rows * width,
+            width,
+            self.form,
+            BLOCK,
+            enable_fp_fusion=False,
         )
 
     def reads_input_once(self) -> bool:

@@ -11,7 +11,12 @@ to ask it, float32. A case belongs to a family:
 - "steps": something that no pass can fold into one affine step, such as clipping.
 """
 
-from tests.exporter import cases_compositions, cases_regressors, cases_transformers  # noqa: F401 (each adds its cases)
+import importlib
+from pathlib import Path
+
 from tests.exporter.catalogue import CASES, Case
+
+for _path in sorted(Path(__file__).parent.glob("cases_*.py")):  # each adds its cases
+    importlib.import_module(f"{__package__}.{_path.stem}")
 
 __all__ = ["CASES", "Case"]

@@ -49,7 +49,7 @@ def test_describe_shows_every_stage_of_a_model_and_of_its_entry(folder):
     run("export", "bayes.skops", cwd=folder)
     code, out, _ = run("describe", "poly.skops", cwd=folder)
     assert code == 0
-    for words in ("as lowered", "after: fold into polynomials", "after: use the quadratic form", "launches", "bytes"):
+    for words in ("as lowered", "after: fold into expansions", "after: use the quadratic form", "launches", "bytes"):
         assert words in out
     code, out, _ = run("describe", "model_repository/bayes", cwd=folder)
     assert code == 0

@@ -1,8 +1,14 @@
-"""Operations of every kind and shape for the kernels' tests, and how to run them."""
+"""Operations of every kind and shape for the kernels' tests, and how to run them.
+
+Each family of operations beyond the linear ones has a module `operations_<family>.py` beside this one with an
+`OPERATIONS` of its own; they are all in this one's.
+"""
 
 import dataclasses
+import importlib
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -99,6 +105,10 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
 }
 
 
+for _path in sorted(Path(__file__).parent.glob("operations_*.py")):
+    OPERATIONS |= importlib.import_module(f"{__package__}.{_path.stem}").OPERATIONS
+
+
 def inputs_for(widths: Sequence[int], rows: int, seed: int = 0) -> list[np.ndarray]:
     """Return float32 matrices of these widths."""
     rng = np.random.default_rng(seed)
@@ -109,24 +119,30 @@ def tensors(op: Operation, device: torch.device) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in op.parameters().items()}
 
 
-def run_kernel(op: Operation, arrays: Sequence[np.ndarray], device: torch.device) -> np.ndarray:
-    """Launch the kernel; past the last row the inputs are NaN and the output must stay as it was."""
+def run_kernel(
+    op: Operation, arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype = torch.float32
+) -> np.ndarray:
+    """Launch the kernel, with inputs as they are and an output of that dtype.
+
+    Past the last row the inputs are NaN and the output must stay as it was.
+    """
     rows, width = len(arrays[0]), op.output_width(*(array.shape[1] for array in arrays))
     inputs = []
     for array in arrays:
-        padded = torch.full((rows + 2, array.shape[1]), float("nan"), dtype=torch.float32, device=device)
-        padded[:rows] = torch.from_numpy(array)
+        given = torch.from_numpy(array)
+        padded = torch.full((rows + 2, array.shape[1]), float("nan"), dtype=given.dtype, device=device)
+        padded[:rows] = given
         inputs.append(padded)
-    output = torch.full((rows + 2, width), SENTINEL, dtype=torch.float32, device=device)
+    output = torch.full((rows + 2, width), SENTINEL, dtype=dtype, device=device)
     op.launch(tensors(op, device), inputs, output, rows)
     found = output.cpu().numpy()
     assert (found[rows:] == SENTINEL).all(), "the kernel wrote past its rows"
     return found[:rows]
 
 
-def run_reference(op: Operation, arrays: Sequence[np.ndarray], dtype: torch.dtype = torch.float64) -> np.ndarray:
-    """Compute the reference on the CPU, on inputs of that dtype."""
-    inputs = [torch.from_numpy(array).to(dtype) for array in arrays]
+def run_reference(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Compute the reference on the CPU."""
+    inputs = [torch.from_numpy(array) for array in arrays]
     found: np.ndarray = op.reference(tensors(op, torch.device("cpu")), *inputs).numpy()
     return found
 

@@ -14,29 +14,57 @@ from triton_regressors.kernels.ops.elementwise import FUNCTIONS, Elementwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 
-NUMPY = {"identity": lambda x: x, **{name: function for function, name in KNOWN.items()}}
+NUMPY = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "sublinear": lambda x: np.where(x == 0, 0.0, np.log(x) + 1),
+    **{name: function for function, name in KNOWN.items()},
+}
 
 EXACT: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
     "identity": lambda x: x,
     "absolute": abs,
+    "arccos": mpmath.acos,
+    "arccosh": mpmath.acosh,
+    "arcsin": mpmath.asin,
     "arcsinh": mpmath.asinh,
+    "arctan": mpmath.atan,
     "arctanh": mpmath.atanh,
     "cbrt": lambda x: mpmath.sign(x) * mpmath.root(abs(x), 3),
+    "ceil": mpmath.ceil,
+    "cos": mpmath.cos,
+    "cosh": mpmath.cosh,
+    "degrees": mpmath.degrees,
+    "erf": mpmath.erf,
+    "erfc": mpmath.erfc,
     "exp": mpmath.exp,
+    "exp10": lambda x: mpmath.power(10, x),
     "exp2": lambda x: mpmath.power(2, x),
     "expit": lambda x: 1 / (1 + mpmath.exp(-x)),
     "expm1": mpmath.expm1,
+    "floor": mpmath.floor,
+    "isnan": lambda x: mpmath.mpf(0),
     "log": mpmath.log,
     "log10": mpmath.log10,
     "log1p": lambda x: mpmath.log(1 + x),
     "log2": lambda x: mpmath.log(x, 2),
+    "log_expit": lambda x: -mpmath.log1p(mpmath.exp(-x)),
     "logit": lambda x: mpmath.log(x / (1 - x)),
+    "ndtr": mpmath.ncdf,
+    "ndtri": lambda x: -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * x),
     "negative": lambda x: -x,
+    "radians": mpmath.radians,
     "reciprocal": lambda x: 1 / x,
+    "relu": lambda x: max(x, mpmath.mpf(0)),
+    "rint": mpmath.nint,
+    "sign": mpmath.sign,
+    "sin": mpmath.sin,
     "sinh": mpmath.sinh,
     "sqrt": mpmath.sqrt,
     "square": lambda x: x * x,
+    "sublinear": lambda x: mpmath.log(x) + 1,
+    "tan": mpmath.tan,
     "tanh": mpmath.tanh,
+    "trunc": lambda x: mpmath.sign(x) * mpmath.floor(abs(x)),
 }
 
 # Magnitudes down to the smallest normal float32, the places where a series gives way to the full formula, and then on.
@@ -49,11 +77,19 @@ POSITIVE = [*TINY, *SWITCHES, *INSIDE_ONE, *BEYOND_ONE]
 
 BOTH_SIGNS = [*POSITIVE, *(-x for x in POSITIVE)]
 BELOW_ONE = [*TINY, *SWITCHES, *INSIDE_ONE]
+HALVES = [0.5, 1.5, 2.5, 3.49999976, 7.5, 1e5 + 0.5, 2.0**23 + 1, 2.0**31, 1e30]
 ARGUMENTS = {
-    **{name: [*BELOW_ONE, *(-x for x in BELOW_ONE)] for name in ("arctanh", "log1p")},
-    **{name: [*POSITIVE, *FAR] for name in ("log", "log10", "log2", "sqrt")},
-    **dict.fromkeys(("exp", "exp2", "expit", "expm1", "sinh", "tanh"), BOTH_SIGNS),
-    "logit": BELOW_ONE,
+    **{name: [*BELOW_ONE, *(-x for x in BELOW_ONE)] for name in ("arccos", "arcsin", "arctanh", "log1p")},
+    **{name: [*POSITIVE, *FAR] for name in ("log", "log10", "log2", "sqrt", "sublinear")},
+    **dict.fromkeys(("cosh", "exp", "exp2", "expit", "expm1", "log_expit", "sinh", "tanh"), BOTH_SIGNS),
+    **{name: [*HALVES, *(-x for x in HALVES), *BOTH_SIGNS] for name in ("ceil", "floor", "rint", "trunc")},
+    **dict.fromkeys(("logit", "ndtri"), BELOW_ONE),
+    "arccosh": [*BEYOND_ONE, *FAR],
+    "erfc": [*BELOW_ONE, 1.0, *(x for x in BEYOND_ONE if x < 9), 7.9999995, 8.0, 8.5, -0.5, -1.0, -3.0, -10.0, -1e30],
+    "exp10": [*BELOW_ONE, 1.5, 37.0, -1.5, -37.0],
+    "ndtr": [*BELOW_ONE, *(-x for x in BELOW_ONE), 1.5, 8.0, 1e30, -1.5, -1.4142135, -5.0, -11.313708, -12.0],
+    "degrees": [*POSITIVE, *FAR, -1.0],
+    "radians": [*POSITIVE[1:], *FAR, -1.0],
     "square": [x for x in POSITIVE if x > 1e-15] + [-2.0, 1e10],
     "reciprocal": [*POSITIVE[1:], *FAR, -3.0],
 }
@@ -67,7 +103,8 @@ def test_there_is_an_exact_value_for_every_function() -> None:
 
 
 def run_both(op: Elementwise | Affine, x: np.ndarray, device: torch.device) -> dict[str, np.ndarray]:
-    return {"kernel": run_kernel(op, [x], device), "reference": run_reference(op, [x], torch.float32)}
+    with np.errstate(over="ignore"):
+        return {"kernel": run_kernel(op, [x], device), "reference": run_reference(op, [x]).astype(np.float32)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

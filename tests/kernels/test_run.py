@@ -44,7 +44,7 @@ def stage(runner: Runner, *parts: np.ndarray) -> None:
 
 
 def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Compute the plan with the float32 references, one after another."""
+    """Compute the plan with the references, one after another."""
     values = {"X": torch.from_numpy(X)}
     for step in plan.steps:
         parameters = {name: torch.from_numpy(array) for name, array in step.operation.parameters().items()}
@@ -147,36 +147,6 @@ def test_warm_up_changes_no_answer(any_engine: str) -> None:
     runner.warm_up([("y",), ("std",), ("y", "std")])
     for output, y in runner.predict(X, ("y", "std")).items():
         assert y.tobytes() == before[output].tobytes()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("position", [(0, 0), (3, 2), (6, 4)])
-def test_staged_finite_sees_every_place(bad: float, position: tuple[int, int]) -> None:
-    runner, X = Runner(ONE_STEP, engine="torch", max_rows=8), rows(7)
-    X[position] = bad
-    stage(runner, X)
-    assert not runner.staged_finite(7)
-    assert runner.staged_finite(position[0])  # the rows before it
-
-
-def test_staged_finite_takes_huge_numbers_and_none() -> None:
-    runner = Runner(ONE_STEP, engine="torch", max_rows=8)
-    huge = np.finfo(np.float32).max
-    stage(runner, np.array([[huge, -huge, huge, 1e-45, -0.0]] * 8, dtype=np.float32))
-    assert runner.staged_finite(8)
-    assert runner.staged_finite(0)
-
-
-@pytest.mark.parametrize("place", [0, 2**20 - 1, 2**20, 2**21 + 5])
-def test_staged_finite_sees_every_place_of_a_large_buffer(place: int) -> None:
-    plan = Plan(2**10, (Step(columns(2**10, 1), ("X",), "v0"),), {"y": "v0"})
-    runner = Runner(plan, engine="torch", max_rows=2**11 + 3)
-    X = np.zeros((runner.max_rows, 2**10), dtype=np.float32)
-    stage(runner, X)
-    assert runner.staged_finite(runner.max_rows)
-    X.reshape(-1)[place] = np.inf
-    stage(runner, X)
-    assert not runner.staged_finite(runner.max_rows)
 
 
 def test_an_engine_that_is_not_there() -> None:

@@ -130,7 +130,11 @@ def _publish(repository: Path, model: str, names: Sequence[str]) -> Served:
             outputs[f"{output}_{index}"] = (name, output)
     expected = {key: CASES[name].expected()[output] for key, (name, output) in outputs.items()}
     parity = {key: {"unit": units(values).tolist()} for key, values in expected.items()}
-    document = {"provenance": {"feature_names": []}, "parity": {"tolerance": TOLERANCE, "outputs": parity}}
+    document = {
+        "provenance": {"feature_names": []},
+        "nan_columns": [],
+        "parity": {"tolerance": TOLERANCE, "outputs": parity},
+    }
     golden = {"X": X[:16], **{key: values[:16] for key, values in expected.items()}}
     publish(repository, model, Plan(X.shape[1], tuple(steps), values), golden, document, ServingOptions())
     return Served(model, X, outputs)

@@ -56,7 +56,7 @@ def double(name: str) -> Callable[[dict[str, np.ndarray]], Any]:
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "protocol": (
         lambda version: change_plan(version, protocol=99),
-        r"The plan is written in protocol 99; these kernels read protocol 1\.",
+        r"The plan is written in protocol 99; these kernels read protocol 2\.",
     ),
     "missing_array": (
         lambda version: change_weights(version, forget("0.weight")),

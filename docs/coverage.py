@@ -1,0 +1,321 @@
+"""Measures every case of the test catalogue and renders the table of all that is covered.
+
+    python -m docs.coverage measure                  run every case's kernels and write docs/coverage.json
+    python -m docs.coverage measure --only 'ridge*'  these cases alone
+    python -m docs.coverage write                    render docs/coverage.md from docs/coverage.json
+    python -m docs.peers                             what other tools make of the same cases (see there)
+
+Each case's final plan is run by its kernels, on a GPU where there is one and else through the Triton language's
+interpreter, and compared with the estimator's own float64 answers. What is not measured in a run is kept as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import functools
+import importlib.metadata
+import inspect
+import json
+import math
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import all_estimators, get_tags
+
+from tests.exporter.cases import CASES, Case
+
+RESULTS = Path(__file__).parent / "coverage.json"
+PAGE = Path(__file__).parent / "coverage.md"
+
+ROWS = 24
+"""How many of a case's rows are measured."""
+
+TOLERANCE = 1e-5
+TREE_TOLERANCE = 1e-6
+"""In standard deviations; one unit in the last place of the float32 answer is allowed where it is more."""
+
+WRONG = 1e-3
+"""In standard deviations: a peer's answer that is further off is called wrong."""
+
+ENGINES = ("interpret", "triton")
+UNFITTED = ("drop", "passthrough")
+SMALL_ARRAY = 8
+PACKAGES = ("numpy", "scikit-learn", "torch", "triton")
+
+Results = dict[str, Any]
+
+
+# The results
+
+
+def read_results() -> Results:
+    """Return what docs/coverage.json holds: `versions` by who was measured, and `cases` by name."""
+    if not RESULTS.exists():
+        return {"versions": {}, "cases": {}}
+    results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return results
+
+
+def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put what a source (an engine, or "peers") found for some cases into docs/coverage.json, a line for each case.
+
+    Cases that the catalogue no longer has are dropped, and so is all else about a case whose estimator has changed.
+    """
+    results = read_results()
+    results["versions"].setdefault(source, {}).update(versions)
+    cases = {name: case for name, case in results["cases"].items() if name in CASES}
+    for name, value in found.items():
+        what = describe(CASES[name].estimator)
+        if cases.get(name, {}).get("what") != what:
+            cases[name] = {"what": what}
+        cases[name].setdefault(source, {}).update(value)
+    entries = ((name, json.dumps(cases[name], sort_keys=True, ensure_ascii=False)) for name in sorted(cases))
+    body = ",\n".join(f'  "{name}": {case}' for name, case in entries)
+    head = json.dumps(results["versions"], indent=1, sort_keys=True).replace("\n", "\n ")
+    RESULTS.write_text(f'{{\n "cases": {{\n{body}\n }},\n "versions": {head}\n}}\n', encoding="utf-8")
+
+
+def outdated(results: Results) -> list[str]:
+    """Return the cases that were not measured as they are now, or that are no longer in the catalogue."""
+    measured = {name: case["what"] for name, case in results["cases"].items() if any(map(case.get, ENGINES))}
+    current = {name: describe(case.estimator) for name, case in CASES.items()}
+    return sorted(name for name in measured.keys() | current.keys() if measured.get(name) != current.get(name))
+
+
+def rounded(value: float) -> float | None:
+    """Return the number with two digits, or None where it is not finite."""
+    return float(f"{value:.1e}") if math.isfinite(value) else None
+
+
+def show_progress(number: int, total: int, start: float) -> None:
+    """Print how far a run that began at `start` is, now and then."""
+    if number % 50 == 0 or number == total:
+        print(f"{number} of {total} cases, {time.monotonic() - start:.0f} s", file=sys.stderr)
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """Return the installed versions, without the build."""
+    return {package: importlib.metadata.version(package).partition("+")[0] for package in packages}
+
+
+# Measuring
+
+
+def measure_case(case: Case, engine: str) -> dict[str, dict[str, Any]]:
+    """Return for each output its largest error, what it is in ulp, the kernels launched and the operations."""
+    from triton_regressors.exporter import compile_estimator
+    from triton_regressors.kernels.parity import measure, units
+    from triton_regressors.kernels.run import Runner
+
+    estimator, X = case.fitted()
+    plan = compile_estimator(estimator, sample=X).plan
+    found = Runner(plan, engine=engine, max_rows=ROWS).predict(X[:ROWS], tuple(plan.outputs))
+    figures = {}
+    for output, expected in case.expected().items():
+        parity = measure(found[output], expected[:ROWS], units(expected))
+        steps = plan.steps_for((output,))
+        figures[output] = {
+            "error": rounded(parity.max_error),
+            "ulp": rounded(parity.max_ulp),
+            "launches": sum(step.operation.launches(len(step.inputs)) for step in steps),
+            "ops": [step.operation.kind() for step in steps],
+        }
+    return figures
+
+
+def measure_cases(pattern: str) -> int:
+    """Measure the cases whose names match, record the figures, and return how many could not be measured."""
+    import torch
+
+    engine = "triton" if torch.cuda.is_available() else "interpret"
+    if engine == "interpret":
+        os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before the exporter is imported
+        torch.set_num_threads(1)
+    names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern)]
+    found: dict[str, Any] = {}
+    failed = 0
+    start = time.monotonic()
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # the interpreter computes masked elements too
+        warnings.simplefilter("ignore")
+        for number, name in enumerate(names, 1):
+            try:
+                found[name] = measure_case(CASES[name], engine)
+            except Exception as error:
+                failed += 1
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            show_progress(number, len(names), start)
+    versions = versions_of(PACKAGES)
+    if engine == "triton":
+        versions["GPU"] = torch.cuda.get_device_name()
+    record(engine, versions, found)
+    for name, outputs in found.items():
+        for output, figures in outputs.items():
+            if miss := missed_promise(figures):
+                print(f"{name}, {output}: {miss}")
+    print(f"{len(found)} cases measured, {failed} failed.")
+    return failed
+
+
+def missed_promise(figures: Mapping[str, Any]) -> str:
+    """Return which promise an output's figures miss, or nothing."""
+    tolerance = TREE_TOLERANCE if "tree_ensemble" in figures["ops"] else TOLERANCE
+    if None in (figures["error"], figures["ulp"]):
+        return "the answer is not finite"
+    if figures["error"] <= tolerance or figures["ulp"] <= 1:
+        return ""
+    return f"{figures['error']:.1e} std and {figures['ulp']:.1f} ulp, more than {tolerance:.0e} std"
+
+
+# What a case is about
+
+
+def describe(thing: Any) -> str:
+    """Return an estimator, or an option's value, in one line: what is not at its default, a Pipeline with arrows."""
+    if isinstance(thing, Pipeline):
+        return " → ".join(describe(step) for _, step in thing.steps)
+    if isinstance(thing, BaseEstimator):
+        changed = (f"{name}={describe(value)}" for name, value in changed_options(thing))
+        return f"{type(thing).__name__}({', '.join(changed)})"
+    if isinstance(thing, np.ndarray):
+        return describe(thing.tolist()) if thing.size <= SMALL_ARRAY else f"array {list(thing.shape)}"
+    if (
+        isinstance(thing, tuple)
+        and len(thing) in (2, 3)
+        and (isinstance(thing[1], BaseEstimator) or str(thing[1]) in UNFITTED)
+    ):
+        return " of ".join(map(describe, thing[1:]))  # (name, estimator) or (name, estimator, columns)
+    if isinstance(thing, list | tuple):
+        return f"[{', '.join(map(describe, thing))}]"
+    if isinstance(thing, dict):
+        return f"{{{', '.join(f'{key}: {describe(value)}' for key, value in thing.items())}}}"
+    if hasattr(thing, "__name__"):
+        return str(thing.__name__)
+    return re.sub(r"<(?:function )?([\w.<>]+)(?: object)? at \w+>", r"\1", " ".join(repr(thing).split()))
+
+
+def changed_options(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the options that are not at their defaults, but for the seed."""
+    defaults = inspect.signature(type(estimator)).parameters
+    for name, value in estimator.get_params(deep=False).items():
+        default = defaults[name].default if name in defaults else inspect.Parameter.empty
+        if name != "random_state" and repr(value) != repr(default):
+            yield name, value
+
+
+def walk(thing: Any) -> Iterator[Any]:
+    """Yield every estimator that an estimator is made of, itself first."""
+    if isinstance(thing, BaseEstimator):
+        yield thing
+        thing = list(thing.get_params(deep=False).values())
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    if isinstance(thing, list | tuple):
+        for value in thing:
+            yield from walk(value)
+
+
+def subject(estimator: Any) -> tuple[Any, bool]:
+    """Return what a case is about, and whether it stands before a regressor.
+
+    A Pipeline is about its regressor, or, if that is a linear model after something else, about the step before.
+    """
+    if not isinstance(estimator, Pipeline):
+        return estimator, False
+    *before, last = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
+    if before and family(last) == "linear":
+        return subject(before[-1])[0], True
+    return subject(last)
+
+
+def family(estimator: Any) -> str:
+    """Return the file of lowerings/ that an estimator's class is in."""
+    modules = lowering_modules()
+    return next((modules[cls] for cls in type(estimator).__mro__ if cls in modules), "other")
+
+
+@functools.cache
+def lowering_modules() -> dict[type, str]:
+    """Return the file of lowerings/ of every class that has a lowering."""
+    from triton_regressors.exporter import registry
+
+    return {cls: function.__module__.rpartition(".")[2] for cls, function in registry.lowerings().items()}
+
+
+def options(estimators: Iterable[Any]) -> set[tuple[str, str, str]]:
+    """Return the class, name and value of every option that is not at its default, other estimators aside."""
+    return {
+        (type(estimator).__name__, name, describe(value))
+        for estimator in estimators
+        for name, value in changed_options(estimator)
+        if next(walk(value), None) is None
+    }
+
+
+# What has no case
+
+
+REGRESSORS_WITHOUT_A_CASE: dict[str, str] = {}
+"""The regressors of scikit-learn that no case has, and why."""
+
+
+def missing(kind: str) -> dict[str, str]:
+    """Return scikit-learn's estimators of a kind ("regressor", "transformer") that no case has, and why."""
+    seen = {type(part).__name__ for case in CASES.values() for part in walk(case.estimator)}
+    reason = REGRESSORS_WITHOUT_A_CASE.get if kind == "regressor" else _reason_of
+    return {name: reason(name, "") for name, _ in all_estimators(type_filter=kind) if name not in seen}
+
+
+def _reason_of(name: str, otherwise: str) -> str:
+    """Return why a transformer cannot stand before a regressor that is given a matrix of numbers."""
+    cls = dict(all_estimators(type_filter="transformer"))[name]
+    if not hasattr(cls, "transform"):
+        return "it has no `transform` for rows that it was not fitted on"
+    required = [p for p in inspect.signature(cls).parameters.values() if p.default is inspect.Parameter.empty]
+    tags = get_tags(cls(**{parameter.name: None for parameter in required}))
+    if tags.estimator_type == "classifier":
+        return "it is a classifier: its target is classes"
+    if tags.input_tags.pairwise:
+        return "its input is a kernel between the rows and those it was fitted on, not features"
+    if tags.input_tags.two_d_array:
+        from triton_regressors.exporter.registry import refusals  # docs.peers runs where the exporter does not
+
+        return refusals().get(cls, otherwise)
+    if tags.target_tags.one_d_labels or tags.target_tags.two_d_labels:
+        return "it transforms labels, which are targets and not features"
+    if tags.input_tags.string:
+        return "its input is text"
+    if tags.input_tags.dict:
+        return "its input is dictionaries"
+    return "its input is images" if tags.input_tags.three_d_array else otherwise
+
+
+def main() -> int:
+    """Measure, or render what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m docs.coverage", description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")
+    measure.add_argument("--only", default="*", metavar="PATTERN", help="the cases to measure, as in 'ridge*'")
+    commands.add_parser("write", help="render docs/coverage.md from docs/coverage.json")
+    arguments = parser.parse_args()
+    if arguments.command == "measure":
+        return int(measure_cases(arguments.only) > 0)
+    from docs import coverage_page
+
+    if names := outdated(read_results()):
+        raise SystemExit(f"Run `python -m docs.coverage measure` first, for {', '.join(names)}.")
+    PAGE.write_text(coverage_page.render(read_results()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

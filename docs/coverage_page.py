@@ -1,0 +1,218 @@
+"""Renders docs/coverage.md from what docs/coverage.json holds; see docs/coverage.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sklearn.utils import all_estimators
+
+from docs.coverage import (
+    ENGINES,
+    ROWS,
+    TOLERANCE,
+    TREE_TOLERANCE,
+    WRONG,
+    Results,
+    describe,
+    family,
+    missed_promise,
+    missing,
+    options,
+    subject,
+    walk,
+)
+from tests.exporter.cases import CASES
+
+PEERS = ("skl2onnx", "hummingbird-ml", "treelite")
+
+NAMES = {"triton": "Triton language"}
+
+INTRODUCTION = """# What is covered, measured
+
+Made by `python -m docs.coverage write` from `docs/coverage.json`; do not edit.
+
+Each row below is an answer of a case of the test catalogue (`tests/exporter/cases.py`): an estimator with its options,
+fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows, half of which it
+was fitted on and half of which lie near those. The error is the largest difference from the estimator's own float64
+answer in standard deviations of its answers; "ulp" is the largest in units of the last place of the float32 answer, of
+which rounding alone costs up to 0.5. Promised are {tolerance} standard deviations ({trees} where there are
+trees), or one ulp where that is more. "Kernels" is how many are launched for a batch of any size.
+{engines}
+
+The peers convert the same fitted estimators and answer the same rows; what they answer is compared as float32. Within
+{wrong} standard deviations an answer counts as right, and its error is shown. "–": the peer does not convert the
+estimator, or raises when asked. "WRONG": it answers, without an error or a warning that stops it, so many standard
+deviations off ("shape": in a matrix of another shape; "NaN": not a number). "\\*": with a float64 graph, which is tried
+where the float32 graph, the default, is not right. Why an answer is missing is in `docs/coverage.json`.
+{peers}"""
+
+
+def render(results: Results) -> str:
+    """Return docs/coverage.md for these results."""
+    parts = [_introduction(results), "## Summary", *_summary(results)]
+    for before, heading in ((False, "Regressors"), (True, "Transformers before a linear model")):
+        families: dict[str, list[str]] = {}
+        for name in sorted(CASES):
+            about, stands_before = subject(CASES[name].estimator)
+            if stands_before is before:
+                families.setdefault(family(about), []).append(name)
+        for title, names in sorted(families.items()):
+            parts += [f"## {heading}: {title.replace('_', ' ')}", _cases_table(results, names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(results: Results) -> str:
+    versions = {
+        source: ", ".join(f"{NAMES.get(package, package)} {version}" for package, version in sorted(found.items()))
+        for source, found in results["versions"].items()
+    }
+    by = {"interpret": "on a CPU by the Triton language's interpreter", "triton": "on a GPU"}
+    engines = [f"Measured {by[engine]} ({versions[engine]})." for engine in ENGINES if engine in versions]
+    return INTRODUCTION.format(
+        rows=ROWS,
+        tolerance=_short(TOLERANCE),
+        trees=_short(TREE_TOLERANCE),
+        wrong=_short(WRONG),
+        engines=" ".join(engines),
+        peers=f"({versions['peers']}.)" if "peers" in versions else "(None was run.)",
+    )
+
+
+def _short(number: float) -> str:
+    return f"{number:.0e}".replace("e-0", "e-")
+
+
+def _summary(results: Results) -> Iterator[str]:
+    """Yield the counts, and what is not covered."""
+    tools = ("ours", *PEERS)
+    states = {tool: {key: state(figures, tool) for key, figures in _answers(results)} for tool in tools}
+    rows = []
+    for kind in ("regressor", "transformer"):
+        names = {name for name, _ in all_estimators(type_filter=kind)}
+        counts = [len(names & _classes_right(states[tool])) for tool in tools]
+        rows.append([f"{kind}s, of scikit-learn's {len(names)}, in a case answered right", *map(str, counts)])
+    counters = [Counter(states[tool].values()) for tool in tools]
+    for name, text in STATES.items():
+        if any(counter[name] for counter in counters):
+            rows.append([f"{text}, of {len(states['ours'])} answers", *(str(counter[name]) for counter in counters)])
+    yield table(["", "this project", *PEERS], rows, numbers=range(1, len(tools) + 1))
+    parts = [part for case in CASES.values() for part in walk(case.estimator)]
+    settings = options(parts)
+    yield (
+        f"{len(CASES)} cases with {len({type(part) for part in parts})} classes, whose options are away from their "
+        f"defaults in {len({setting[:2] for setting in settings})} places, with {len(settings)} values."
+    )
+    for kind in ("regressor", "transformer"):
+        if absent := missing(kind):
+            yield f"The {kind}s that no case has:"
+            yield "\n".join(f"- {name}: {reason or 'not supported'}" for name, reason in absent.items())
+
+
+def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    """Yield each case and output that was measured, with the figures of each engine and peer by its name."""
+    for name, case in results["cases"].items():
+        for output in next(case[engine] for engine in ENGINES if engine in case):
+            engines = {engine: case[engine][output] for engine in ENGINES if engine in case}
+            peers = {peer: found[output] for peer, found in case.get("peers", {}).items()}
+            yield (name, output), {**engines, **peers}
+
+
+def _classes_right(states: Mapping[tuple[str, str], str]) -> set[str]:
+    """Return the names of the classes in a case whose `y` is right."""
+    right = [name for (name, output), state in states.items() if output == "y" and state == "right"]
+    return {type(part).__name__ for name in right for part in walk(CASES[name].estimator)}
+
+
+STATES = {
+    "right": "right",
+    "wrong": "silently wrong",
+    "wrong32": "silently wrong, though right with a float64 graph",
+    "none": "does not convert, or raises",
+    "absent": "not run",
+}
+
+
+def state(figures: Mapping[str, Any], tool: str) -> str:
+    """Return what became of an answer, one of STATES."""
+    if tool == "ours":
+        return "wrong" if any(missed_promise(figures[engine]) for engine in ENGINES if engine in figures) else "right"
+    if tool not in figures:
+        return "absent"
+    default, double = (figures[tool].get(graph, "") for graph in ("float32", "float64"))
+    if is_wrong(default):
+        return "wrong32" if is_right(double) else "wrong"
+    return "right" if is_right(default) or is_right(double) else "wrong" if is_wrong(double) else "none"
+
+
+def is_right(found: float | str | None) -> bool:
+    """Whether an answer came and was within WRONG."""
+    return isinstance(found, float) and found <= WRONG
+
+
+def is_wrong(found: float | str | None) -> bool:
+    """Whether an answer came and was not right: too far away, not finite, or of another shape than the expectation."""
+    return found is None or (isinstance(found, float) and found > WRONG) or str(found).startswith("shape")
+
+
+def cell(figures: Mapping[str, Any], peer: str) -> str:
+    """Return what a peer's column says of an answer."""
+    found = state(figures, peer)
+    if found in ("none", "absent"):
+        return {"none": "–", "absent": "not run"}[found]
+    graphs = [figures[peer].get("float32", ""), figures[peer].get("float64", "")]
+    texts = []
+    for graph, mark in zip(graphs, ("", "*"), strict=True):
+        if is_right(graph):
+            texts.append(f"{_error(graph)}{mark}")
+        elif is_wrong(graph):
+            off = "NaN" if graph is None else f"{graph:.0e}" if isinstance(graph, float) else "shape"
+            texts.append(f"WRONG {off}{mark}")
+    return ", ".join(texts)
+
+
+def _cases_table(results: Results, names: Sequence[str]) -> str:
+    """Return the table of these cases, a row for each output."""
+    engines = [engine for engine in ENGINES if engine in results["versions"]]
+    measured = [heading for engine in engines for heading in (f"error / std, {engine}", "ulp")]
+    rows = []
+    for (name, output), figures in _answers({"cases": {name: results["cases"][name] for name in names}}):
+        ours = [figures.get(engine) for engine in engines]
+        numbers = [text for found in ours for text in _numbers(found)]
+        launches = next(str(found["launches"]) for found in ours if found)
+        what = shortened(describe(CASES[name].estimator)).replace("|", "\\|")
+        title = name if output == "y" else f"{name}, {output}"
+        rows.append([title, f"`{what}`", *numbers, launches, *(cell(figures, peer) for peer in PEERS)])
+    head = ["case", "estimator", *measured, "kernels", *PEERS]
+    return table(head, rows, numbers=range(2, 3 + len(measured)))
+
+
+def _error(number: float) -> str:
+    return f"{number:.0e}" if number else "0"
+
+
+def _numbers(found: Mapping[str, Any] | None) -> tuple[str, str]:
+    if not found:
+        return "", ""
+    if None in (found["error"], found["ulp"]):
+        return "NaN", "NaN"
+    return _error(found["error"]), f"{found['ulp']:g}"
+
+
+def shortened(text: str, width: int = 100) -> str:
+    """Return the text, cut to so many characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterable[int]) -> str:
+    """Return an aligned table, the columns of numbers to the right."""
+    right = set(numbers)
+    widths = [max(3, *(len(row[column]) for row in [head, *rows])) for column in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return f"| {' | '.join(padded)} |"
+
+    rule = ["-" * (width - 1) + (":" if i in right else "-") for i, width in enumerate(widths)]
+    return "\n".join([line(head), line(rule), *map(line, rows)])

@@ -1,0 +1,264 @@
+"""What other tools make of the cases of the test catalogue: `python -m docs.peers [--only PATTERN]`.
+
+To be run in an environment of its own, where the peers are and this package's torch and triton need not be:
+
+    python3 -m venv /tmp/peers
+    /tmp/peers/bin/pip install torch==2.13.0 scikit-learn==1.9.1 pandas skl2onnx==1.20.0 onnxruntime==1.23.2 \
+        hummingbird-ml==0.4.12 treelite==4.8.1
+    /tmp/peers/bin/pip install --no-deps 'onnx==1.20.*' 'protobuf<7' --editable .
+    /tmp/peers/bin/python -m docs.peers
+
+Each case's fitted estimator is converted by each peer that is installed, and the answers to the rows that
+docs/coverage.py measures, as float32, are compared with the estimator's own float64 answers. For each answer
+docs/coverage.json gets the largest error in standard deviations, or in a few words why there is none. What a tool can
+be told to do better it is told, and its best answer counts. A process of its own runs the tools, so that a crash or an
+endless loop is a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import functools
+import importlib.metadata
+import itertools
+import multiprocessing
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.impute import KNNImputer
+from sklearn.linear_model import ARDRegression, BayesianRidge
+from sklearn.neighbors import KNeighborsRegressor, KNeighborsTransformer, RadiusNeighborsRegressor
+
+from docs.coverage import ROWS, WRONG, record, rounded, show_progress, versions_of
+from tests.exporter.cases import CASES
+from triton_regressors.kernels.parity import measure, units
+
+SECONDS = 60.0
+"""How long a peer may take for a case."""
+
+PACKAGES = {"hummingbird-ml", "numpy", "onnx", "onnxruntime", "scikit-learn", "skl2onnx", "torch", "treelite"}
+
+WITH_CDIST = (
+    GaussianProcessRegressor,
+    KNeighborsRegressor,
+    RadiusNeighborsRegressor,
+    KNeighborsTransformer,
+    KNNImputer,
+)
+WITH_STD = (BayesianRidge, ARDRegression, GaussianProcessRegressor)
+
+Options = dict[type, dict[str, Any]]
+
+Found = dict[str, float | str | None]
+"""By the type of the graph: the largest error, None for an answer that is not finite, or why there is none."""
+
+Attempt = Callable[[], Any]
+"""Converts and asks; returns the answer `[rows, ...]`."""
+
+
+# The peers: the ways to get an answer from each, in the order to try them, by the type of the graph
+
+
+def skl2onnx(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
+    """Graphs in float32 and float64, with and without the operator CDist, of one input or one for each column."""
+    std: Options = {cls: {"return_std": True} for cls in WITH_STD} if output == "std" else {}
+    cdist: Options = {**std, **{cls: {"optim": "cdist", **std.get(cls, {})} for cls in WITH_CDIST}}
+
+    def attempt(graph: str, options: Options, columns: bool) -> Any:
+        rows = X.astype(graph)
+        inputs = {name: rows[:, [i]] for i, name in enumerate(estimator.feature_names_in_)} if columns else {"X": rows}
+        with converting():
+            import onnxruntime
+            from skl2onnx import convert_sklearn
+            from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+
+            tensor = DoubleTensorType if graph == "float64" else FloatTensorType
+            types = [(name, tensor([None, values.shape[1]])) for name, values in inputs.items()]
+            model = convert_sklearn(estimator, initial_types=types, options=options).SerializeToString()
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        return session.run(None, inputs)[1 if output == "std" else 0]
+
+    for graph, options, columns in itertools.product(("float32", "float64"), (cdist, std), by_columns(estimator)):
+        yield graph, functools.partial(attempt, graph, options, columns)
+
+
+def hummingbird(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
+    """A torch model for an array or for columns, given copies because it may overwrite its input."""
+
+    def attempt(columns: bool, config: dict[str, Any]) -> Any:
+        rows = pd.DataFrame(X.copy(), columns=estimator.feature_names_in_) if columns else X.copy()
+        with converting():
+            from hummingbird.ml import convert
+
+            if output == "std":
+                raise ValueError("gives no standard deviation")
+            model = convert(estimator, "torch", rows.copy(), extra_config=config)
+        return model.predict(rows)
+
+    for columns, config in itertools.product(by_columns(estimator), ({}, {"batch_size": len(X)})):
+        yield "float32", functools.partial(attempt, columns, config)
+
+
+def treelite(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
+    """Treelite's model of the trees, asked through treelite's own interpreter."""
+
+    def attempt() -> Any:
+        with converting():
+            import treelite.gtil
+            import treelite.sklearn
+
+            if output == "std":
+                raise ValueError("gives no standard deviation")
+            model = treelite.sklearn.import_model(estimator)
+        return treelite.gtil.predict(model, X.copy())
+
+    yield "float32", attempt
+
+
+PEERS = {"skl2onnx": skl2onnx, "hummingbird-ml": hummingbird, "treelite": treelite}
+
+
+def by_columns(estimator: Any) -> tuple[bool, ...]:
+    """Return whether to give columns by name: no, and, where the estimator knows names, otherwise yes."""
+    return (False, True) if hasattr(estimator, "feature_names_in_") else (False,)
+
+
+class ConversionError(Exception):
+    """A peer does not convert an estimator; the message says why."""
+
+
+@contextlib.contextmanager
+def converting() -> Iterator[None]:
+    """Tell what a conversion raises from what the converted model does."""
+    try:
+        yield
+    except Exception as error:
+        raise ConversionError(_short(error)) from error
+
+
+# Asking them
+
+
+def ask(peer: str, name: str) -> dict[str, Found]:
+    """Return what a peer makes of a case: for each output, and each type of graph that was tried, error or reason.
+
+    The first right answer counts, else the best one, else the last reason.
+    """
+    case = CASES[name]
+    estimator, X = case.fitted()
+    found: dict[str, Found] = {}
+    for output, expected in case.expected().items():
+        asked = case.gives_std(estimator) if output == "std" else estimator
+        errors: Found = {}
+        for graph, attempt in PEERS[peer](asked, X[:ROWS], output):
+            if any(isinstance(error, float) and error <= WRONG for error in errors.values()):
+                break
+            error = _error(attempt, expected)
+            if graph not in errors or _rank(error) <= _rank(errors[graph]):
+                errors[graph] = error
+        if isinstance(errors.get("float64"), str) and isinstance(errors["float32"], str):
+            del errors["float64"]
+        found[output] = errors
+    return found
+
+
+def _error(attempt: Attempt, expected: np.ndarray) -> float | str | None:
+    """Return the answer's largest error, None where it is not finite, or why there is no such answer."""
+    try:
+        answer = np.asarray(attempt())
+    except ConversionError as refusal:
+        return f"does not convert: {refusal}"
+    except Exception as error:
+        return f"raises: {_short(error)}"
+    if len(answer.shape) == 0 or len(answer) != ROWS or answer.size != expected[:ROWS].size:
+        return f"shape {list(answer.shape)}, not {list(expected[:ROWS].shape)}"
+    answer = answer.reshape(ROWS, -1).astype(np.float32)
+    return rounded(measure(answer, expected[:ROWS], units(expected)).max_error)
+
+
+def _rank(error: float | str | None) -> tuple[int, float]:
+    """Return a key that puts smaller errors before larger ones, and those before what is no number."""
+    if isinstance(error, float):
+        return 0, error
+    return (1 if error is None or error.startswith("shape") else 2), 0.0
+
+
+def _short(error: Exception) -> str:
+    """Return the error's kind and what it begins with, without what differs from run to run."""
+    text = re.sub(r"0x[0-9a-f]+", "", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {text}"[:100]
+
+
+def serve(connection: Connection) -> None:
+    """Answer (peer, case) after (peer, case), in a process that may crash."""
+    with open(os.devnull, "w") as nowhere:  # onnxruntime and hummingbird write to the file itself
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        connection.send(None)  # ready
+        while True:
+            connection.send(ask(*connection.recv()))
+
+
+class Worker:
+    """A process that answers, and another one after it crashed or was stopped."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._connection.recv()
+
+    def ask(self, peer: str, name: str) -> dict[str, Found]:
+        """Return what `ask` does, or that the process crashed or took too long."""
+        self._connection.send((peer, name))
+        try:
+            if self._connection.poll(SECONDS):
+                found: dict[str, Found] = self._connection.recv()
+                return found
+            reason = f"does not end within {SECONDS:.0f} s"
+        except EOFError:
+            reason = "crashes"
+        self._process.kill()
+        self._process.join()
+        self._start()
+        return {output: {"float32": reason} for output in CASES[name].expected()}
+
+
+def main() -> int:
+    """Ask every installed peer about every case and record what it answers."""
+    parser = argparse.ArgumentParser(prog="python -m docs.peers", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="the cases to ask about, as in 'ridge*'")
+    pattern = parser.parse_args().only
+    installed = {distribution.metadata["Name"] for distribution in importlib.metadata.distributions()}
+    peers = [peer for peer in PEERS if peer in installed]
+    names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern)]
+    worker = Worker()
+    found: dict[str, dict[str, dict[str, Found]]] = {}
+    start = time.monotonic()
+    for number, name in enumerate(names, 1):
+        found[name] = {peer: worker.ask(peer, name) for peer in peers}
+        show_progress(number, len(names), start)
+    record("peers", versions_of(installed & PACKAGES), found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

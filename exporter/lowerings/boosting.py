@@ -1,0 +1,91 @@
+"""Boosting: sums of trees from an initial prediction on, and AdaBoost's weighted medians."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, fitted_trees, lower_side_by_side, note_thresholds
+from triton_regressors.exporter.registry import lowers
+from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.weighted_median import WeightedMedian
+from triton_regressors.kernels.plan import INPUT
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+
+@lowers(GradientBoostingRegressor)
+def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder: Builder) -> Value:
+    """`y = init(x) + Σₜ learning_rate · value[leaf(t, x)]`, `x` cast to float32 for both."""
+    trees = fitted_trees(model.estimators_[:, 0], factor=model.learning_rate)
+    note_thresholds(trees, x, builder)
+    if isinstance(model.init_, str):
+        return builder.add(arrange(trees), x)
+    if type(model.init_) is DummyRegressor:
+        return builder.add(arrange(trees, baseline=model.init_.constant_.item()), x)
+    y = builder.add(arrange(trees), x)
+    with builder.at("init_"):
+        first = builder.lower(model.init_, x if x.name == INPUT else builder.add(Float32(), x))
+    return builder.affine(builder.concatenate([first, y]), np.ones(2), 0.0)
+
+
+@lowers(HistGradientBoostingRegressor)
+def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value, builder: Builder) -> Value:
+    """`y = link⁻¹(baseline + Σₜ value[leaf(t, x)])`; trees read categories by their numbers, in columns after `x`.
+
+    The estimator compares in float64. Its thresholds may be rounded down to float32 where `x` is the plan's own input.
+    """
+    columns, read = np.arange(x.width), x
+    if model._preprocessor is not None:  # it puts categorical features first
+        categorical = np.flatnonzero(model.is_categorical_)
+        with builder.at("_preprocessor"):
+            codes = builder.lower(model._preprocessor.named_transformers_["encoder"], builder.columns(x, categorical))
+        columns = np.append(x.width + np.arange(codes.width), np.flatnonzero(~model.is_categorical_))
+        read = builder.concatenate([x, codes])
+    trees = _predictor_trees([predictor for (predictor,) in model._predictors], columns)
+    note_thresholds(trees, x, builder)
+    ensemble = arrange(
+        trees,
+        exact=x.name != INPUT,
+        baseline=model._baseline_prediction.item(),
+        function="exp" if model.loss in ("gamma", "poisson") else "identity",
+    )
+    return builder.add(ensemble, read)
+
+
+@lowers(AdaBoostRegressor)
+def lower_ada_boost(model: AdaBoostRegressor, x: Value, builder: Builder) -> Value:
+    """The weighted median of what the estimators predict."""
+    estimators = model.estimators_
+    if all(type(estimator) in (DecisionTreeRegressor, ExtraTreeRegressor) for estimator in estimators):
+        predictions = lower_side_by_side(estimators, x, builder)
+    else:
+        values = []
+        for index, estimator in enumerate(estimators):
+            with builder.at(f"estimators_[{index}]"):
+                values.append(builder.lower(estimator, x))
+        predictions = builder.concatenate(values)
+    return builder.add(WeightedMedian(np.array(model.estimator_weights_[: len(estimators)])), predictions)
+
+
+def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
+    """Return the nodes of HistGradientBoosting's trees, which find feature `i` in column `columns[i]`."""
+    nodes = np.concatenate([predictor.nodes for predictor in predictors])
+    sizes = np.array([len(predictor.nodes) for predictor in predictors])
+    sets = [predictor.raw_left_cat_bitsets for predictor in predictors]
+    first_set = np.repeat(np.cumsum([0, *map(len, sets)])[:-1], sizes)
+    leaf, categorical = nodes["is_leaf"] > 0, nodes["is_categorical"] > 0
+    return Trees(
+        sizes,
+        columns[nodes["feature_idx"]],
+        np.where(categorical, first_set + nodes["bitset_idx"], nodes["num_threshold"]),
+        np.where(leaf, -1, nodes["left"].astype(np.int64)),
+        nodes["right"].astype(np.int64),
+        (MISSING_LEFT * (nodes["missing_go_to_left"] > 0) + CATEGORICAL * categorical).astype(np.uint8),
+        nodes["value"][:, None],
+        np.concatenate(sets).view(np.int32),
+    )

@@ -1,0 +1,23 @@
+"""Clusterings as transformers: the distance of each row to each centre."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.cluster import Birch, BisectingKMeans, KMeans, MiniBatchKMeans
+
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.kernel_approximation import dense, note_points, pairwise
+from triton_regressors.exporter.registry import lowers_transform, refuses
+
+CLUSTERINGS = (Birch, BisectingKMeans, KMeans, MiniBatchKMeans)
+
+refuses("it predicts clusters; its distances to their centres can stand before a regressor", *CLUSTERINGS)
+
+
+@lowers_transform(*CLUSTERINGS)
+def lower_cluster_distances(clustering: Any, x: Value, builder: Builder) -> Value:
+    """`z[i] = ‖x − centreᵢ‖`: of the clusters, and in Birch of the subclusters."""
+    centres = dense(clustering.subcluster_centers_ if isinstance(clustering, Birch) else clustering.cluster_centers_)
+    note_points(x, centres, builder)
+    return builder.add(pairwise(centres, "euclidean", "identity"), x)

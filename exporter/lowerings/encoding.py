@@ -1,0 +1,177 @@
+"""Encoders of categories: one-hot, ordinal and target encoders, as lookups.
+
+scikit-learn's encoders find a number among the sorted categories of its feature: equal as float64 is equal, −0 as 0,
+NaN as NaN where NaN is a category. Rows are float32: a category such as 0.1, which float32 does not hold, is met by no
+row, here and in scikit-learn alike.
+
+Where scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
+feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.registry import lowers
+from triton_regressors.kernels.ops.lookup import Lookup
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What one feature's categories become: `values` for the `keys`, `missing` for NaN, `unknown` for the rest."""
+
+    column: int
+    keys: np.ndarray
+    values: np.ndarray
+    missing: float
+    unknown: float
+
+
+@lowers(OneHotEncoder)
+def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) -> Value:
+    """The number of the column that a category has among those of its feature, then one column for each number."""
+    codes = []
+    for feature, categories in enumerate(_categories(encoder, x, builder)):
+        numbers = _without_dropped(encoder, feature, _grouped(encoder, feature, np.arange(len(categories))))
+        infrequent = _infrequent(encoder, feature)
+        unknown = np.nan if encoder.handle_unknown == "error" else -1.0
+        if encoder.handle_unknown in ("infrequent_if_exist", "warn") and infrequent is not None:
+            unknown = numbers[infrequent[0]]
+        codes.append(_codes(feature, categories, numbers, unknown))
+    widths = np.array(encoder._n_features_outs)
+    if not widths.any():
+        raise builder.refuse(encoder, "it makes no column: every category is dropped")
+    if encoder.handle_unknown == "error":
+        _guard_unknown(_categories(encoder, x, builder), x, builder)
+    found = lookup(builder, x, codes)
+    if encoder.handle_unknown == "error" and not widths.all():
+        # A feature whose only category is dropped has no column to be NaN in; 0 · NaN makes the other columns NaN.
+        found = builder.affine(found, np.eye(found.width), 0.0)
+    columns = np.repeat(np.arange(len(widths), dtype=np.int32), widths)
+    starts = np.arange(len(columns) + 1, dtype=np.int32)
+    keys = np.concatenate([np.arange(width, dtype=np.float64) for width in widths])
+    table = np.repeat([1.0, np.nan, 0.0], len(columns))[:, None]  # of its number, of NaN, of any other number
+    return builder.add(Lookup(columns, starts, keys, table), found)
+
+
+@lowers(OrdinalEncoder)
+def lower_ordinal_encoder(encoder: OrdinalEncoder, x: Value, builder: Builder) -> Value:
+    """The number of a category among those of its feature."""
+    codes = []
+    for feature, categories in enumerate(_categories(encoder, x, builder)):
+        unknown = np.nan
+        if encoder.handle_unknown == "use_encoded_value":
+            unknown = _in_dtype(encoder, "unknown_value", builder)
+        known = ~np.isnan(categories)
+        numbers = np.full(len(categories), np.nan)
+        numbers[known] = _grouped(encoder, feature, np.arange(known.sum())).astype(encoder.dtype)
+        if not known.all():
+            numbers[~known] = _in_dtype(encoder, "encoded_missing_value", builder)
+        codes.append(_codes(feature, categories, numbers, unknown))
+    if encoder.handle_unknown == "error":
+        _guard_unknown(_categories(encoder, x, builder), x, builder)
+    return lookup(builder, x, codes)
+
+
+@lowers(TargetEncoder)
+def lower_target_encoder(encoder: TargetEncoder, x: Value, builder: Builder) -> Value:
+    """The mean target of a category, drawn towards that of all rows, which an unknown category has.
+
+    A target of few whole numbers counts as one of classes: there is then a column for each class of each feature.
+    """
+    categories, means = _categories(encoder, x, builder), np.atleast_1d(encoder.target_mean_)
+    codes = [
+        _codes(place // len(means), categories[place // len(means)], encodings, means[place % len(means)])
+        for place, encodings in enumerate(encoder.encodings_)
+    ]
+    return lookup(builder, x, codes)
+
+
+def lookup(builder: Builder, x: Value, codes: list[Codes], summed: bool = False) -> Value:
+    """Return one column for each of `codes`, or their sum."""
+    values = np.concatenate([code.values for code in codes])
+    absent = [code.missing for code in codes] + [code.unknown for code in codes]
+    return builder.add(
+        Lookup(
+            np.array([code.column for code in codes], dtype=np.int32),
+            np.cumsum([0, *(len(code.keys) for code in codes)], dtype=np.int32),
+            np.concatenate([code.keys for code in codes]),
+            np.append(values, absent)[:, None],
+            summed,
+        ),
+        x,
+    )
+
+
+def _guard_unknown(categories: list[np.ndarray], x: Value, builder: Builder) -> None:
+    """Make the answer NaN where a number is none of its feature's categories, whatever follows the encoder."""
+    zeros = [np.zeros(len(values)) for values in categories]
+    codes = [_codes(i, values, zero, np.nan) for i, (values, zero) in enumerate(zip(categories, zeros, strict=True))]
+    builder.guard(lookup(builder, x, codes, summed=True))
+
+
+def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: float) -> Codes:
+    """Return what a feature's categories become; NaN among them comes last, and is unknown if it is not there."""
+    missing = float(values[-1]) if np.isnan(categories[-1]) else unknown
+    known = ~np.isnan(categories)
+    keys, first = np.unique(categories[known], return_index=True)
+    return Codes(column, keys, np.asarray(values, dtype=np.float64)[known][first], missing, unknown)
+
+
+def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
+    """Return each feature's categories as float64, and note where they lie."""
+    for feature, categories in enumerate(encoder.categories_):
+        if categories.dtype.kind not in "biuf":
+            first = categories.tolist()[0]
+            what = "strings" if isinstance(first, str) else f"objects of type {type(first).__name__}"
+            raise builder.refuse(
+                encoder, f"its categories are {what} (feature {feature} has {first!r}); supported: numbers"
+            )
+    found = [categories.astype(np.float64) for categories in encoder.categories_]
+    known = [categories[~np.isnan(categories)] for categories in found]
+    for feature, numbers in enumerate(known):
+        builder.note_choices(x, feature, numbers)
+    spread = [values.std() if len(values) else 0.0 for values in known]
+    builder.note_scale(
+        x,
+        [values.mean() if len(values) else 0.0 for values in known],
+        np.where(np.array(spread) > 0, spread, 1.0),
+    )
+    return found
+
+
+def _infrequent(encoder: Any, feature: int) -> np.ndarray | None:
+    """Return which categories of a feature are grouped as infrequent, or None."""
+    indices = encoder._infrequent_indices[feature] if encoder._infrequent_enabled else None
+    return None if indices is None else np.asarray(indices)
+
+
+def _grouped(encoder: Any, feature: int, numbers: np.ndarray) -> np.ndarray:
+    """Return the categories' numbers after the infrequent ones were grouped into one."""
+    mapping = None if _infrequent(encoder, feature) is None else encoder._default_to_infrequent_mappings[feature]
+    return numbers if mapping is None else np.asarray(mapping)[numbers]
+
+
+def _without_dropped(encoder: OneHotEncoder, feature: int, numbers: np.ndarray) -> np.ndarray:
+    """Return the categories' columns: −1 for the dropped one, one less for those after it."""
+    dropped = None if encoder._drop_idx_after_grouping is None else encoder._drop_idx_after_grouping[feature]
+    columns = numbers.astype(np.float64)
+    if dropped is not None:
+        columns = np.where(numbers == dropped, -1.0, columns - (numbers > dropped))
+    return columns
+
+
+def _in_dtype(encoder: OrdinalEncoder, parameter: str, builder: Builder) -> float:
+    """Return a parameter as the encoder's dtype holds it."""
+    holder, value = np.zeros(1, dtype=encoder.dtype), getattr(encoder, parameter)
+    try:
+        holder[0] = value
+    except (OverflowError, ValueError):
+        name = np.dtype(encoder.dtype).name
+        raise builder.refuse(encoder, f"{parameter} is {value!r}, which its dtype {name} does not hold") from None
+    return float(holder[0])

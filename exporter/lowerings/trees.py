@@ -1,0 +1,158 @@
+"""Decision trees and forests of them: `y = mean of the trees' leaves`; embeddings by leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor, RandomTreesEmbedding
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.registry import lowers
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Nodes of several trees as scikit-learn keeps them, tree after tree, each tree's root first, `[nodes]` each.
+
+    `left` and `right` count within the tree; where there is no child, at a leaf, `left` is −1.
+    """
+
+    sizes: np.ndarray  # [trees]
+    feature: np.ndarray
+    threshold: np.ndarray  # float64; where categorical the row of `sets`
+    left: np.ndarray
+    right: np.ndarray
+    flags: np.ndarray
+    value: np.ndarray  # [nodes, outputs]
+    sets: np.ndarray  # int32 [sets, 8]
+
+
+@lowers(DecisionTreeRegressor, ExtraTreeRegressor)
+def lower_tree(tree: Any, x: Value, builder: Builder) -> Value:
+    """`y = value[leaf(x)]`."""
+    return lower_side_by_side([tree], x, builder)
+
+
+@lowers(ExtraTreesRegressor, RandomForestRegressor)
+def lower_forest(forest: Any, x: Value, builder: Builder) -> Value:
+    """`y = Σₜ value[leaf(t, x)] / trees`."""
+    trees = fitted_trees(forest.estimators_)
+    note_thresholds(trees, x, builder)
+    return builder.add(arrange(trees, divisor=float(len(trees.sizes))), x)
+
+
+@lowers(RandomTreesEmbedding)
+def lower_embedding(embedding: RandomTreesEmbedding, x: Value, builder: Builder) -> Value:
+    """One column for each leaf of each tree, in the order of the trees and of their nodes: 1 where `x` arrives."""
+    trees = fitted_trees(embedding.estimators_)
+    note_thresholds(trees, x, builder)
+    return builder.add(arrange(trees, output="leaves"), x)
+
+
+def lower_side_by_side(estimators: Sequence[Any], x: Value, builder: Builder) -> Value:
+    """What each of these fitted trees predicts, one beside the other."""
+    trees = fitted_trees(estimators)
+    note_thresholds(trees, x, builder)
+    return builder.add(arrange(trees, output="each"), x)
+
+
+def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:
+    """Return the nodes of fitted estimators of `sklearn.tree`, their values multiplied by `factor`."""
+    trees = [estimator.tree_ for estimator in estimators]
+
+    def field(name: str) -> np.ndarray:
+        return np.concatenate([getattr(tree, name) for tree in trees])
+
+    return Trees(
+        np.array([tree.node_count for tree in trees]),
+        field("feature"),
+        field("threshold"),
+        field("children_left"),
+        field("children_right"),
+        np.where(field("missing_go_to_left"), MISSING_LEFT, 0).astype(np.uint8),
+        factor * np.concatenate([tree.value[:, :, 0] for tree in trees]),
+        np.zeros((0, 8), dtype=np.int32),
+    )
+
+
+def arrange(
+    trees: Trees,
+    *,
+    exact: bool = False,
+    baseline: float = 0.0,
+    divisor: float = 1.0,
+    function: str = "identity",
+    output: str = "sum",
+) -> TreeEnsemble:
+    """Lay nodes out as `tree_ensemble` wants them: tree after tree, level after level, siblings side by side.
+
+    For a sum the trees are put in the order of their depths. Unless they must be `exact`, thresholds are rounded down:
+    for a float32 x, `x ≤ threshold` and `x ≤ the largest float32 that is not above it` are the same.
+    """
+    starts = np.cumsum(trees.sizes) - trees.sizes
+    tree_of = np.repeat(np.arange(len(starts), dtype=np.int32), trees.sizes)
+    inner = trees.left >= 0
+    left, right = (starts[tree_of] + child for child in (trees.left, trees.right))
+    levels, depth = [starts], np.zeros(len(starts), dtype=np.int64)
+    while len(parents := levels[-1][inner[levels[-1]]]):
+        levels.append(np.stack([left[parents], right[parents]], axis=1).ravel())
+        depth[tree_of[parents]] = len(levels) - 1
+    order = np.argsort(depth, kind="stable") if output == "sum" else np.arange(len(starts))
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order))  # of each tree
+    nodes = np.concatenate(levels)
+    nodes = nodes[np.argsort(place[tree_of[nodes]], kind="stable")]  # new to old
+    position = np.zeros(len(inner), dtype=np.int32)
+    position[nodes] = np.arange(len(nodes))  # old to new
+    is_inner = inner[nodes]
+    leaves = nodes[~is_inner]
+    if output == "leaves":
+        leaves = np.sort(leaves)
+    child = np.zeros(len(inner), dtype=np.int32)
+    child[inner] = position[left[inner]]
+    child[leaves] = np.arange(len(leaves))
+    values = np.ascontiguousarray(trees.value[leaves])
+    return TreeEnsemble(
+        feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
+        threshold=trees.threshold[nodes] if exact else round_down(trees.threshold[nodes]),
+        child=child[nodes],
+        flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
+        sets=trees.sets,
+        roots=position[starts[order]],
+        values=values[:, :0] if output == "leaves" else values,
+        baseline=np.full(0 if output == "leaves" else values.shape[1], baseline),
+        divisor=divisor,
+        function=function,
+        output=output,
+    )
+
+
+def round_down(threshold: np.ndarray) -> np.ndarray:
+    """Return the largest float32 that is not above each float64."""
+    with np.errstate(over="ignore"):
+        nearest = threshold.astype(np.float32)
+    rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+    return rounded
+
+
+def note_thresholds(trees: Trees, x: Value, builder: Builder) -> None:
+    """Say that a feature lies about its median threshold; four fifths of them span 2.5 standard deviations."""
+    asks = (trees.left >= 0) & (trees.flags & CATEGORICAL == 0) & np.isfinite(trees.threshold)
+    feature, threshold = trees.feature[asks], trees.threshold[asks]
+    order = np.lexsort((threshold, feature))
+    threshold = threshold[order]
+    first, last = np.searchsorted(feature[order], [np.arange(x.width), np.arange(1, x.width + 1)])
+    asked = last > first
+    low, median, high = (
+        threshold[(first + share * (last - 1 - first)).astype(np.int64)[asked]] for share in (0.1, 0.5, 0.9)
+    )
+    location, scale = np.full(x.width, np.nan), np.full(x.width, np.nan)  # unknown
+    location[asked] = median
+    scale[asked] = np.where(high > low, (high - low) / 2.5, np.where(median != 0, np.abs(median), 1.0))
+    builder.note_scale(x, location, scale)

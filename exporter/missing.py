@@ -1,0 +1,82 @@
+"""In which columns a served request may hold NaN: there where the estimator answers it, and the plan alike.
+
+Whether an estimator takes NaN depends on what it is made of and on what it was fitted on, so it is asked: rows get NaN
+in sets of columns, and a set counts where `predict` raises nothing and gives a finite answer. A set that does not is
+halved, for a limited number of questions; columns still open then are not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from triton_regressors.exporter.verify import Sample, answers
+from triton_regressors.kernels.parity import measure
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
+
+QUESTIONS = 64
+ROWS = 64
+
+
+def nan_columns(estimator: object, plan: Plan, sample: Sample, tolerance: float) -> tuple[list[int], Sample]:
+    """Return those columns, and rows of the sample with NaN in them and the estimator's answers."""
+    outputs = tuple(sample.expected)
+    complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
+    nothing = Sample(complete[:0], {name: values[:0] for name, values in sample.expected.items()}, sample.drawn)
+    if not len(complete):
+        complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(np.float32)
+
+    runner = Runner(plan, engine="auto", max_rows=ROWS)
+
+    def matched(rows: np.ndarray) -> dict[str, np.ndarray] | None:
+        """Return the estimator's answers if the plan's are the same."""
+        expected = _answers(estimator, rows, outputs)
+        if expected is None:
+            return None
+        found = runner.predict(rows, outputs)
+        same = all(measure(found[name], expected[name], sample.units[name]).within(tolerance) for name in outputs)
+        return expected if same else None
+
+    def takes(columns: np.ndarray) -> bool:
+        rows = complete[:2].copy()
+        rows[:, columns] = np.nan
+        return matched(rows) is not None
+
+    columns = _search(np.arange(plan.n_features), takes)
+    if not len(columns):
+        return [], nothing
+    rng = np.random.default_rng(0)
+    rows = complete.copy()
+    holes = rng.random((len(rows), len(columns))) < 0.25
+    holes[np.arange(len(rows)), rng.integers(0, len(columns), len(rows))] = True
+    rows[:, columns] = np.where(holes, np.float32(np.nan), rows[:, columns])
+    expected = matched(rows)
+    if expected is None:
+        return [], nothing
+    return [int(column) for column in columns], Sample(rows, expected, sample.drawn)
+
+
+def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
+    """Return the columns that `takes` says yes to, asking about halves of what it says no to."""
+    allowed: list[np.ndarray] = []
+    waiting = [columns]
+    for _ in range(QUESTIONS):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if takes(part):
+            allowed.append(part)
+        elif len(part) > 1:
+            waiting += np.array_split(part, 2)
+    return np.sort(np.concatenate(allowed)) if allowed else columns[:0]
+
+
+def _answers(estimator: object, rows: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
+    """Return the estimator's answers, or None where it raises or its answer is not finite."""
+    try:
+        found = answers(estimator, rows, outputs)
+    except Exception:
+        return None
+    return found if all(np.isfinite(values).all() for values in found.values()) else None

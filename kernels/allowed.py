@@ -1,0 +1,41 @@
+"""Which numbers a request may hold: no infinity anywhere, and NaN only in the columns whose NaN the model answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class Allowed:
+    """Looks for numbers that a model with `n_features` columns cannot take; NaN may stand in `nan_columns`."""
+
+    def __init__(self, n_features: int, nan_columns: Sequence[int]) -> None:
+        self._others = np.setdiff1d(np.arange(n_features), nan_columns)
+        self._n_features = n_features
+        self._zeros = np.zeros(2**20, dtype=np.float32)
+
+    def holds(self, rows: np.ndarray) -> bool:
+        """Whether all of the contiguous float32 `rows`, `[rows, n_features]`, are allowed."""
+        if len(self._others) == self._n_features:
+            return self._finite(rows)
+        if len(self._others):
+            return not np.isinf(rows).any() and not np.isnan(rows[:, self._others]).any()
+        return not np.isinf(rows).any()
+
+    def first_wrong(self, rows: np.ndarray) -> tuple[int, int] | None:
+        """Return the row and column of the first number that is not allowed, or None."""
+        wrong = np.isinf(rows)
+        wrong[:, self._others] |= np.isnan(rows[:, self._others])
+        if not wrong.any():
+            return None
+        row, column = np.argwhere(wrong)[0]
+        return int(row), int(column)
+
+    def _finite(self, rows: np.ndarray) -> bool:
+        """Whether no number is NaN or infinite: only then is 0 · x = 0 throughout."""
+        flat, step = rows.reshape(-1), self._zeros.size
+        if flat.size <= step:
+            return bool(np.dot(flat, self._zeros[: flat.size]) == 0)
+        pieces = (flat[start : start + step] for start in range(0, flat.size, step))
+        return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)

@@ -1,0 +1,319 @@
+"""Distances between rows and stored points, for the operations that look for neighbours.
+
+Each distance is a sum over features, in float64 and in their order, of a function of the two numbers, so nothing
+cancels: `|x|² − 2xy + |y|²`, which scikit-learn's brute force uses, would lose the digits that two near points share.
+Neighbours are ranked by a *reduced* distance, which ranks as the distance does and costs less; `w` is `factor`:
+
+| metric | reduced distance | distance |
+| --- | --- | --- |
+| euclidean | Σ w (x − y)² | its square root |
+| sqeuclidean | Σ w (x − y)² | itself |
+| manhattan | Σ w abs(x − y) | itself |
+| chebyshev | max abs(x − y) | itself |
+| minkowski | Σ w abs(x − y)ᵖ | its p-th root |
+| canberra | Σ abs(x − y) / (abs x + abs y), 0/0 = 0 | itself |
+| braycurtis | Σ abs(x − y) / Σ (abs x + abs y), 0/0 = 0 | itself |
+| hamming | Σ w [x ≠ y] / features | itself |
+| cosine | 1 − Σ x y, of rows and points whose norm is 1 or 0 | itself |
+| haversine | sin²(Δ₀/2) + cos x₀ cos y₀ sin²(Δ₁/2) | 2 arcsin of its square root |
+| nan_euclidean | features / present · Σ (x − y)² over what is present in both | its square root |
+| dice, jaccard, rogerstanimoto, russellrao, sokalsneath | of [x ≠ 0] and [y ≠ 0], as SciPy has them | itself |
+
+A distance that is not a number (a row with NaN, nothing present in both) counts as infinite.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from .errors import PlanError
+
+BOOLEAN_METRICS = ("dice", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath")
+METRICS = (
+    "euclidean",
+    "sqeuclidean",
+    "manhattan",
+    "chebyshev",
+    "minkowski",
+    "canberra",
+    "braycurtis",
+    "hamming",
+    "cosine",
+    "haversine",
+    "nan_euclidean",
+    *BOOLEAN_METRICS,
+)
+
+DISTANCES_AT_ONCE = 2**15
+LARGEST_PRODUCT = 8
+
+ASIN_P0 = tl.constexpr(1.66666666666666657415e-01)
+ASIN_P1 = tl.constexpr(-3.25565818622400915405e-01)
+ASIN_P2 = tl.constexpr(2.01212532134862925881e-01)
+ASIN_P3 = tl.constexpr(-4.00555345006794114027e-02)
+ASIN_P4 = tl.constexpr(7.91534994289814532176e-04)
+ASIN_P5 = tl.constexpr(3.47933107596021167570e-05)
+ASIN_Q1 = tl.constexpr(-2.40339491173441421878e00)
+ASIN_Q2 = tl.constexpr(2.02094576023350569471e00)
+ASIN_Q3 = tl.constexpr(-6.88283971605453293030e-01)
+ASIN_Q4 = tl.constexpr(7.70381505559019352791e-02)
+INFINITY = tl.constexpr(float("inf"))
+
+
+@triton.jit
+def arcsine(x):
+    """Return arcsin x for 0 ≤ x ≤ 1 in float64, by the rational function of fdlibm's e_asin.c."""
+    near = x < 0.5
+    t = tl.where(near, x * x, 0.5 * (1.0 - x))
+    p = t * (ASIN_P0 + t * (ASIN_P1 + t * (ASIN_P2 + t * (ASIN_P3 + t * (ASIN_P4 + t * ASIN_P5)))))
+    q = 1.0 + t * (ASIN_Q1 + t * (ASIN_Q2 + t * (ASIN_Q3 + t * ASIN_Q4)))
+    s = tl.where(near, x, tl.sqrt(t))
+    y = s + s * (p / q)
+    return tl.where(near, y, 1.5707963267948966 - 2.0 * y)
+
+
+@triton.jit
+def raise_to(a, P: tl.constexpr, PRODUCT: tl.constexpr):
+    """Return `aᴾ` for `a ≥ 0`: by multiplying where P is a small whole number, else through the logarithm."""
+    if PRODUCT:
+        y = a
+        for _ in tl.static_range(PRODUCT - 1):
+            y *= a
+    else:
+        y = tl.exp(P * tl.log(a))
+    return y
+
+
+@triton.jit
+def reduced_distances(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    row,  # int64 [BLOCK_ROWS]
+    point,  # int32 [BLOCK_POINTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+):
+    """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite where not a number or past the last point."""
+    a = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
+    b = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
+    xs = x + row * FEATURES
+    ys = columns + point
+    if METRIC == "haversine":
+        u = tl.load(xs, mask=row < rows, other=0.0).to(tl.float64)[:, None]
+        v = tl.load(ys, mask=point < POINTS, other=0.0)[None, :]
+        s = tl.sin(0.5 * (u - v))
+        c = tl.cos(u) * tl.cos(v)
+        u = tl.load(xs + 1, mask=row < rows, other=0.0).to(tl.float64)[:, None]
+        v = tl.load(ys + POINTS, mask=point < POINTS, other=0.0)[None, :]
+        t = tl.sin(0.5 * (u - v))
+        a += s * s + c * t * t
+    else:
+        for f in tl.range(0, FEATURES, loop_unroll_factor=4):
+            u = tl.load(xs + f, mask=row < rows, other=0.0).to(tl.float64)[:, None]
+            v = tl.load(ys, mask=point < POINTS, other=0.0)[None, :]
+            ys += POINTS
+            d = tl.abs(u - v)
+            if METRIC == "euclidean" or METRIC == "sqeuclidean":
+                term = d * d
+            elif METRIC == "minkowski":
+                term = raise_to(d, P, PRODUCT)
+            elif METRIC == "canberra":
+                size = tl.abs(u) + tl.abs(v)
+                term = d / tl.where(size == 0.0, 1.0, size)
+            elif METRIC == "braycurtis":
+                term = d
+                b += tl.abs(u) + tl.abs(v)
+            elif METRIC == "hamming":
+                term = (u != v).to(tl.float64) + (d - d)  # the last term is NaN where d is
+            elif METRIC == "cosine":
+                term = u * v
+            elif METRIC == "nan_euclidean":
+                term = tl.where(d == d, d * d, 0.0)
+                b += (d == d).to(tl.float64)
+            elif METRIC == "manhattan" or METRIC == "chebyshev":
+                term = d
+            else:
+                term = ((u != 0.0) != (v != 0.0)).to(tl.float64) + (d - d)  # in one of the two
+                b += ((u != 0.0) & (v != 0.0)).to(tl.float64)  # in both
+            if WEIGHTED:
+                term *= tl.load(factor + f)
+            if METRIC == "chebyshev":
+                a = tl.where((term > a) | (term != term), term, a)
+            else:
+                a += term
+    if METRIC == "braycurtis":
+        a /= tl.where(b == 0.0, 1.0, b)
+    elif METRIC == "hamming":
+        a /= FEATURES
+    elif METRIC == "cosine":
+        a = 1.0 - a
+        a = tl.where(a < 0.0, 0.0, tl.where(a > 2.0, 2.0, a))
+    elif METRIC == "nan_euclidean":
+        a = tl.where(b == 0.0, INFINITY, a / tl.where(b == 0.0, 1.0, b) * FEATURES)
+    elif METRIC == "dice":
+        a = tl.where(a + b == 0.0, INFINITY, a / tl.where(a + b == 0.0, 1.0, 2.0 * b + a))
+    elif METRIC == "jaccard":
+        a /= tl.where(a + b == 0.0, 1.0, a + b)
+    elif METRIC == "rogerstanimoto":
+        a = 2.0 * a / (FEATURES + a)
+    elif METRIC == "russellrao":
+        a = (FEATURES - b) / FEATURES + (a - a)
+    elif METRIC == "sokalsneath":
+        a = tl.where(a + b == 0.0, INFINITY, a / tl.where(a + b == 0.0, 1.0, 0.5 * b + a))
+    return tl.where((a == a) & (point < POINTS)[None, :], a, INFINITY)
+
+
+@triton.jit
+def finish_distance(a, METRIC: tl.constexpr, P: tl.constexpr):
+    """Return the distance for a reduced distance."""
+    y = a
+    if METRIC == "euclidean" or METRIC == "nan_euclidean":
+        y = tl.sqrt(a)
+    elif METRIC == "minkowski":
+        y = tl.exp(tl.log(a) / P)
+    elif METRIC == "haversine":
+        y = 2.0 * arcsine(tl.sqrt(a))
+    return y
+
+
+def reference_reduced_distances(
+    x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metric: str, p: float
+) -> torch.Tensor:
+    """Return the reduced distances of float64 `x`, `[rows, features]`, to every point, `[rows, points]`.
+
+    `columns` is `[features, points]`. Some points at a time, so that their distances stay in the cache.
+    """
+    width = max(DISTANCES_AT_ONCE // max(len(x), 1), 64)
+    pieces = [_reduced(x, piece, factor, metric, p) for piece in columns.split(width, dim=1)]
+    found = torch.cat(pieces, dim=1)
+    return found.nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def reference_finish(a: torch.Tensor, metric: str, p: float) -> torch.Tensor:
+    """Return the distances for reduced distances."""
+    if metric in ("euclidean", "nan_euclidean"):
+        return a.sqrt()
+    if metric == "minkowski":
+        return torch.exp(torch.log(a) / p)
+    if metric == "haversine":
+        return 2 * torch.asin(a.sqrt())
+    return a
+
+
+def whole_power(p: float) -> int:
+    """Return `p` where it is a whole number small enough to multiply out, else 0."""
+    return int(p) if p == int(p) and 1 <= p <= LARGEST_PRODUCT else 0
+
+
+def transposed(points: np.ndarray) -> np.ndarray:
+    """Return the points as kernels read them, `[features, points]`, so that a tile of them is contiguous."""
+    return np.ascontiguousarray(points.T)
+
+
+def reduced_radius(radius: float, metric: str, p: float) -> np.ndarray:
+    """Return the reduced distance of a distance, as scikit-learn computes it, `[1]`.
+
+    An array, since the Triton language rounds a number that it compares with to float32.
+    """
+    if metric in ("euclidean", "nan_euclidean"):
+        reduced = radius * radius
+    elif metric == "minkowski":
+        reduced = float(np.float64(radius) ** p)
+    elif metric == "haversine":
+        reduced = math.sin(0.5 * min(radius, math.pi)) ** 2
+    else:
+        reduced = radius
+    return np.minimum(np.array([reduced]), np.finfo(np.float64).max)
+
+
+def check_points(op: str, points: np.ndarray, factor: np.ndarray, metric: str, p: float, features: int) -> None:
+    """Raise `PlanError` unless the points and the metric fit rows of `features` columns."""
+    if metric not in METRICS:
+        raise PlanError(f"{op}: there is no metric '{metric}'; the metrics are {', '.join(METRICS)}.")
+    if points.ndim != 2 or points.shape[1] != features or not len(points):
+        raise PlanError(f"{op}: points must be [points, {features}] with at least one, not {list(points.shape)}.")
+    if factor.shape != (features,):
+        raise PlanError(f"{op}: factor must be [{features}], not {list(factor.shape)}.")
+    if not p > 0:
+        raise PlanError(f"{op}: p must be positive, not {p}.")
+    if metric == "haversine" and features != 2:
+        raise PlanError(f"{op}: haversine is the distance of 2 features, not {features}.")
+
+
+def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metric: str, p: float) -> torch.Tensor:
+    """Return the reduced distances to a few points, NaN where a sum is."""
+    if metric == "haversine":
+        s, t = (torch.sin(0.5 * (x[:, f, None] - columns[f])) for f in (0, 1))
+        return s * s + torch.cos(x[:, :1]) * torch.cos(columns[0]) * t * t
+    features = len(columns)
+    a = torch.zeros(len(x), columns.shape[1], dtype=torch.float64, device=x.device)
+    b = torch.zeros_like(a) if metric in ("braycurtis", "nan_euclidean", *BOOLEAN_METRICS) else a
+    term = torch.empty_like(a)
+    for f, w in enumerate(factor.tolist()):
+        u, v = x[:, f, None], columns[f]
+        term = torch.sub(u, v, out=term)
+        if metric in ("euclidean", "sqeuclidean"):
+            term *= term  # and not addcmul, which may round otherwise at the end of a loop: equal points stay equal
+        else:
+            term.abs_()
+        if metric == "minkowski":
+            term = _raised(term, p)
+        elif metric == "canberra":
+            size = u.abs() + v.abs()
+            term /= torch.where(size == 0, 1.0, size)
+        elif metric == "braycurtis":
+            b += u.abs() + v.abs()
+        elif metric == "hamming":
+            term = (u != v).double() + (term - term)
+        elif metric == "cosine":
+            term = u * v
+        elif metric == "nan_euclidean":
+            b += ~term.isnan()
+            term = (term * term).nan_to_num_(nan=0.0, posinf=math.inf)
+        elif metric in BOOLEAN_METRICS:
+            term = ((u != 0) != (v != 0)).double() + (term - term)
+            b += (u != 0) & (v != 0)
+        if w != 1:
+            term *= w
+        a = torch.maximum(a, term, out=a) if metric == "chebyshev" else a.add_(term)
+    if metric == "braycurtis":
+        a /= torch.where(b == 0, 1.0, b)
+    elif metric == "hamming":
+        a /= features
+    elif metric == "cosine":
+        a = (1 - a).clip_(0, 2)
+    elif metric == "nan_euclidean":
+        a = a / b * features
+    elif metric == "dice":
+        a = a / (2 * b + a)
+    elif metric == "jaccard":
+        a /= torch.where(a + b == 0, 1.0, a + b)
+    elif metric == "rogerstanimoto":
+        a = 2 * a / (features + a)
+    elif metric == "russellrao":
+        a = (features - b) / features + (a - a)
+    elif metric == "sokalsneath":
+        a = a / (0.5 * b + a)
+    return a
+
+
+def _raised(a: torch.Tensor, p: float) -> torch.Tensor:
+    """Return `aᵖ` as the kernel computes it."""
+    product = whole_power(p)
+    if not product:
+        return torch.exp(p * torch.log(a))
+    y = a
+    for _ in range(product - 1):
+        y = y * a
+    return y

@@ -1,0 +1,102 @@
+"""The nearest of stored points to each row, for the operations that answer from them.
+
+Among equal distances the point with the smallest index is nearer. A kernel goes over tiles of points and keeps the best
+so far of each row in registers: while a tile holds a point nearer than a row's worst, the nearest such point takes the
+worst one's place. What a row keeps depends on no other row.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from .distances import INFINITY, reduced_distances
+from .errors import PlanError
+
+MAX_NEIGHBORS = 4096
+"""How many neighbours of a row the registers of one program hold."""
+
+NONE = tl.constexpr(2**31 - 1)
+
+
+@triton.jit
+def nearest(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    row,  # int64 [BLOCK_ROWS]
+    rows,
+    limit,  # how many points to look at
+    donor,  # int32: where DONORS, only points that are not NaN in this feature count
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    NEIGHBORS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    DONORS: tl.constexpr,
+    BLOCK_NEIGHBORS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """Return the reduced distances and indices of the nearest points, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each.
+
+    In no order, but always the same one for a row. The first NEIGHBORS slots count. A slot that was never filled holds
+    an infinite distance and an index past the last point.
+    """
+    slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([row.shape[0], BLOCK_NEIGHBORS], tl.int32)
+    best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
+    chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
+    worst = tl.max(best, axis=1)
+    worst_index = tl.max(chosen, axis=1)
+    for start in tl.range(0, limit, BLOCK_POINTS):
+        point = start + tl.arange(0, BLOCK_POINTS)
+        distance = reduced_distances(
+            x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED
+        )
+        here = point < POINTS
+        if DONORS:
+            value = tl.load(columns + donor.to(tl.int64) * POINTS + point, mask=here, other=0.0)
+            here = here & (value == value)
+        distance = tl.where(here[None, :], distance, INFINITY)
+        index = tl.where(here, point, NONE)[None, :] + tl.zeros([row.shape[0], BLOCK_POINTS], tl.int32)
+        more = tl.max((tl.min(distance, axis=1) <= worst).to(tl.int32), axis=0)
+        while more > 0:
+            low = tl.min(distance, axis=1)
+            at = tl.min(tl.where(distance == low[:, None], index, NONE), axis=1)
+            take = (low < worst) | ((low == worst) & (at < worst_index))
+            replace = take[:, None] & (chosen == worst_index[:, None])
+            best = tl.where(replace, low[:, None], best)
+            chosen = tl.where(replace, at[:, None], chosen)
+            taken = take[:, None] & (index == at[:, None])
+            distance = tl.where(taken, INFINITY, distance)
+            index = tl.where(taken, NONE, index)
+            worst = tl.max(best, axis=1)
+            worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
+            more = tl.max(take.to(tl.int32), axis=0)
+    return best, chosen
+
+
+def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
+    """Return the indices of the nearest of reduced distances `[rows, points]`, ascending, `[rows, neighbors]`."""
+    values, index = distance.topk(min(neighbors + 1, distance.shape[1]), dim=1, largest=False)
+    furthest = values[:, neighbors - 1, None]
+    if values.shape[1] > neighbors and bool((values[:, neighbors, None] > furthest).all()):
+        return index[:, :neighbors].sort(dim=1).values
+    nearer, level = distance < furthest, distance == furthest
+    room = neighbors - nearer.sum(1, keepdim=True)
+    return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
+
+
+def tile_shape(neighbors: int) -> tuple[int, int, int]:
+    """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps."""
+    slots = triton.next_power_of_2(neighbors)
+    rows = max(1, min(32, 4096 // slots))
+    return rows, slots, 2048 // rows
+
+
+def check_neighbors(op: str, neighbors: int, points: int, most: int = MAX_NEIGHBORS) -> None:
+    """Raise `PlanError` unless so many neighbours can be taken from so many points."""
+    if not 1 <= neighbors <= min(points, most):
+        raise PlanError(f"{op}: n_neighbors must lie in [1, {min(points, most)}], not {neighbors}.")

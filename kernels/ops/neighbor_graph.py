@@ -1,0 +1,193 @@
+"""NeighborGraph: each row's distances to the points that are its neighbours, one column a point.
+
+`x`: `[rows, features]`; `points`: `[points, features]`; `factor`: `[features]`, the weights of a metric that has them;
+`out`: `[rows, points]`. `out[r, i]` is the distance by the metric (see `distances.py`), or 1 where `mode` is
+"connectivity", if point `i` is one of the row's neighbours, and otherwise 0, or infinity where `absent` is "infinity".
+The neighbours are the `n_neighbors` nearest points, the smaller index first among equal distances, or, where
+`n_neighbors` is 0, those at most `radius` away. A row whose distances are not numbers has no neighbour within a
+radius, and NaN for its nearest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..distances import (
+    INFINITY,
+    check_points,
+    finish_distance,
+    reduced_distances,
+    reduced_radius,
+    reference_finish,
+    reference_reduced_distances,
+    transposed,
+    whole_power,
+)
+from ..errors import PlanError
+from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles
+
+MODES = ("distance", "connectivity")
+ABSENT = {"zero": 0.0, "infinity": math.inf}
+BLOCK = (32, 64)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def nearest_graph_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    out,  # float32 or float64 [rows, POINTS], filled with what stands for no neighbour
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    NEIGHBORS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    CONNECTIVITY: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_NEIGHBORS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program writes the neighbours of `BLOCK_ROWS` rows."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    best, chosen = nearest(
+        x,
+        columns,
+        factor,
+        row,
+        rows,
+        POINTS,
+        0,
+        FEATURES,
+        POINTS,
+        NEIGHBORS,
+        METRIC,
+        P,
+        PRODUCT,
+        WEIGHTED,
+        False,
+        BLOCK_NEIGHBORS,
+        BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+    real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
+    value = finish_distance(tl.where(real, best, 1.0), METRIC, P)
+    if CONNECTIVITY:
+        value = tl.zeros_like(best) + 1.0
+    value = tl.where(best == INFINITY, float("nan"), value)
+    inside = (row < rows)[:, None] & real
+    tl.store(out + row[:, None] * POINTS + chosen, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def radius_graph_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    radius,  # float64 [1], reduced
+    out,  # float32 or float64 [rows, POINTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    CONNECTIVITY: tl.constexpr,
+    ABSENT: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+    distance = reduced_distances(x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED)
+    within = distance <= tl.load(radius)
+    value = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+    if CONNECTIVITY:
+        value = tl.zeros_like(distance) + 1.0
+    value = tl.where(within, value, ABSENT)
+    inside = (row < rows)[:, None] & (point < POINTS)[None, :]
+    tl.store(out + row[:, None] * POINTS + point[None, :], value.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True)
+class NeighborGraph(Operation):
+    """The distances to each row's neighbours among the points."""
+
+    points: np.ndarray
+    factor: np.ndarray
+    n_neighbors: int = 0
+    radius: float = 0.0
+    metric: str = "euclidean"
+    p: float = 2.0
+    mode: str = "distance"
+    absent: str = "zero"
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        check_points("neighbor_graph", self.points, self.factor, self.metric, self.p, features)
+        if self.n_neighbors:
+            check_neighbors("neighbor_graph", self.n_neighbors, len(self.points))
+        if not self.radius >= 0:
+            raise PlanError(f"neighbor_graph: radius must not be negative, as {self.radius} is.")
+        if self.mode not in MODES or self.absent not in ABSENT:
+            names = f"'{self.mode}' and '{self.absent}'"
+            raise PlanError(f"neighbor_graph: mode and absent must be of {MODES} and {tuple(ABSENT)}, not {names}.")
+        return len(self.points)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the points transposed, so that a tile of them is contiguous, and the reduced radius."""
+        radius = reduced_radius(self.radius, self.metric, self.p)
+        return {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        columns, factor = parameters["columns"], parameters["factor"]
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
+            value = reference_finish(distance, self.metric, self.p)
+            if self.mode == "connectivity":
+                value = torch.ones_like(value)
+            absent = torch.full_like(value, ABSENT[self.absent])
+            if not self.n_neighbors:
+                return torch.where(distance <= parameters["radius"], value, absent)
+            value = torch.where(distance.isinf(), torch.nan, value)
+            index = reference_nearest(distance, self.n_neighbors)
+            return absent.scatter_(1, index, value.gather(1, index))
+
+        return in_tiles(x, compute, len(self.points), len(self.points))
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (points, features) = inputs, self.points.shape
+        tables = (parameters["columns"], parameters["factor"])
+        metric = (self.metric, self.p, whole_power(self.p), bool((self.factor != 1).any()), self.mode == "connectivity")
+        absent = ABSENT[self.absent]
+        if self.n_neighbors:
+            output[:rows].fill_(absent)
+            shape = block_rows, _, _ = tile_shape(self.n_neighbors)
+            nearest_graph_kernel[(triton.cdiv(rows, block_rows),)](
+                x, *tables, output, rows, features, points, self.n_neighbors, *metric, *shape, num_warps=8
+            )
+        else:
+            radius_graph_kernel[(triton.cdiv(rows, BLOCK[0]), triton.cdiv(points, BLOCK[1]))](
+                x, *tables, parameters["radius"], output, rows, features, points, *metric, absent, *BLOCK, num_warps=8
+            )
+
+    def launches(self, inputs: int) -> int:
+        return 2 if self.n_neighbors else 1
+
+    def describe(self) -> str:
+        which = f"{self.n_neighbors} of" if self.n_neighbors else f"within {self.radius:g} of"
+        return f"{self.mode} to {which} {len(self.points)} points by {self.metric}"

@@ -1,0 +1,176 @@
+"""Neighbors: the mean of the targets of each row's nearest points, `out[r, t] = Σᵢ wᵣᵢ · targets[i, t] / Σᵢ wᵣᵢ`.
+
+`x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `factor`: `[features]`, the
+weights of a metric that has them; `out`: `[rows, outputs]`. The sums run over the `n_neighbors` nearest points by the
+metric (see `distances.py`), the smaller index first among equal distances; `w` is 1 for uniform weights, and for
+distance weights 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others.
+
+A row whose distances are not numbers answers NaN, but for nan_euclidean with uniform weights: there a point that has
+nothing in common with the row is further than all others and otherwise a neighbour like them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..distances import (
+    INFINITY,
+    check_points,
+    finish_distance,
+    reference_finish,
+    reference_reduced_distances,
+    transposed,
+    whole_power,
+)
+from ..errors import PlanError
+from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles
+
+WEIGHTS = ("uniform", "distance")
+
+
+@triton.jit(do_not_specialize=["rows"])
+def neighbors_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    targets,  # float64 [POINTS, OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    NEIGHBORS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_NEIGHBORS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program answers `BLOCK_ROWS` rows."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    best, chosen = nearest(
+        x,
+        columns,
+        factor,
+        row,
+        rows,
+        POINTS,
+        0,
+        FEATURES,
+        POINTS,
+        NEIGHBORS,
+        METRIC,
+        P,
+        PRODUCT,
+        WEIGHTED,
+        False,
+        BLOCK_NEIGHBORS,
+        BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+    real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
+    undefined = tl.max(best, axis=1) == INFINITY
+    weight = tl.where(real, 1.0, tl.zeros_like(best))
+    if BY_DISTANCE:
+        inverse = 1.0 / finish_distance(tl.where(real, best, 1.0), METRIC, P)
+        hit = real & (inverse == INFINITY)
+        any_hit = tl.max(hit.to(tl.int32), axis=1) > 0
+        weight = tl.where(any_hit[:, None], hit.to(tl.float64), tl.where(real, inverse, 0.0))
+    total = tl.sum(weight, axis=1)
+    for t in tl.range(0, OUTPUTS):
+        value = tl.load(targets + chosen.to(tl.int64) * OUTPUTS + t, mask=real, other=0.0)
+        y = tl.sum(weight * value, axis=1) / total
+        if BY_DISTANCE or METRIC != "nan_euclidean":
+            y = tl.where(undefined, float("nan"), y)
+        tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@dataclass(frozen=True)
+class Neighbors(Operation):
+    """The mean of the nearest points' targets."""
+
+    points: np.ndarray
+    targets: np.ndarray
+    factor: np.ndarray
+    n_neighbors: int
+    metric: str = "euclidean"
+    p: float = 2.0
+    weights: str = "uniform"
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        check_points("neighbors", self.points, self.factor, self.metric, self.p, features)
+        check_neighbors("neighbors", self.n_neighbors, len(self.points))
+        check_targets("neighbors", self.targets, self.weights, len(self.points))
+        return self.targets.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the points transposed, so that a tile of them is contiguous."""
+        columns = transposed(self.points)
+        return {"columns": columns, "targets": self.targets, "factor": self.factor}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        columns, targets, factor = (parameters[name] for name in ("columns", "targets", "factor"))
+        lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
+            index = reference_nearest(distance, self.n_neighbors)
+            distance = reference_finish(distance.gather(1, index), self.metric, self.p)
+            weight = torch.ones_like(distance)
+            if self.weights == "distance":
+                inverse = 1 / distance
+                hit = inverse.isinf()
+                weight = torch.where(hit.any(1, keepdim=True), hit.double(), inverse)
+            y = (weight[:, :, None] * targets[index]).sum(1) / weight.sum(1, keepdim=True)
+            return y if lenient else torch.where(distance.isinf().any(1, keepdim=True), torch.nan, y)
+
+        outputs = targets.shape[1]
+        return in_tiles(x, compute, outputs, max(len(targets), self.n_neighbors * outputs))
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (points, features) = inputs, self.points.shape
+        block_rows, slots, block_points = tile_shape(self.n_neighbors)
+        neighbors_kernel[(triton.cdiv(rows, block_rows),)](
+            x,
+            parameters["columns"],
+            parameters["factor"],
+            parameters["targets"],
+            output,
+            rows,
+            features,
+            points,
+            output.shape[1],
+            self.n_neighbors,
+            self.metric,
+            self.p,
+            whole_power(self.p),
+            bool((self.factor != 1).any()),
+            self.weights == "distance",
+            block_rows,
+            slots,
+            block_points,
+            num_warps=8,
+        )
+
+    def describe(self) -> str:
+        return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"
+
+
+def check_targets(op: str, targets: np.ndarray, weights: str, points: int) -> None:
+    """Raise `PlanError` unless every point has targets and the weights have a name."""
+    if targets.ndim != 2 or len(targets) != points or not targets.shape[1]:
+        raise PlanError(f"{op}: targets must be [{points}, outputs], not {list(targets.shape)}.")
+    if weights not in WEIGHTS:
+        raise PlanError(f"{op}: weights must be one of {WEIGHTS}, not '{weights}'.")

@@ -1,0 +1,166 @@
+"""Pairwise, then affine: `out[r, t] = g(Σᵢ k(z_r, sᵢ) · weight[i, t] + intercept[t])`.
+
+`k(z, s) = f(γ · m(z, s) + c)`, the points and `z` are those of `pairwise.py`; `weight`: `[P, targets]` float64;
+`intercept`: `[targets]` float64; `g`: a function of `elementwise.py`; `out`: `[rows, targets]`. The matrix of `k` lives
+in registers alone; everything is float64.
+
+A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
+in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
+by part, `g` must be the identity, and an affine step adds the parts up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..errors import PlanError
+from ..plan import Parameters
+from ..tiles import in_tiles, matmul
+from .affine import function_suffix, target_block
+from .elementwise import FUNCTIONS, apply_function, check_function
+from .pairwise import Pairwise, PointFunction, pairwise_block
+
+MAX_TARGETS = 64
+
+
+@triton.jit(do_not_specialize=["rows"])
+def pairwise_affine_kernel(
+    x,  # [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS]
+    norms,  # float64 [POINTS]
+    numbers,  # float64 [3]
+    table,  # float64 [PIECES, TERMS]
+    weight,  # float64 [POINTS, TARGETS]
+    intercept,  # float64 [TARGETS]
+    out,  # [rows, PARTS * TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    MEASURE: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    PIECES: tl.constexpr,
+    TERMS: tl.constexpr,
+    EXPANDED: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    PARTS: tl.constexpr,
+    PART_POINTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+    BLOCK_TARGETS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows of one part of `BLOCK_TARGETS` targets."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    part = tl.program_id(1)
+    target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
+    out += part * TARGETS
+    if TARGETS == 1:
+        total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
+    else:
+        total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+    for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
+        point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
+        k = pairwise_block(
+            x, shift, factor, points, norms, numbers, table, row, point, rows,
+            FEATURES, POINTS, MEASURE, PROFILE, WHOLE, PIECES, TERMS, EXPANDED, BLOCK_FEATURES,
+        )  # fmt: skip
+        k = tl.where((point < POINTS)[None, :], k, 0.0)
+        if TARGETS == 1:
+            total += k * tl.load(weight + point, mask=point < POINTS, other=0.0)[None, :]
+        else:
+            inside = (point < POINTS)[:, None] & (target < TARGETS)[None, :]
+            at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
+            total = tl.dot(k, tl.load(weight + at, mask=inside, other=0.0), acc=total, out_dtype=tl.float64)
+    if TARGETS == 1:
+        b = tl.load(intercept)
+        y = apply_function(tl.sum(total, axis=1) + tl.where(part == 0, b, 0.0), FUNCTION)
+        tl.store(out + row * PARTS, y.to(out.dtype.element_ty), mask=row < rows)
+    else:
+        b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
+        y = apply_function(total + tl.where(part == 0, b, 0.0)[None, :], FUNCTION)
+        inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
+        tl.store(out + row[:, None] * (PARTS * TARGETS) + target[None, :], y.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseAffine(PointFunction):
+    """Contract the function of each row and each point with weights as it is made."""
+
+    weight: np.ndarray
+    intercept: np.ndarray
+    function: str = "identity"
+    parts: int = 1
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        self.check_points(features)
+        check_function(self.function)
+        if self.weight.ndim != 2 or len(self.weight) != len(self.points):
+            raise PlanError(
+                f"pairwise_affine: weight must be [{len(self.points)}, targets], not {list(self.weight.shape)}."
+            )
+        if self.intercept.shape != self.weight.shape[1:]:
+            raise PlanError(f"pairwise_affine: intercept must be {list(self.weight.shape[1:])}.")
+        if self.parts < 1 or (self.parts > 1 and self.function != "identity"):
+            raise PlanError(f"pairwise_affine: parts must be at least 1, and 1 before {self.function}.")
+        return self.parts * self.weight.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        return {**super().parameters(), "weight": self.weight, "intercept": self.intercept}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), weights = inputs, parameters["weight"].split(self.part_points())
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            k = self.matrix(parameters, tile).split(self.part_points(), dim=1)
+            sums = [matmul(part, weight) for part, weight in zip(k, weights, strict=True)]
+            sums[0] = sums[0] + parameters["intercept"]
+            empty = [torch.zeros_like(sums[0])] * (self.parts - len(sums))
+            return torch.cat([*sums, *empty], dim=1)
+
+        width = self.parts * self.weight.shape[1]
+        return FUNCTIONS[self.function](in_tiles(x, compute, width, len(self.points)))
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        targets, (block_rows, block_points) = self.weight.shape[1], self.block()
+        block_targets = 1 if targets == 1 else target_block(targets)
+        grid = (triton.cdiv(rows, block_rows), self.parts, triton.cdiv(targets, block_targets))
+        tables = (*self.tables(parameters), parameters["weight"], parameters["intercept"])
+        shapes = (*self.shapes(), targets, self.parts, self.part_points(), self.function)
+        pairwise_affine_kernel[grid](
+            inputs[0], *tables, output, rows, *shapes, block_rows, block_points, block_targets, num_warps=self.warps()
+        )
+
+    def part_points(self) -> int:
+        """Return how many points a part covers: whole blocks."""
+        block = self.block()[1]
+        return triton.cdiv(triton.cdiv(len(self.points), self.parts), block) * block
+
+    def describe(self) -> str:
+        parts = f" in {self.parts} parts" if self.parts > 1 else ""
+        shape = f"{self.points.shape[1]} → {self.weight.shape[1]}"
+        return f"{shape} by {self.what()}{parts}" + function_suffix(self.function)
+
+
+def contract(
+    first: Pairwise, weight: np.ndarray, intercept: np.ndarray, function: str = "identity"
+) -> PairwiseAffine | None:
+    """Return the operation that does both, in one part.
+
+    None for more targets than one program makes: each block of them would compute the matrix anew.
+    """
+    if weight.shape[1] > MAX_TARGETS:
+        return None
+    fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
+    return PairwiseAffine(**fields, weight=weight, intercept=intercept, function=function)

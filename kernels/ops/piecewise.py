@@ -1,0 +1,143 @@
+"""Piecewise: `out[r, o] = Σ_d coefficients[o, i, d] · (x[r, source[o]] − origin)^d`, a polynomial in each piece.
+
+`i` is how many of the knots of `o` lie at or below the number, `0 … K`, and the origin of a piece is the knot where it
+begins; that of the first piece is where it ends. `x`: `[rows, width]`, float32 or float64; `source`: `[outputs]` int32;
+`knots`: `[outputs, K]` float64, ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]`
+float64; `out`: `[rows, outputs]`. Comparisons and arithmetic are float64, so a number equal to a knot is in the piece
+that the knot begins. NaN gives NaN, or 0 where `nan_is_zero` is set.
+
+Linear interpolation, steps, bins, indicators of bins and B-spline bases are all of this kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles
+
+BLOCK = 512
+FEW_KNOTS = 8
+
+
+@triton.jit(do_not_specialize=["size"])
+def piecewise_kernel(
+    x,  # float32 or float64 [rows, WIDTH]
+    source,  # int32 [OUTPUTS]
+    knots,  # float64 [OUTPUTS, KNOTS]
+    coefficients,  # float64 [OUTPUTS, KNOTS + 1, DEGREE + 1]
+    out,  # float32 or float64 [size]
+    size,  # rows * OUTPUTS
+    WIDTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    KNOTS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
+    NAN_IS_ZERO: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A program makes `BLOCK` elements; each finds its piece by halving the knots, always equally often."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    row, column = at // OUTPUTS, at % OUTPUTS
+    value = tl.load(x + row * WIDTH + tl.load(source + column, mask=inside, other=0), mask=inside, other=0.0)
+    value = value.to(tl.float64)
+    piece = tl.zeros([BLOCK], tl.int64)
+    for halving in tl.static_range(HALVINGS):
+        further = piece + (1 << (HALVINGS - 1 - halving))
+        real = inside & (further <= KNOTS)
+        knot = tl.load(knots + column * KNOTS + further - 1, mask=real, other=float("inf"))
+        piece = tl.where(real & (value >= knot), further, piece)
+    origin = tl.load(knots + column * KNOTS + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)
+    u = value - origin
+    own = coefficients + (column * (KNOTS + 1) + piece) * (DEGREE + 1)
+    y = tl.load(own + DEGREE, mask=inside, other=0.0)
+    for step in tl.static_range(DEGREE):
+        y = y * u + tl.load(own + (DEGREE - 1 - step), mask=inside, other=0.0)
+    y = tl.where(value == value, y, 0.0 if NAN_IS_ZERO else value)
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True)
+class Piecewise(Operation):
+    """Apply a piecewise polynomial to a column, for each column of the output."""
+
+    source: np.ndarray
+    knots: np.ndarray
+    coefficients: np.ndarray
+    nan_is_zero: bool = False
+
+    def output_width(self, *widths: int) -> int:
+        (width,) = widths
+        if self.source.ndim != 1 or not len(self.source):
+            raise PlanError(f"piecewise: source must be [outputs], not {list(self.source.shape)}.")
+        if self.source.min() < 0 or self.source.max() >= width:
+            raise PlanError(f"piecewise: source must lie in [0, {width}).")
+        outputs = len(self.source)
+        if self.knots.ndim != 2 or len(self.knots) != outputs or not self.knots.shape[1]:
+            raise PlanError(f"piecewise: knots must be [{outputs}, knots], not {list(self.knots.shape)}.")
+        if np.isnan(self.knots).any() or (self.knots[:, 1:] < self.knots[:, :-1]).any():
+            raise PlanError("piecewise: knots must ascend.")
+        if not np.isfinite(self.knots[:, 0]).all():
+            raise PlanError("piecewise: the first of the knots must be finite.")
+        pieces = self.knots.shape[1] + 1
+        if self.coefficients.shape[:-1] != (outputs, pieces) or not self.coefficients.shape[-1]:
+            shape = list(self.coefficients.shape)
+            raise PlanError(f"piecewise: coefficients must be [{outputs}, {pieces}, degree + 1], not {shape}.")
+        return outputs
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]
+        outputs, pieces, terms = coefficients.shape
+        first_piece = torch.arange(outputs, device=x.device)[:, None] * pieces
+        first_knot = torch.arange(outputs, device=x.device)[:, None] * (pieces - 1)
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            values = tile.T.index_select(0, parameters["source"])  # [outputs, tile]
+            nan = torch.isnan(values)
+            piece = knots_below(knots, values)
+            origin = knots.reshape(-1).index_select(0, (first_knot + (piece - 1).clip(0)).reshape(-1))
+            u = values - origin.reshape(values.shape)
+            own = coefficients.reshape(-1, terms).index_select(0, (first_piece + piece).reshape(-1))
+            y = own[:, -1].reshape(u.shape)
+            for term in range(terms - 2, -1, -1):
+                y = y * u + own[:, term].reshape(u.shape)
+            return torch.where(nan, 0.0 if self.nan_is_zero else values, y).T
+
+        return in_tiles(x, compute, outputs, outputs)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (outputs, pieces, terms) = inputs, self.coefficients.shape
+        tables = [parameters[name] for name in ("source", "knots", "coefficients")]
+        shapes = (x.shape[1], outputs, pieces - 1, terms - 1, (pieces - 1).bit_length(), self.nan_is_zero)
+        piecewise_kernel[(triton.cdiv(rows * outputs, BLOCK),)](x, *tables, output, rows * outputs, *shapes, BLOCK)
+
+    def reads_input_once(self) -> bool:
+        return len(np.unique(self.source)) == len(self.source)
+
+    def hides_nan(self) -> bool:
+        return self.nan_is_zero
+
+    def describe(self) -> str:
+        outputs, pieces, terms = self.coefficients.shape
+        return f"{outputs} columns of at most {pieces} pieces of degree {terms - 1}"
+
+
+def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return how many knots of each function, `[functions, knots]`, are at or below `values`, `[functions, rows]`.
+
+    For NaN it is any number of them.
+    """
+    if knots.shape[1] > FEW_KNOTS:
+        return torch.searchsorted(knots, values, right=True)
+    below = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    for column in knots.T:
+        below += values >= column[:, None]
+    return below

@@ -1,0 +1,165 @@
+"""RadiusNeighbors: the mean of the targets of the points within a radius, `out[r, t] = Σᵢ wᵣᵢ targets[i, t] / Σᵢ wᵣᵢ`.
+
+`x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `factor`: `[features]`, the
+weights of a metric that has them; `empty`: `[outputs]`; `out`: `[rows, outputs]`. The sums run over the points whose
+distance by the metric (see `distances.py`) is at most `radius`; `w` is 1 for uniform weights, and for distance weights
+1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row with no point within
+the radius answers `empty`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..distances import (
+    check_points,
+    finish_distance,
+    reduced_distances,
+    reduced_radius,
+    reference_finish,
+    reference_reduced_distances,
+    transposed,
+    whole_power,
+)
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles, matmul
+from .neighbors import check_targets
+
+BLOCK_ROWS = 32
+BLOCK_POINTS = 64
+
+
+@triton.jit(do_not_specialize=["rows"])
+def radius_neighbors_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    targets,  # float64 [POINTS, OUTPUTS]
+    empty,  # float64 [OUTPUTS]
+    radius,  # float64 [1], reduced
+    out,  # float32 or float64 [rows, OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    furthest = tl.load(radius)
+    total = tl.zeros([BLOCK_ROWS], tl.float64)
+    hits = tl.zeros([BLOCK_ROWS], tl.float64)
+    y = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float64)
+    y_hits = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float64)
+    for start in tl.range(0, POINTS, BLOCK_POINTS):
+        point = start + tl.arange(0, BLOCK_POINTS)
+        distance = reduced_distances(
+            x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED
+        )
+        within = distance <= furthest
+        inside = (point < POINTS)[:, None] & (output < OUTPUTS)[None, :]
+        value = tl.load(targets + point.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=inside, other=0.0)
+        weight = within.to(tl.float64)
+        if BY_DISTANCE:
+            distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+            hit = (within & (distance == 0.0)).to(tl.float64)
+            weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
+            hits += tl.sum(hit, axis=1)
+            y_hits = tl.dot(hit, value, acc=y_hits, out_dtype=tl.float64)
+        total += tl.sum(weight, axis=1)
+        y = tl.dot(weight, value, acc=y, out_dtype=tl.float64)
+    if BY_DISTANCE:
+        y = tl.where(hits[:, None] > 0.0, y_hits, y)
+        total = tl.where(hits > 0.0, hits, total)
+    nothing = tl.load(empty + output, mask=output < OUTPUTS, other=0.0)[None, :]
+    y = tl.where(total[:, None] > 0.0, y / tl.where(total > 0.0, total, 1.0)[:, None], nothing)
+    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
+    tl.store(out + row[:, None] * OUTPUTS + output[None, :], y.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True)
+class RadiusNeighbors(Operation):
+    """The mean of the targets of the points within a radius."""
+
+    points: np.ndarray
+    targets: np.ndarray
+    factor: np.ndarray
+    empty: np.ndarray
+    radius: float
+    metric: str = "euclidean"
+    p: float = 2.0
+    weights: str = "uniform"
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        check_points("radius_neighbors", self.points, self.factor, self.metric, self.p, features)
+        check_targets("radius_neighbors", self.targets, self.weights, len(self.points))
+        if self.empty.shape != self.targets.shape[1:]:
+            shapes = f"{list(self.targets.shape[1:])}, not {list(self.empty.shape)}"
+            raise PlanError(f"radius_neighbors: empty must be {shapes}.")
+        if not self.radius >= 0:
+            raise PlanError(f"radius_neighbors: radius must not be negative, as {self.radius} is.")
+        return self.targets.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the points transposed, so that a tile of them is contiguous, and the reduced radius."""
+        radius = reduced_radius(self.radius, self.metric, self.p)
+        tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
+        return {"columns": transposed(self.points), **tables}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        columns, targets, factor = (parameters[name] for name in ("columns", "targets", "factor"))
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
+            within = distance <= parameters["radius"]
+            weight = within.double()
+            if self.weights == "distance":
+                distance = reference_finish(distance, self.metric, self.p)
+                hit = within & (distance == 0)
+                weight = torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))
+            total = weight.sum(1, keepdim=True)
+            return torch.where(total > 0, matmul(weight, targets) / total, parameters["empty"])
+
+        return in_tiles(x, compute, targets.shape[1], len(targets))
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
+        block_outputs = min(max(triton.next_power_of_2(outputs), 16), 32)
+        radius_neighbors_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(outputs, block_outputs))](
+            x,
+            *(parameters[name] for name in ("columns", "factor", "targets", "empty", "radius")),
+            output,
+            rows,
+            features,
+            points,
+            outputs,
+            self.metric,
+            self.p,
+            whole_power(self.p),
+            bool((self.factor != 1).any()),
+            self.weights == "distance",
+            BLOCK_ROWS,
+            BLOCK_POINTS,
+            block_outputs,
+            num_warps=8,
+        )
+
+    def describe(self) -> str:
+        return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"

@@ -1,0 +1,319 @@
+"""Tree ensemble: `out[r] = f((baseline + Σₜ values[leaf(t, r)]) / divisor)`, or each tree's own leaf side by side.
+
+`x`: `[rows, features]`; `out`: `[rows, outputs]` for the output "sum", `[rows, trees · outputs]` for "each" (a tree's
+own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches).
+
+A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
+goes to the side that the node says, and so does a number that is no category. Thresholds in float32 are compared with
+`x` rounded to float32, as `sklearn.tree` does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+
+Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
+below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
+the same sum in any order: how rows and trees are tiled, which does follow the number of rows, cannot change an answer.
+
+A node is one int64, so that a visit is one load. High half: distance to the left child (0 at a leaf; the right child is
+next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
+Wide nodes, for float64 thresholds and for features and distances that do not share 29 bits, have the feature in the low
+half and the threshold in an array of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..trees import check_trees, find_leaves, integer_leaves, leaf_starts, node_layout, pack_nodes
+from .affine import function_suffix
+from .elementwise import FUNCTIONS, apply_function, check_function
+
+LANES = 2**15
+"""How many leaf values the torch reference looks for at a time."""
+
+LARGEST_TILE = 2**22
+"""How many numbers the rows of such a tile hold at most."""
+
+
+@triton.jit
+def descend(
+    x,  # float32 or float64 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, 8]
+    node,  # int32 [BLOCK_TREES, BLOCK_ROWS], the roots
+    row,  # int64 [1, BLOCK_ROWS]
+    inside,  # bool [BLOCK_TREES, BLOCK_ROWS]
+    FEATURES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SETS: tl.constexpr,
+):
+    """Return the leaf's number for each tree and row; all descend together until the last has arrived."""
+    word = tl.load(nodes + node, mask=inside, other=0)
+    below = (word >> (34 + FEATURE_BITS)).to(tl.int32)
+    while tl.max(below) > 0:
+        inner = below > 0
+        low = word.to(tl.int32)
+        high = (word >> 32).to(tl.int32)
+        if WIDE:
+            feature = low
+            threshold = tl.load(thresholds + node, mask=inner, other=0.0)
+        else:
+            feature = (high >> 2) & ((1 << FEATURE_BITS) - 1)
+            threshold = low.to(tl.float32, bitcast=True)
+        value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
+        left = value <= threshold
+        missing = value != value
+        if SETS:
+            categorical = (high & 2) != 0
+            member = categorical & (value >= 0.0) & (value < 256.0)
+            category = tl.where(member, value, 0.0).to(tl.int32)
+            if WIDE:
+                low = tl.where(member, threshold, 0.0).to(tl.int32)
+            bits = tl.load(sets + low * 8 + (category >> 5), mask=inner & member, other=0)
+            left = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, left)
+            missing |= categorical & (member == 0)
+        left = tl.where(missing, (high & 1) != 0, left)
+        node += tl.where(inner, below + tl.where(left, 0, 1), 0)
+        word = tl.where(inner, tl.load(nodes + node, mask=inner, other=0), word)
+        below = (word >> (34 + FEATURE_BITS)).to(tl.int32)
+    return word.to(tl.int32)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_sum_kernel(
+    x,  # float32 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, 8]
+    roots,  # int32 [TREES]
+    leaves,  # int64 [leaves, OUTPUTS]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 [rows, OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    TREES: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    DIVISOR: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SETS: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    total = tl.full([BLOCK_TREES, BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
+    for start in tl.range(0, TREES, BLOCK_TREES):
+        tree = start + tl.arange(0, BLOCK_TREES)
+        inside = (tree < TREES)[:, None] & (row < rows)[None, :]
+        root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
+        leaf = descend(
+            x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS
+        )  # [BLOCK_TREES, BLOCK_ROWS]
+        at = leaf.to(tl.int64)[:, :, None] * OUTPUTS + output[None, None, :]
+        total += tl.load(leaves + at, mask=inside[:, :, None] & (output < OUTPUTS)[None, None, :], other=0)
+    scale = tl.load(unit + output, mask=output < OUTPUTS, other=0.0)
+    first = tl.load(baseline + output, mask=output < OUTPUTS, other=0.0)
+    y = (first[None, :] + tl.sum(total, axis=0).to(tl.float64) * scale[None, :]) / DIVISOR
+    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
+    at = row[:, None] * OUTPUTS + output[None, :]
+    tl.store(out + at, apply_function(y, FUNCTION).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_each_kernel(
+    x,  # float32 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, 8]
+    roots,  # int32 [TREES]
+    values,  # float64 [leaves, OUTPUTS]
+    out,  # float32 [rows, TREES * OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    TREES: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SETS: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """Each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    tree = tl.program_id(1) * BLOCK_TREES + tl.arange(0, BLOCK_TREES)
+    inside = (tree < TREES)[:, None] & (row < rows)[None, :]
+    root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
+    leaf = descend(x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS)
+    column = (row[None, :] * TREES + tree[:, None]) * OUTPUTS  # [BLOCK_TREES, BLOCK_ROWS]
+    for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
+        output = start + tl.arange(0, BLOCK_OUTPUTS)
+        mask = inside[:, :, None] & (output < OUTPUTS)[None, None, :]
+        at = leaf.to(tl.int64)[:, :, None] * OUTPUTS + output[None, None, :]
+        value = tl.load(values + at, mask=mask, other=0.0)
+        tl.store(out + column[:, :, None] + output[None, None, :], value.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_leaves_kernel(
+    x,  # float32 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, 8]
+    roots,  # int32 [trees]
+    first_leaf,  # int32 [trees + 1]
+    out,  # float32 [rows, LEAVES]
+    rows,
+    FEATURES: tl.constexpr,
+    LEAVES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SETS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_LEAVES: tl.constexpr,
+):
+    """1 for the leaves that a row reaches, 0 for others. A program makes `BLOCK_ROWS` rows of one tree's leaves."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    tree = tl.program_id(1)
+    inside = (row < rows)[None, :]
+    root = tl.load(roots + tree + 0 * row[None, :], mask=inside, other=0)
+    leaf = descend(x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS)
+    leaf = tl.trans(leaf)  # [BLOCK_ROWS, 1]
+    last = tl.load(first_leaf + tree + 1)
+    for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
+        column = start + tl.arange(0, BLOCK_LEAVES)
+        value = tl.where(leaf == column[None, :], 1.0, 0.0)
+        mask = (row < rows)[:, None] & (column < last)[None, :]
+        tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
+
+
+@dataclass(frozen=True)
+class TreeEnsemble(Operation):
+    """Decision trees, their leaves' values summed, side by side, or as indicators.
+
+    A tree's nodes follow each other from its root, children after their parent and the right child after the left one.
+    For the sum, trees of like depth had better be neighbours: they descend together.
+    """
+
+    OUTPUTS = ("sum", "each", "leaves")
+
+    feature: np.ndarray  # int32 [nodes], −1 at a leaf
+    threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
+    child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `values`
+    flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
+    sets: np.ndarray  # int32 [sets, 8], bit c of a row: category c goes to the left
+    roots: np.ndarray  # int32 [trees]
+    values: np.ndarray  # float64 [leaves, outputs]
+    baseline: np.ndarray  # float64 [outputs]
+    divisor: float = 1.0
+    function: str = "identity"
+    output: str = "sum"
+
+    def output_width(self, *widths: int) -> int:
+        (features,) = widths
+        check_function(self.function)
+        if self.output not in self.OUTPUTS:
+            raise PlanError(f"tree_ensemble: output must be one of {self.OUTPUTS}, not {self.output!r}.")
+        if self.output == "leaves" and (np.diff(self.roots) < 0).any():
+            raise PlanError("tree_ensemble: roots must ascend where the output is 'leaves'.")
+        if self.values.ndim != 2 or self.baseline.shape != self.values.shape[1:]:
+            raise PlanError("tree_ensemble: values must be [leaves, outputs], and baseline [outputs].")
+        check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
+        if len(self.values) != np.count_nonzero(self.feature < 0):
+            raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
+        return self._width
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the packed nodes, and the leaves in the form that the output needs."""
+        wide, feature_bits = self._layout
+        found = {
+            "nodes": pack_nodes(self.feature, self.threshold, self.child, self.flags, wide, feature_bits),
+            "thresholds": self.threshold if wide else self.threshold[:0],
+            "sets": self.sets,
+            "roots": self.roots,
+        }
+        starts = leaf_starts(self.feature, self.roots)
+        if self.output == "sum":
+            leaves, unit = integer_leaves(self.values, starts)
+            return found | {"leaves": leaves, "unit": unit, "baseline": self.baseline}
+        return found | ({"values": self.values} if self.output == "each" else {"first_leaf": starts})
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        trees, outputs = len(self.roots), self.values.shape[1]
+        dtype = torch.float32 if self.threshold.dtype == np.float32 else torch.float64
+        answer = torch.empty(len(x), self._width, dtype=torch.float64, device=x.device)
+        tile = max(min(LANES // (trees * max(outputs, 1)), LARGEST_TILE // x.shape[1]), 1)
+        for part, out in zip(x.split(tile), answer.split(tile), strict=True):
+            leaf = find_leaves(part.to(dtype), parameters, self._layout[1])  # [rows · trees]
+            if self.output == "sum":
+                total = parameters["leaves"].index_select(0, leaf).view(len(part), trees, outputs).sum(1)
+                y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
+                out.copy_(FUNCTIONS[self.function](y))
+            elif self.output == "each":
+                out.copy_(parameters["values"].index_select(0, leaf).view(len(part), trees * outputs))
+            else:
+                out.zero_().scatter_(1, leaf.view(len(part), trees).long(), 1.0)
+        return answer
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
+        features = x.shape[1]
+        model = (x, *(parameters[name] for name in ("nodes", "thresholds", "sets", "roots")))
+        layout = (bits, wide, len(self.sets) > 0)
+        if self.output == "sum":
+            sums = (parameters["leaves"], parameters["unit"], parameters["baseline"])
+            block_trees, block_rows, block_outputs = tile_shape(rows, trees, outputs)
+            grid = (triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))
+            what = (features, trees, outputs, self.divisor, self.function)
+            tree_sum_kernel[grid](
+                *model, *sums, output, rows, *what, *layout, block_trees, block_rows, block_outputs, num_warps=4
+            )
+        elif self.output == "each":
+            block_trees, block_rows, block_outputs = tile_shape(rows, trees, outputs)
+            grid = (triton.cdiv(rows, block_rows), triton.cdiv(trees, block_trees))
+            tree_each_kernel[grid](
+                *model, parameters["values"], output, rows, features, trees, outputs, *layout,
+                block_trees, block_rows, block_outputs, num_warps=4,
+            )  # fmt: skip
+        else:
+            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](
+                *model, parameters["first_leaf"], output, rows, features, leaves, *layout, 64, 32, num_warps=4
+            )
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        what = {"sum": "summed", "each": "side by side", "leaves": "as leaf indicators"}[self.output]
+        return f"{len(self.roots)} trees of {len(self.feature)} nodes {what}" + function_suffix(self.function)
+
+    @functools.cached_property
+    def _layout(self) -> tuple[bool, int]:
+        return node_layout(self.feature, self.threshold, self.child)
+
+    @property
+    def _width(self) -> int:
+        leaves, outputs = self.values.shape
+        return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
+
+
+def tile_shape(rows: int, trees: int, outputs: int) -> tuple[int, int, int]:
+    """Return how many trees, rows and outputs a program holds at a time: 1,024 values, fewer rows for small batches."""
+    block_outputs = min(triton.next_power_of_2(outputs), 32)
+    block_rows = 1 if rows < 512 else 8 if rows < 16384 else 32
+    block_trees = min(triton.next_power_of_2(trees), max(1024 // (block_rows * block_outputs), 1))
+    return block_trees, block_rows, block_outputs

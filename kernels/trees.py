@@ -1,0 +1,151 @@
+"""Decision trees as arrays: how nodes and leaves are packed, and how plain torch descends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from .errors import PlanError
+
+MISSING_LEFT = 1
+"""Flag of a node: NaN, and what is no category, goes to the left."""
+
+CATEGORICAL = 2
+"""Flag of a node: it asks whether a category is in its set."""
+
+CATEGORIES = 256
+"""Categories are whole numbers below this."""
+
+
+def check_trees(
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    child: np.ndarray,
+    flags: np.ndarray,
+    sets: np.ndarray,
+    roots: np.ndarray,
+    features: int,
+) -> None:
+    """Raise `PlanError` unless every descent ends at a leaf of its own tree."""
+    nodes, inner = len(feature), feature >= 0
+    if {feature.shape, threshold.shape, child.shape, flags.shape} != {(nodes,)} or not nodes:
+        raise PlanError("tree_ensemble: feature, threshold, child and flags must be [nodes], at least one.")
+    if threshold.dtype not in (np.float32, np.float64):
+        raise PlanError(f"tree_ensemble: threshold must be float32 or float64, not {threshold.dtype}.")
+    if feature.min() < -1 or feature.max() >= features:
+        raise PlanError(f"tree_ensemble: feature must lie in [-1, {features}).")
+    if roots.ndim != 1 or not len(roots) or len(np.unique(roots)) < len(roots):
+        raise PlanError("tree_ensemble: roots must be [trees], at least one and no two the same.")
+    if roots.min() != 0 or roots.max() >= nodes:
+        raise PlanError(f"tree_ensemble: roots must lie in [0, {nodes}), and node 0 must be one.")
+    first = np.append(np.sort(roots), nodes)
+    last_of_tree = np.repeat(first[1:] - 1, np.diff(first))
+    if ((child <= np.arange(nodes)) | (child >= last_of_tree))[inner].any():
+        raise PlanError("tree_ensemble: child must come after its parent, and another node of the tree after it.")
+    starts = leaf_starts(feature, roots)
+    tree = np.repeat(np.arange(len(roots)), np.diff(starts))
+    if (np.diff(starts) < 1).any() or ((child[~inner] < starts[tree]) | (child[~inner] >= starts[tree + 1])).any():
+        raise PlanError("tree_ensemble: child at a leaf must be a row of values, those in the order of the trees.")
+    if sets.dtype != np.int32 or sets.ndim != 2 or sets.shape[1] * 32 != CATEGORIES:
+        raise PlanError(f"tree_ensemble: sets must be int32 [sets, {CATEGORIES // 32}].")
+    chosen = threshold[inner & (flags & CATEGORICAL > 0)]
+    if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(sets)):
+        raise PlanError("tree_ensemble: threshold must be a row of sets where a node is categorical.")
+
+
+def node_layout(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray) -> tuple[bool, int]:
+    """Return whether nodes must be wide, and how many bits of a narrow node's high half are the feature's."""
+    distance = int((child - np.arange(len(child)))[feature >= 0].max(initial=0))
+    feature_bits = int(feature.max(initial=0)).bit_length()
+    fits = threshold.dtype == np.float32 and distance.bit_length() + feature_bits <= 29
+    return (False, feature_bits) if fits else (True, 0)
+
+
+def pack_nodes(
+    feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, flags: np.ndarray, wide: bool, feature_bits: int
+) -> np.ndarray:
+    """Return one int64 for each node; the module `ops/tree_ensemble.py` says what is in it."""
+    inner = feature >= 0
+    high = np.where(inner, child - np.arange(len(child), dtype=np.int32), 0).astype(np.int64)
+    if wide:
+        low = np.where(inner, feature, child).astype(np.int32)
+    else:
+        low = np.where(inner, threshold.view(np.int32), child)
+        categorical = inner & (flags & CATEGORICAL > 0)
+        low[categorical] = threshold[categorical].astype(np.int32)
+        high = high << feature_bits | np.where(inner, feature, 0)
+    packed: np.ndarray = (high << 2 | flags) << 32 | low.view(np.uint32)
+    return packed
+
+
+def leaf_starts(feature: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Return how many leaves come before each tree's, in the order of the nodes, and how many there are at the end."""
+    return np.searchsorted(np.flatnonzero(feature < 0), np.append(np.sort(roots), len(feature))).astype(np.int32)
+
+
+def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `values`, `[leaves, outputs]`, as int64 multiples of a power of two for each output, and these units.
+
+    A sum with one leaf of every tree is at most 2⁶²; the trees' leaves begin at `starts[:-1]`.
+    """
+    largest = np.maximum.reduceat(np.abs(values), starts[:-1], axis=0).sum(axis=0)
+    exponent = np.maximum(np.frexp(largest)[1], -900) - 62  # so that the unit itself is a normal number
+    return np.rint(np.ldexp(values, -exponent)).astype(np.int64), np.ldexp(1.0, exponent)
+
+
+def find_leaves(x: torch.Tensor, parameters: Mapping[str, torch.Tensor], feature_bits: int) -> torch.Tensor:
+    """Return the number of the leaf that each row reaches in each tree, int32 `[rows · trees]`.
+
+    `x`: `[rows, features]`, float32 or float64 as the thresholds are; `parameters`: those of a tree ensemble. Every
+    lane takes a step at a time. When half of them have arrived, the others go on alone.
+    """
+    nodes, thresholds, sets, roots = (parameters[name] for name in ("nodes", "thresholds", "sets", "roots"))
+    numbers, holds_nan, wide = x.reshape(-1), bool(x.isnan().any()), len(thresholds) > 0
+    node = roots.repeat(len(x))
+    row = torch.arange(0, numbers.numel(), x.shape[1], dtype=torch.int32, device=x.device).repeat_interleave(len(roots))
+    lane = torch.arange(len(node), device=x.device)
+    leaf = torch.empty_like(node)
+    while len(node):
+        word = nodes.index_select(0, node)
+        low, high = word.view(torch.int32).view(-1, 2).unbind(1)
+        below = high >> (2 + feature_bits)
+        inner = below > 0
+        count = int(inner.count_nonzero())
+        if 2 * count <= len(node):
+            leaf.index_copy_(0, lane, low)  # what is no leaf's number yet is written over later
+            going = inner.nonzero().view(-1)
+            lane, row, node = (values.index_select(0, going) for values in (lane, row, node))
+            continue
+        if wide:
+            feature, number = low * inner, thresholds.index_select(0, node)
+            threshold = number
+        else:
+            feature, number, threshold = (high >> 2) & ((1 << feature_bits) - 1), low, low.view(torch.float32)
+        value = numbers.index_select(0, feature.add_(row))
+        right = value > threshold
+        if len(sets):
+            right = _right_of_sets(right, value, high, number, inner, sets)
+        elif holds_nan:
+            right = torch.where(value.isnan(), (high & MISSING_LEFT) == 0, right)
+        right &= inner
+        node = below.add_(node).add_(right)
+    return leaf
+
+
+def _right_of_sets(
+    right: torch.Tensor,
+    value: torch.Tensor,
+    high: torch.Tensor,
+    number: torch.Tensor,
+    inner: torch.Tensor,
+    sets: torch.Tensor,
+) -> torch.Tensor:
+    """Return `right` with the decisions of nodes that ask for a category, `number` being that of their set."""
+    categorical = (high & CATEGORICAL) > 0
+    known = categorical & inner & (value >= 0) & (value < CATEGORIES)
+    category = torch.where(known, value, 0.0).long()
+    word = sets.view(-1).index_select(0, torch.where(known, number, 0).long() * sets.shape[1] + (category >> 5))
+    right = torch.where(categorical, (word >> (category & 31)) & 1 == 0, right)
+    return torch.where(value.isnan() | (categorical & ~known), (high & MISSING_LEFT) == 0, right)

@@ -1,0 +1,147 @@
+"""docs/coverage.json holds every case of the catalogue, within its promise, and docs/coverage.md is made of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs import coverage, coverage_page, peers
+from tests.exporter.cases import CASES
+
+MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
+
+
+@pytest.fixture(scope="module")
+def results() -> coverage.Results:
+    return coverage.read_results()
+
+
+def test_results_are_of_the_catalogue_as_it_is(results: coverage.Results) -> None:
+    assert coverage.outdated(results) == [], MEASURE
+
+
+def test_page_is_what_write_makes_of_the_results(results: coverage.Results) -> None:
+    written = coverage.PAGE.read_text(encoding="utf-8")
+    assert coverage_page.render(results) == written, "run `python -m docs.coverage write`"
+
+
+def test_every_answer_is_within_its_promise(results: coverage.Results) -> None:
+    missed = {
+        f"{name}, {output}, {engine}": miss
+        for name, case in results["cases"].items()
+        for engine in coverage.ENGINES
+        for output, figures in case.get(engine, {}).items()
+        if (miss := coverage.missed_promise(figures))
+    }
+    assert missed == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "ulp", "ops", "kept"),
+    [
+        (9e-6, 50.0, ["affine"], True),
+        (1.1e-5, 1.1, ["affine"], False),
+        (1.1e-5, 0.5, ["affine"], True),
+        (9e-6, 50.0, ["scale", "tree_ensemble"], False),
+        (9e-7, 50.0, ["tree_ensemble"], True),
+        (None, None, ["affine"], False),
+    ],
+)
+def test_promise(error: float | None, ulp: float | None, ops: list[str], kept: bool) -> None:
+    assert (coverage.missed_promise({"error": error, "ulp": ulp, "ops": ops}) == "") == kept
+
+
+def test_every_regressor_has_a_case_or_a_reason() -> None:
+    assert coverage.missing("regressor") == coverage.REGRESSORS_WITHOUT_A_CASE
+
+
+def test_every_transformer_has_a_case_or_a_reason() -> None:
+    assert [name for name, reason in coverage.missing("transformer").items() if not reason] == []
+
+
+@pytest.mark.parametrize("name", ["ridge", "voting-mixed", "bayesian-ridge"])
+def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Results, name: str, engine: str) -> None:
+    found = coverage.measure_case(CASES[name], engine)
+    recorded = results["cases"][name]["interpret"]
+    assert found.keys() == recorded.keys()
+    for output, figures in found.items():
+        for key in ("error", "ulp"):
+            assert figures.pop(key) == pytest.approx(recorded[output][key], rel=0.06, abs=1e-9)
+        assert figures.items() <= recorded[output].items()
+
+
+def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(
+    results: coverage.Results, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coverage, "RESULTS", tmp_path / "coverage.json")
+    figures = {"y": {"error": 1e-8, "ulp": 0.5, "launches": 1, "ops": ["affine"]}}
+    coverage.record("interpret", {"numpy": "2"}, {"ridge": figures, "lasso": figures})
+    coverage.record("peers", {"treelite": "4"}, {"ridge": {"treelite": {"y": {"float32": 0.5}}}})
+    coverage.record("peers", {"skl2onnx": "1"}, {"ridge": {"skl2onnx": {"y": {"float32": 0.1}}}})
+    both = coverage.read_results()
+    assert both["versions"] == {"interpret": {"numpy": "2"}, "peers": {"skl2onnx": "1", "treelite": "4"}}
+    assert both["cases"]["lasso"] == {"interpret": figures, "what": "Lasso(alpha=0.1)"}
+    assert both["cases"]["ridge"]["peers"].keys() == {"skl2onnx", "treelite"}
+    changed = {**CASES, "ridge": CASES["lasso"]}
+    del changed["lasso"]
+    monkeypatch.setattr(coverage, "CASES", changed)
+    coverage.record("interpret", {}, {"ridge": figures})
+    assert coverage.read_results()["cases"] == {"ridge": {"interpret": figures, "what": "Lasso(alpha=0.1)"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "cell"),
+    [
+        ({"float32": 3.2e-7}, "right", "3e-07"),
+        ({"float32": "raises: Error", "float64": 3.2e-7}, "right", "3e-07*"),
+        ({"float32": 0.24}, "wrong", "WRONG 2e-01"),
+        ({"float32": 0.24, "float64": 3e-7}, "wrong32", "WRONG 2e-01, 3e-07*"),
+        ({"float32": None, "float64": "raises: Error"}, "wrong", "WRONG NaN"),
+        ({"float32": "shape [72], not [24, 3]"}, "wrong", "WRONG shape"),
+        ({"float32": "does not convert: Error"}, "none", "–"),
+    ],
+)
+def test_what_a_peer_answers_is_told_apart(found: dict[str, Any], state: str, cell: str) -> None:
+    figures = {"interpret": {}, "skl2onnx": found}
+    assert coverage_page.state(figures, "skl2onnx") == state
+    assert coverage_page.cell(figures, "skl2onnx") == cell
+    assert coverage_page.state(figures, "treelite") == "absent"
+
+
+def test_a_peers_best_answer_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = CASES["ridge"].expected()["y"][: coverage.ROWS]
+
+    def fails() -> None:
+        raise RuntimeError("no <object at 0x7f00>\n  more")
+
+    def does_not_convert() -> None:
+        with peers.converting():
+            fails()
+
+    def attempts(*ways: tuple[str, Any]) -> dict[str, Any]:
+        def peer(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Any]]:
+            yield from ways
+
+        monkeypatch.setitem(peers.PEERS, "peer", peer)
+        return peers.ask("peer", "ridge")["y"]
+
+    def right() -> np.ndarray:
+        return expected[:, 0]
+
+    off = ("float32", lambda: expected + expected.std())
+    assert attempts(off, ("float32", lambda: expected + 100 * expected.std()))["float32"] == pytest.approx(1, abs=0.3)
+    assert attempts(("float32", fails), ("float32", right), off)["float32"] < 1e-6
+    assert attempts(("float32", fails), ("float32", lambda: expected.T)) == {"float32": "shape [1, 24], not [24, 1]"}
+    assert attempts(("float32", fails), ("float64", fails)) == {"float32": "raises: RuntimeError: no <object at > more"}
+    assert attempts(("float32", does_not_convert))["float32"].startswith("does not convert: RuntimeError: no")
+    assert attempts(("float32", lambda: expected * np.nan)) == {"float32": None}
+
+
+def test_a_peer_that_crashes_or_hangs_is_recorded_and_the_next_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = peers.Worker()
+    assert worker.ask("no such peer", "ridge") == {"y": {"float32": "crashes"}}
+    with monkeypatch.context() as patch:
+        patch.setattr(peers, "SECONDS", 0.0)
+        assert worker.ask("treelite", "ridge") == {"y": {"float32": "does not end within 0 s"}}
+    assert worker.ask("treelite", "ridge")["y"]["float32"].startswith("does not convert: ")

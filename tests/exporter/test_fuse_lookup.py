@@ -1,0 +1,66 @@
+"""Folding into lookups keeps what a plan computes, for drawn chains of operations, NaN and unknown numbers included."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from tests.kernels.operations import run_plan
+from tests.kernels.operations_lookup import lookup
+from tests.kernels.test_lookup import numbers
+from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.fuse import fuse
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Operation, Plan, Step
+
+
+def drawn_operation(rng: np.random.Generator, width: int, seed: int) -> Operation:
+    match int(rng.integers(0, 7)):
+        case 0:
+            return Affine(rng.standard_normal((width, 2)), rng.standard_normal(2), str(rng.choice(["identity", "exp"])))
+        case 1:
+            return Scale(rng.standard_normal(width), rng.standard_normal(width))
+        case 2:
+            return Columns(rng.integers(0, width, int(rng.integers(1, 4))).astype(np.int32))
+        case 3:
+            return Elementwise(str(rng.choice(["identity", "square"])), -1.0, 1.0)
+    op = lookup(
+        width, [int(c) for c in rng.integers(0, 6, int(rng.integers(1, 7)))], int(rng.integers(0, 3)), seed, 0.5
+    )
+    table = np.round(op.table * 2) / 2
+    table[rng.random(table.shape) < 0.1] = np.nan
+    table[rng.random(table.shape) < 0.3] = 0
+    return Lookup(op.columns, op.starts, op.keys, table, op.summed)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_drawn_chains_answer_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first = width = int(rng.integers(1, 5))
+    steps: list[Step] = []
+    for index in range(int(rng.integers(2, 6))):
+        op = drawn_operation(rng, width, seed + index)
+        steps.append(Step(op, (f"v{index - 1}" if index else "X",), f"v{index}"))
+        width = op.output_width(width)
+    plan = Plan(first, tuple(steps), {"y": steps[-1].output})
+    X = numbers(first, 50, seed, grid=0.5, span=8).astype(np.float32)
+    if any(isinstance(step.operation, Affine | Columns) for step in steps):
+        X = np.where(np.isnan(X), np.float32(9.5), X)  # an affine map of selected columns reads the others as 0 · x
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(
+            run_plan(fuse(plan), X)["y"], run_plan(plan, X)["y"], rtol=1e-9, atol=1e-9, equal_nan=True
+        )
+
+
+def test_one_hot_columns_before_a_linear_model_are_never_made() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 500, (1000, 3)).astype(np.float64)
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()).fit(X, X.sum(axis=1))
+    (step,) = compile_estimator(model, sample=X[:100]).plan.steps
+    assert isinstance(step.operation, Lookup)
+    assert len(step.operation.keys) <= 1500

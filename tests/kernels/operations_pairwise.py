@@ -1,0 +1,68 @@
+"""Kernel functions of rows and points, and combinations of matrices, of every kind for the kernels' tests."""
+
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.kernels.ops.combine import Combine
+from triton_regressors.kernels.ops.pairwise import Pairwise
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.plan import Operation
+
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "polynomial": {"measure": "dot", "profile": "power", "gamma": 0.3, "coef0": 0.5, "exponent": 3.0},
+    "power 2.5": {"measure": "squared_euclidean", "profile": "power", "gamma": 0.3, "coef0": 1.0, "exponent": 2.5},
+    "rational_quadratic": {"measure": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -0.7},
+    "reciprocal": {"measure": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -1.0},
+    "constant": {"measure": "dot", "profile": "power", "exponent": 0.0},
+    "sigmoid": {"measure": "dot", "profile": "tanh", "gamma": 0.2, "coef0": -0.3},
+    "cosine": {"measure": "cosine", "profile": "identity"},
+    "rbf": {"measure": "squared_euclidean", "profile": "exp", "gamma": -0.2},
+    "laplacian": {"measure": "manhattan", "profile": "exp", "gamma": -0.3},
+    "chi2": {"measure": "chi2", "profile": "exp", "gamma": -0.02},
+    "distance": {"measure": "euclidean", "profile": "identity"},
+    "matern_3_2": {"measure": "euclidean", "profile": "matern_3_2", "gamma": 0.8},
+    "matern_5_2": {"measure": "euclidean", "profile": "matern_5_2", "gamma": 0.8},
+    "sine": {"measure": "euclidean", "profile": "sine", "gamma": 1.3, "exponent": 0.9},
+    "table": {"measure": "euclidean", "profile": "table"},
+}
+
+
+def pairwise(name: str, features: int, points: int, seed: int = 0) -> Pairwise:
+    """Return the function of that name with drawn points; for chi2 nothing is negative but what the rows bring."""
+    rng = np.random.default_rng(seed)
+    fields = dict(FUNCTIONS[name])
+    if fields["profile"] == "table":  # drawn polynomials from 2⁻⁵² to 2³: past that the function is zero
+        fields["table"] = rng.standard_normal((55 * 4, 5))
+    drawn = rng.standard_normal((points, features))
+    shift, factor = 0.3 * rng.standard_normal(features), rng.uniform(0.5, 1.5, features)
+    if fields["measure"] == "chi2":
+        drawn, shift = np.abs(drawn) * (drawn > -0.5), np.full(features, -8.0)
+    return Pairwise(points=drawn, shift=shift, factor=factor, **fields)
+
+
+def pairwise_affine(
+    name: str, features: int, points: int, targets: int = 1, parts: int = 1, seed: int = 0, function: str = "identity"
+) -> PairwiseAffine:
+    rng = np.random.default_rng(seed)
+    first = pairwise(name, features, points, seed)
+    op = contract(first, rng.standard_normal((points, targets)), rng.standard_normal(targets), function)
+    assert op is not None
+    return PairwiseAffine(**{**vars(op), "parts": parts})
+
+
+OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
+    **{f"pairwise {name}": (pairwise(name, 3, 11), (3,)) for name in FUNCTIONS},
+    # Many features are multiplied as matrices.
+    **{f"pairwise {name} of 19": (pairwise(name, 19, 70), (19,)) for name in ("polynomial", "cosine", "rbf", "chi2")},
+    "pairwise_affine": (pairwise_affine("rbf", 5, 9), (5,)),
+    "pairwise_affine of 40": (pairwise_affine("rbf", 40, 70, function="exp"), (40,)),
+    "pairwise_affine to 3": (pairwise_affine("matern_3_2", 2, 150, 3), (2,)),
+    "pairwise_affine in 2 parts": (pairwise_affine("laplacian", 2, 150, 1, 2), (2,)),
+    "pairwise_affine to 2 in 3 parts": (pairwise_affine("sigmoid", 17, 150, 2, 3), (17,)),
+    "combine": (Combine("sum", (1.0, -2.0, 0.3), (0.0, 0.5, 0.0)), (5, 5, 1)),
+    "combine plain": (Combine("sum"), (3, 1)),
+    "combine product": (Combine("product", (1.0, 1.0, 0.5, 2.0), (0.0, 3.0, 1.0, 0.0)), (4, 1, 4, 4)),
+    "combine power": (Combine("sum", (0.5, 0.1), (3.0, 2.0), 1.5), (3, 3)),
+    "combine columns": (Combine("product", (1.0, 2.0), exponent=-2.0), (1, 1)),
+}

@@ -1,0 +1,73 @@
+"""Operations of the tree family: ensembles of drawn trees, weighted medians, rounding."""
+
+import numpy as np
+
+from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.ops.weighted_median import WeightedMedian
+from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+
+def tree_ensemble(
+    features: int,
+    trees: int,
+    depth: int = 5,
+    outputs: int = 1,
+    seed: int = 0,
+    dtype: type = np.float32,
+    sets: int = 0,
+    stop: float = 0.2,
+    **options: object,
+) -> TreeEnsemble:
+    """Return drawn trees: a node at `depth` is a leaf, and one above it with probability `stop`.
+
+    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them.
+    """
+    rng = np.random.default_rng(seed)
+    feature, child, roots, leaves = [], [], [], 0
+    for _ in range(trees):
+        level = [len(feature)]
+        roots += level
+        for left in range(depth + 1):
+            feature += [-1] * len(level)
+            child += [0] * len(level)
+            below = []
+            for node in level:
+                if left == depth or rng.random() < stop:
+                    child[node], leaves = leaves, leaves + 1
+                else:
+                    feature[node] = int(rng.integers(features))
+                    child[node] = level[-1] + 1 + len(below)
+                    below += [child[node], child[node] + 1]
+            level = below
+    nodes, inner = len(feature), np.array(feature) >= 0
+    flags = MISSING_LEFT * rng.integers(0, 2, nodes) * inner
+    threshold = rng.standard_normal(nodes)
+    if sets:
+        categorical = inner & (rng.random(nodes) < 0.5)
+        flags += CATEGORICAL * categorical
+        threshold = np.where(categorical, rng.integers(0, sets, nodes), threshold)
+    return TreeEnsemble(
+        np.array(feature, dtype=np.int32),
+        threshold.astype(dtype),
+        np.array(child, dtype=np.int32),
+        flags.astype(np.uint8),
+        rng.integers(-(2**31), 2**31, (sets, 8)).astype(np.int32),
+        np.array(roots, dtype=np.int32),
+        rng.standard_normal((leaves, outputs)),
+        rng.standard_normal(outputs),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
+    "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
+    "trees with categories": (tree_ensemble(5, 9, 2, sets=6), (5,)),
+    "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64), (5,)),
+    "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),
+    "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
+    "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
+    "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
+    "float32": (Float32(), (3,)),
+}

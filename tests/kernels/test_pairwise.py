@@ -1,0 +1,286 @@
+"""Functions of rows and points, and combined matrices: kernels against references, and both against plain formulas."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.combine import Combine
+from triton_regressors.kernels.ops.pairwise import Pairwise
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.plan import Operation
+
+drawn = settings(
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+rows = st.integers(0, 40)
+seeds = st.integers(0, 2**32 - 1)
+names = st.sampled_from(list(FUNCTIONS))
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the interpreter computes with NumPy
+
+
+def check(op: Operation, arrays: list[np.ndarray], device: torch.device, scale: float | np.ndarray = 1.0) -> None:
+    """The kernel answers as the reference does, to some 1e-13 of `scale`, and to half a unit in the last place."""
+    double = [array.astype(np.float64) for array in arrays]
+    expected = run_reference(op, double)
+    assert expected.dtype == np.float64
+    assert np.array_equal(run_reference(op, arrays), expected)
+    allowed = 2e-13 * np.maximum(scale, np.abs(expected))
+    half_ulp = 0.5 * np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64) * (1 + 1e-6)
+    assert (np.abs(run_kernel(op, double, device, torch.float64) - expected) <= allowed).all()
+    assert (np.abs(run_kernel(op, arrays, device) - expected) <= allowed + half_ulp).all()
+
+
+@drawn
+@given(name=names, features=st.integers(1, 40), points=st.integers(1, 150), rows=rows, seed=seeds)
+def test_pairwise(device: torch.device, name: str, features: int, points: int, rows: int, seed: int) -> None:
+    op = pairwise(name, features, points, seed)
+    if not rows:
+        assert run_reference(op, inputs_for([features], 0)).shape == (0, points)
+        return
+    magnitude = 1.0
+    if FUNCTIONS[name]["profile"] == "power":  # of the largest base, where products of either sign cancel
+        magnitude = float(np.abs(run_reference(op, inputs_for([features], rows, seed))).max())
+    elif name == "table":  # a drawn table has steps of size one; the pieces' ends are not to be drawn
+        magnitude = 10.0
+    check(op, inputs_for([features], rows, seed), device, magnitude)
+
+
+@drawn
+@given(
+    name=names,
+    features=st.integers(1, 30),
+    points=st.integers(1, 300),
+    targets=st.integers(1, 9),
+    parts=st.integers(1, 4),
+    rows=st.integers(1, 40),
+    seed=seeds,
+)
+def test_pairwise_affine(
+    device: torch.device, name: str, features: int, points: int, targets: int, parts: int, rows: int, seed: int
+) -> None:
+    op = pairwise_affine(name, features, points, targets, parts, seed)
+    arrays = inputs_for([features], rows, seed)
+    matrix = run_reference(pairwise(name, features, points, seed), arrays)
+    check(op, arrays, device, 10 * float(np.abs(matrix).max()) * points)
+    # The parts add up to the product of the matrix with the weights.
+    found = run_reference(op, arrays).reshape(rows, parts, targets).sum(axis=1)
+    assert np.allclose(found, matrix @ op.weight + op.intercept, rtol=0, atol=1e-12 * np.abs(matrix).max() * points)
+
+
+@drawn
+@given(
+    product=st.booleans(),
+    exponent=st.sampled_from([1.0, 2.0, 3.0, 7.0, 0.0, -1.0, -3.0, 0.5, 2.25, -1.5]),
+    columns=st.lists(st.booleans(), min_size=1, max_size=4),
+    width=st.integers(1, 40),
+    rows=rows,
+    seed=seeds,
+)
+def test_combine(
+    device: torch.device, product: bool, exponent: float, columns: list[bool], width: int, rows: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    widths = [1 if column else width for column in columns]
+    factors, offsets = rng.uniform(0.1, 0.3, len(widths)), rng.uniform(2, 3, len(widths))  # so that bases are positive
+    op = Combine("product" if product else "sum", tuple(factors), tuple(offsets), exponent)
+    arrays = inputs_for(widths, rows, seed)
+    terms = np.broadcast_arrays(
+        *(f * a.astype(np.float64) + o for f, a, o in zip(factors, arrays, offsets, strict=True))
+    )
+    expected = (np.prod(terms, axis=0) if product else np.sum(terms, axis=0)) ** exponent
+    assert np.allclose(run_reference(op, arrays), expected, rtol=1e-13, atol=0)
+    if rows:
+        check(op, arrays, device)
+
+
+def test_combine_takes_its_inputs_as_they_are_by_default(device: torch.device) -> None:
+    arrays = inputs_for([4, 1, 4], 9)
+    for op, expected in (
+        (Combine("sum"), sum(arrays)),
+        (Combine("product"), np.prod(np.broadcast_arrays(*arrays), axis=0)),
+    ):
+        assert np.allclose(run_reference(op, arrays), expected, rtol=1e-6)
+        check(op, arrays, device)
+    assert Combine("sum", exponent=2.0).reference({}, torch.full((1, 1), 3.0)).item() == 9.0
+
+
+def test_a_power_of_a_negative_base_is_numpys(device: torch.device) -> None:
+    x = np.array([[-2.0, -0.5, 0.0, 3.0]], dtype=np.float32)
+    for exponent in (0.0, 1.0, 2.0, 3.0, 5.0, 0.5):
+        with np.errstate(invalid="ignore"):
+            expected = x.astype(np.float64) ** exponent
+        for found in (run_reference(op := Combine("sum", (1.0,), (0.0,), exponent), [x]), run_kernel(op, [x], device)):
+            assert np.allclose(found, expected, rtol=1e-7, equal_nan=True)
+
+
+def plain(op: Pairwise, x: np.ndarray) -> np.ndarray:
+    """Return a function of rows and points as NumPy and SciPy compute it."""
+    z = (x - op.shift) * op.factor
+    metric = {"squared_euclidean": "sqeuclidean", "manhattan": "cityblock"}.get(op.measure, op.measure)
+    if op.measure == "dot":
+        m = z @ op.points.T
+    elif op.measure == "chi2":
+        d, total = z[:, None] - op.points, z[:, None] + op.points
+        m = np.where(total == 0, 0.0, d**2 / np.where(total == 0, 1.0, total)).sum(axis=2)
+    else:
+        m = cdist(z, op.points, metric)
+        m = 1 - m if op.measure == "cosine" else m
+    u = op.gamma * m + op.coef0
+    profiles: dict[str, Any] = {
+        "identity": lambda: u,
+        "exp": lambda: np.exp(u),
+        "tanh": lambda: np.tanh(u),
+        "power": lambda: u**op.exponent,
+        "matern_3_2": lambda: (1 + u) * np.exp(-u),
+        "matern_5_2": lambda: (1 + u + u**2 / 3) * np.exp(-u),
+        "sine": lambda: np.exp(-op.exponent * np.sin(u) ** 2),
+    }
+    return profiles[op.profile]()
+
+
+@pytest.mark.parametrize("features", [3, 23])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "table"])
+def test_reference_is_the_plain_formula(name: str, features: int) -> None:
+    op = pairwise(name, features, 31)
+    (x,) = inputs_for([features], 50)
+    expected = plain(op, x.astype(np.float64))
+    assert np.abs(run_reference(op, [x]) - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
+
+
+def test_table_is_piecewise_polynomials(device: torch.device) -> None:
+    """On piece k of the table the function is its polynomial; before the first constant, past the last zero."""
+    table = np.arange(12.0).reshape(4, 3) + 1  # 2⁻⁵² · (1, 1.25, 1.5, 1.75), to 2⁻⁵¹
+    op = Pairwise(
+        points=np.zeros((1, 1)), shift=np.zeros(1), factor=np.full(1, 2.0**-52), measure="euclidean",
+        profile="table", table=table,
+    )  # fmt: skip
+    x = np.array([0.0, 0.5, 1.0, 1.125, 1.25, 1.4375, 1.96875, 2.0, 100.0])[:, None]
+    local = [(0, -1), (0, -1), (0, -1), (0, 0), (1, -1), (1, 0.5), (3, 0.75)]
+    expected = [table[piece] @ [1, t, t**2] for piece, t in local] + [0, 0]
+    assert run_reference(op, [x])[:, 0].tolist() == expected
+    assert run_kernel(op, [x], device, torch.float64)[:, 0].tolist() == expected
+    assert np.isnan(run_kernel(op, [np.full((1, 1), np.nan)], device)).all()
+
+
+@pytest.mark.parametrize("features", [4, 30])
+def test_distances_far_from_zero(device: torch.device, features: int) -> None:
+    """Around 10,000 a kernel is off by less than 1e-9, and the distance of a row to itself is zero."""
+    rng = np.random.default_rng(0)
+    x = (10_000 + rng.standard_normal((20, features))).astype(np.float32)
+    points = x[:9].astype(np.float64)
+    rbf = Pairwise(
+        points=points, shift=np.zeros(features), factor=np.ones(features), measure="squared_euclidean", profile="exp",
+        gamma=-0.5,
+    )  # fmt: skip
+    distance = dataclasses.replace(rbf, measure="euclidean", profile="identity", gamma=1.0)
+    for op in (rbf, distance):
+        expected = plain(op, x.astype(np.float64))
+        for found in (run_reference(op, [x]), run_kernel(op, [x.astype(np.float64)], device, torch.float64)):
+            assert np.abs(found - expected).max() <= 1e-12
+    assert (np.diag(run_kernel(distance, [x], device)) == 0).all()
+
+
+@pytest.mark.parametrize("features", [2, 20])
+def test_rows_of_zeros_have_no_direction_and_chi2_takes_no_negative_number(device: torch.device, features: int) -> None:
+    points = np.abs(np.random.default_rng(0).standard_normal((3, features)))
+    points[1] = 0
+    x = np.zeros((3, features), dtype=np.float32)
+    x[1, 0], x[2, 0] = -1, -1e-12
+    fields: dict[str, Any] = {"points": points, "shift": np.zeros(features), "factor": np.ones(features)}
+    cosine = Pairwise(**fields, measure="cosine", profile="identity")
+    chi2 = Pairwise(**fields, measure="chi2", profile="identity")
+    for run in (run_reference, lambda op, arrays: run_kernel(op, arrays, device)):
+        assert (run(cosine, [x])[0] == 0).all()
+        assert run(cosine, [x])[1, 1] == 0
+        assert np.allclose(run(chi2, [x])[[0, 2]], points.sum(axis=1))
+        assert np.isnan(run(chi2, [x])[1]).all()
+
+
+def test_overflow_past_the_last_point_reaches_no_sum(device: torch.device) -> None:
+    """A tile's columns past the last point are zero, whatever the function is there."""
+    op = pairwise("polynomial", 2, 5)
+    op = dataclasses.replace(
+        op, coef0=-50.0, exponent=0.5, gamma=1000.0, points=np.abs(op.points), shift=np.full(2, -9.0)
+    )
+    both = contract(op, np.ones((5, 1)), np.zeros(1))
+    assert both is not None
+    (x,) = inputs_for([2], 7)
+    assert np.isfinite(run_kernel(both, [x], device)).all()
+    check(both, [x], device, 1000.0)
+
+
+def test_many_targets_are_not_contracted_as_the_matrix_is_made() -> None:
+    first = pairwise("rbf", 2, 5)
+    assert contract(first, np.ones((5, 65)), np.zeros(65)) is None
+    assert contract(first, np.ones((5, 64)), np.zeros(64)) is not None
+
+
+W = np.ones
+POINTS: dict[str, Any] = {"points": W((4, 3)), "shift": W(3), "factor": W(3), "measure": "dot", "profile": "exp"}
+AFFINE: dict[str, Any] = {**POINTS, "weight": W((4, 2)), "intercept": W(2)}
+WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
+    "points": (Pairwise(**POINTS), (2,), "pairwise: points must be [points, 2], not [4, 3]."),
+    "no points": (
+        Pairwise(**{**POINTS, "points": W((0, 3))}),
+        (3,),
+        "pairwise: points must be [points, 3], not [0, 3].",
+    ),
+    "shift": (Pairwise(**{**POINTS, "shift": W(2)}), (3,), "pairwise: shift must be [3], not [2]."),
+    "factor": (Pairwise(**{**POINTS, "factor": W(4)}), (3,), "pairwise: factor must be [3], not [4]."),
+    "measure": (
+        Pairwise(**{**POINTS, "measure": "hamming"}),
+        (3,),
+        "pairwise: measure must be one of dot, cosine, squared_euclidean, euclidean, manhattan, chi2, not 'hamming'.",
+    ),
+    "profile": (
+        Pairwise(**{**POINTS, "profile": "cos"}),
+        (3,),
+        "pairwise: profile must be one of identity, exp, tanh, power, matern_3_2, matern_5_2, sine, table, not 'cos'.",
+    ),
+    "table": (Pairwise(**POINTS, table=W(3)), (3,), "pairwise: table must be [pieces, terms], not [3]."),
+    "points of affine": (PairwiseAffine(**AFFINE), (2,), "pairwise_affine: points must be [points, 2], not [4, 3]."),
+    "weight": (
+        PairwiseAffine(**{**AFFINE, "weight": W((3, 2))}),
+        (3,),
+        "pairwise_affine: weight must be [4, targets], not [3, 2].",
+    ),
+    "intercept": (PairwiseAffine(**{**AFFINE, "intercept": W(1)}), (3,), "pairwise_affine: intercept must be [2]."),
+    "function": (PairwiseAffine(**AFFINE, function="sine"), (3,), "There is no function 'sine'"),
+    "parts": (
+        PairwiseAffine(**AFFINE, parts=0),
+        (3,),
+        "pairwise_affine: parts must be at least 1, and 1 before identity.",
+    ),
+    "parts and function": (
+        PairwiseAffine(**AFFINE, parts=2, function="exp"),
+        (3,),
+        "pairwise_affine: parts must be at least 1, and 1 before exp.",
+    ),
+    "no input": (Combine("sum", (), ()), (), "combine: there must be 1 to 4 inputs, not 0."),
+    "inputs": (Combine("sum", (1.0,) * 5, (0.0,) * 5), (3,) * 5, "combine: there must be 1 to 4 inputs, not 5."),
+    "operation": (Combine("mean", (1.0,), (0.0,)), (3,), "combine: operation must be 'sum' or 'product', not 'mean'."),
+    "factors": (Combine("sum", (1.0,), (0.0, 0.0)), (3, 3), "combine: factors must be 2 numbers, not 1."),
+    "offsets": (Combine("sum", (1.0, 1.0), (0.0,)), (3, 3), "combine: offsets must be 2 numbers, not 1."),
+    "widths": (Combine("sum", (1.0, 1.0), (0.0, 0.0)), (3, 2), "combine: widths must be 3 or 1, not [3, 2]."),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_fields_that_do_not_fit_are_named(case: str) -> None:
+    op, widths, message = WRONG[case]
+    with pytest.raises(PlanError) as raised:
+        op.output_width(*widths)
+    assert message in str(raised.value)

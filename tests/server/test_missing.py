@@ -1,0 +1,69 @@
+"""NaN in a request to the real server: answered where the estimator answers it, refused by name elsewhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+
+from tests.exporter.data import small
+from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.verify import verify
+from triton_regressors.exporter import export
+
+X, y = small()
+ESTIMATORS = {
+    "boosting": HistGradientBoostingRegressor(max_iter=5).fit(X, y),
+    "imputed": make_pipeline(
+        ColumnTransformer([("some", SimpleImputer(), [1, 4])], remainder="passthrough"), Ridge()
+    ).fit(X, y),
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Path]]:
+    repository = tmp_path_factory.mktemp("repository")
+    for name, estimator in ESTIMATORS.items():
+        export(estimator, repository, name=name, sample=X)
+    with TritonServer([repository], models=list(ESTIMATORS)) as server, Client(server.grpc_url) as connected:
+        yield connected, repository
+
+
+def with_nan(*columns: int) -> np.ndarray:
+    rows = X[:20].astype(np.float32)
+    rows[::3, columns] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(("name", "columns"), [("boosting", (0, 1, 2, 3, 4)), ("imputed", (1, 4))])
+def test_nan_is_answered(client: tuple[Client, Path], name: str, columns: tuple[int, ...]) -> None:
+    rows = with_nan(*columns)
+    expected = ESTIMATORS[name].predict(rows.astype(np.float64))
+    np.testing.assert_allclose(client[0].predict(name, rows)[:, 0], expected, rtol=2e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "where"),
+    [
+        ("imputed", with_nan(1, 2, 4), "row 0, column 2 is nan"),
+        ("boosting", np.where(np.isnan(with_nan(3)), np.inf, with_nan(1)), "row 0, column 3 is inf"),
+    ],
+)
+def test_what_is_not_allowed_is_named(client: tuple[Client, Path], name: str, rows: np.ndarray, where: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^X must be finite: {where}\.$"):
+        client[0].predict(name, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_golden_rows_with_nan_verify(client: tuple[Client, Path], name: str) -> None:
+    connected, repository = client
+    found = verify(connected, name, repository=repository)
+    assert found.passed
+    assert found.rows == 20
