@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import functools
 import importlib.metadata
 import inspect
 import json
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators, get_tags
 
@@ -213,10 +213,13 @@ def changed_options(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def walk(thing: Any) -> Iterator[Any]:
-    """Yield every estimator that an estimator is made of, itself first."""
+    """Yield every estimator that an estimator is made of, itself first, but for what transforms targets."""
     if isinstance(thing, BaseEstimator):
         yield thing
-        thing = list(thing.get_params(deep=False).values())
+        parts = thing.get_params(deep=False)
+        if isinstance(thing, TransformedTargetRegressor):
+            del parts["transformer"]
+        thing = list(parts.values())
     if isinstance(thing, dict):
         thing = list(thing.values())
     if isinstance(thing, list | tuple):
@@ -232,23 +235,17 @@ def subject(estimator: Any) -> tuple[Any, bool]:
     if not isinstance(estimator, Pipeline):
         return estimator, False
     *before, last = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
-    if before and family(last) == "linear":
+    if before and family(last, False) == "linear":
         return subject(before[-1])[0], True
     return subject(last)
 
 
-def family(estimator: Any) -> str:
-    """Return the file of lowerings/ that an estimator's class is in."""
-    modules = lowering_modules()
-    return next((modules[cls] for cls in type(estimator).__mro__ if cls in modules), "other")
-
-
-@functools.cache
-def lowering_modules() -> dict[type, str]:
-    """Return the file of lowerings/ of every class that has a lowering."""
+def family(estimator: Any, transforms: bool) -> str:
+    """Return the file of lowerings/ that an estimator's `transform` or `predict` is lowered in."""
     from triton_regressors.exporter import registry
 
-    return {cls: function.__module__.rpartition(".")[2] for cls, function in registry.lowerings().items()}
+    find = registry.find_transform if transforms else registry.find_lowering
+    return str(find(estimator, type(estimator).__name__).__module__.rpartition(".")[2])
 
 
 def options(estimators: Iterable[Any]) -> set[tuple[str, str, str]]:
@@ -277,7 +274,11 @@ def missing(kind: str) -> dict[str, str]:
 
 def _reason_of(name: str, otherwise: str) -> str:
     """Return why a transformer cannot stand before a regressor that is given a matrix of numbers."""
+    from triton_regressors.exporter import registry
+
     cls = dict(all_estimators(type_filter="transformer"))[name]
+    if cls in registry.refusals():
+        return registry.refusals()[cls]
     if not hasattr(cls, "transform"):
         return "it has no `transform` for rows that it was not fitted on"
     required = [p for p in inspect.signature(cls).parameters.values() if p.default is inspect.Parameter.empty]

@@ -34,11 +34,16 @@ INTRODUCTION = """# What is covered, measured
 Made by `python -m docs.coverage write` from `docs/coverage.json`; do not edit.
 
 Each row below is an answer of a case of the test catalogue (`tests/exporter/cases.py`): an estimator with its options,
-fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows, half of which it
-was fitted on and half of which lie near those. The error is the largest difference from the estimator's own float64
-answer in standard deviations of its answers; "ulp" is the largest in units of the last place of the float32 answer, of
-which rounding alone costs up to 0.5. Promised are {tolerance} standard deviations ({trees} where there are
-trees), or one ulp where that is more. "Kernels" is how many are launched for a batch of any size.
+fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows: half of them it
+was fitted on, half are moved away from those, and may hold categories that it never saw. The error is the largest
+difference from the estimator's own float64 answer, in standard deviations of its answers; "ulp" is the largest in units
+of the last place of the float32 answer, of which rounding alone costs up to 0.5. Promised are {tolerance} standard
+deviations ({trees} where there are trees), or one ulp where that is more. "Kernels" is how many are launched for a
+batch of any size.
+
+A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
+written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`.
+
 {engines}
 
 The peers convert the same fitted estimators and answer the same rows; what they answer is compared as float32. Within
@@ -57,7 +62,7 @@ def render(results: Results) -> str:
         for name in sorted(CASES):
             about, stands_before = subject(CASES[name].estimator)
             if stands_before is before:
-                families.setdefault(family(about), []).append(name)
+                families.setdefault(family(about, before), []).append(name)
         for title, names in sorted(families.items()):
             parts += [f"## {heading}: {title.replace('_', ' ')}", _cases_table(results, names)]
     return "\n\n".join(parts) + "\n"
@@ -106,7 +111,7 @@ def _summary(results: Results) -> Iterator[str]:
     )
     for kind in ("regressor", "transformer"):
         if absent := missing(kind):
-            yield f"The {kind}s that no case has:"
+            yield f"The {kind}s that no case has{' before a regressor' if kind == 'transformer' else ''}:"
             yield "\n".join(f"- {name}: {reason or 'not supported'}" for name, reason in absent.items())
 
 
