@@ -40,7 +40,7 @@ def pairwise_affine_kernel(
     numbers,  # float64 [3]
     table,  # float64 [PIECES, TERMS]
     weight,  # float64 [POINTS, TARGETS]
-    intercept,  # float64 [TARGETS]
+    intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
     out,  # [rows, PARTS * TARGETS]
     rows,
     FEATURES: tl.constexpr,
@@ -65,6 +65,7 @@ def pairwise_affine_kernel(
     part = tl.program_id(1)
     target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
     out += part * TARGETS
+    intercept += part * TARGETS
     if TARGETS == 1:
         total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
     else:
@@ -84,11 +85,11 @@ def pairwise_affine_kernel(
             total = tl.dot(k, tl.load(weight + at, mask=inside, other=0.0), acc=total, out_dtype=tl.float64)
     if TARGETS == 1:
         b = tl.load(intercept)
-        y = apply_function(tl.sum(total, axis=1) + tl.where(part == 0, b, 0.0), FUNCTION)
+        y = apply_function(tl.sum(total, axis=1) + b, FUNCTION)
         tl.store(out + row * PARTS, y.to(out.dtype.element_ty), mask=row < rows)
     else:
         b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
-        y = apply_function(total + tl.where(part == 0, b, 0.0)[None, :], FUNCTION)
+        y = apply_function(total + b[None, :], FUNCTION)
         inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
         tl.store(out + row[:, None] * (PARTS * TARGETS) + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
@@ -117,7 +118,9 @@ class PairwiseAffine(PointFunction):
         return self.parts * self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        return {**super().parameters(), "weight": self.weight, "intercept": self.intercept}
+        intercept = np.zeros((self.parts, len(self.intercept)))
+        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
+        return {**super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), weights = inputs, parameters["weight"].split(self.part_points())
@@ -125,9 +128,8 @@ class PairwiseAffine(PointFunction):
         def compute(tile: torch.Tensor) -> torch.Tensor:
             k = self.matrix(parameters, tile).split(self.part_points(), dim=1)
             sums = [matmul(part, weight) for part, weight in zip(k, weights, strict=True)]
-            sums[0] = sums[0] + parameters["intercept"]
             empty = [torch.zeros_like(sums[0])] * (self.parts - len(sums))
-            return torch.cat([*sums, *empty], dim=1)
+            return torch.cat([*sums, *empty], dim=1) + parameters["intercept"]
 
         width = self.parts * self.weight.shape[1]
         return FUNCTIONS[self.function](in_tiles(x, compute, width, len(self.points)))
