@@ -1,0 +1,121 @@
+"""An entry's input tensors and the matrix that its plan reads.
+
+Most plans read one float32 tensor `X`, which is that matrix. Where a model was fitted on columns of strings, each group
+of these is a BYTES tensor of its own, `X` holds the other columns, in training order, and the matrix has for a string
+its number among the column's categories: −1 if it is none of them, NaN for an empty string that is none of them. What
+`X` leaves out and no group has is read by no kernel, and 0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+NUMBERS = "X"
+"""Name of the tensor of numbers."""
+
+UNKNOWN = -1.0
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """A BYTES tensor `[rows, len(columns)]`.
+
+    `columns` are the plan's columns, `categories` are the strings of each, and `closed` says of each whether a string
+    that is none of its categories is refused, as scikit-learn refuses it.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    categories: tuple[tuple[str, ...], ...]
+    closed: tuple[bool, ...]
+
+    @functools.cached_property
+    def numbers(self) -> list[dict[bytes, float]]:
+        """Return, for each column, the number of each of its strings in UTF-8."""
+        return [
+            {b"": np.nan, **{text.encode(): float(number) for number, text in enumerate(categories)}}
+            for categories in self.categories
+        ]
+
+    def encode(self, strings: np.ndarray) -> np.ndarray:
+        """Return the numbers of strings, bytes `[rows, columns]`, as float64 of the same shape."""
+        found = np.empty(strings.shape)
+        for column, numbers in enumerate(self.numbers):
+            found[:, column] = [numbers.get(text, UNKNOWN) for text in strings[:, column].tolist()]
+        return found
+
+    def decode(self, numbers: np.ndarray) -> np.ndarray:
+        """Return strings, bytes in an object array, that have these numbers, `[rows, columns]`."""
+        strings = np.empty(numbers.shape, dtype=object)
+        for column, categories in enumerate(self.categories):
+            unknown = "unknown"
+            while unknown in categories:
+                unknown += "?"
+            for row, number in enumerate(numbers[:, column]):
+                text = "" if np.isnan(number) else unknown if number < 0 else categories[int(number)]
+                strings[row, column] = text.encode()
+        return strings
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own."""
+
+    n_features: int
+    numeric: tuple[int, ...]
+    text: tuple[TextInput, ...] = ()
+
+    @staticmethod
+    def plain(n_features: int) -> Inputs:
+        """Return the inputs of a plan whose every column is a number."""
+        return Inputs(n_features, tuple(range(n_features)))
+
+    def encode(self, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the plan's matrix, float32 `[rows, n_features]`, for the tensors of a request."""
+        rows = len(next(iter(tensors.values())))
+        matrix = np.zeros((rows, self.n_features), dtype=np.float32)
+        if self.numeric:
+            matrix[:, self.numeric] = tensors[NUMBERS]
+        for group in self.text:
+            matrix[:, group.columns] = group.encode(tensors[group.name])
+        return matrix
+
+    def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
+        """Return tensors that `encode` makes this matrix of: float32, and bytes in object arrays."""
+        tensors = {NUMBERS: np.ascontiguousarray(matrix[:, self.numeric])} if self.numeric else {}
+        return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
+
+    def place(self, column: int) -> tuple[str, int]:
+        """Return the tensor that a column of the plan's matrix comes from, and its column there."""
+        for group in self.text:
+            if column in group.columns:
+                return group.name, group.columns.index(column)
+        return NUMBERS, self.numeric.index(column)
+
+    @property
+    def closed(self) -> list[int]:
+        """The columns of the matrix that hold no `UNKNOWN`."""
+        return [
+            column for group in self.text for column, closed in zip(group.columns, group.closed, strict=True) if closed
+        ]
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the inputs as `plan.json` holds them under "inputs"; None where `X` is the plan's matrix."""
+        return {"numeric": list(self.numeric), "text": [asdict(group) for group in self.text]} if self.text else None
+
+    @staticmethod
+    def from_json(n_features: int, document: Mapping[str, Any] | None) -> Inputs:
+        """Return the inputs that `to_json` wrote for a plan of `n_features` columns."""
+        if document is None:
+            return Inputs.plain(n_features)
+        return Inputs(n_features, tuple(document["numeric"]), tuple(map(_text_input, document["text"])))
+
+
+def _text_input(document: Mapping[str, Any]) -> TextInput:
+    fields: dict[str, Sequence[Any]] = {name: tuple(document[name]) for name in ("columns", "closed")}
+    return TextInput(document["name"], categories=tuple(map(tuple, document["categories"])), **fields)  # type: ignore[arg-type]
