@@ -15,14 +15,17 @@ import argparse
 import fnmatch
 import importlib.metadata
 import inspect
+import itertools
 import json
 import math
+import multiprocessing
 import os
 import re
 import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -140,19 +143,17 @@ def measure_cases(pattern: str) -> int:
     engine = "triton" if torch.cuda.is_available() else "interpret"
     if engine == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before the exporter is imported
-        torch.set_num_threads(1)
     names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern)]
     found: dict[str, Any] = {}
-    failed = 0
     start = time.monotonic()
-    with np.errstate(all="ignore"), warnings.catch_warnings():  # the interpreter computes masked elements too
-        warnings.simplefilter("ignore")
-        for number, name in enumerate(names, 1):
-            try:
-                found[name] = measure_case(CASES[name], engine)
-            except Exception as error:
-                failed += 1
-                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+    # Nearly all of the time goes into compiling kernels, or into interpreting them.
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        measured = processes.map(_measure_named, names, itertools.repeat(engine))
+        for number, (name, figures) in enumerate(zip(names, measured, strict=True), 1):
+            if isinstance(figures, str):
+                print(f"{name}: {figures}", file=sys.stderr)
+            else:
+                found[name] = figures
             show_progress(number, len(names), start)
     versions = versions_of(PACKAGES)
     if engine == "triton":
@@ -162,8 +163,22 @@ def measure_cases(pattern: str) -> int:
         for output, figures in outputs.items():
             if miss := missed_promise(figures):
                 print(f"{name}, {output}: {miss}")
+    failed = len(names) - len(found)
     print(f"{len(found)} cases measured, {failed} failed.")
     return failed
+
+
+def _measure_named(name: str, engine: str) -> dict[str, dict[str, Any]] | str:
+    """Return a case's figures, or why there are none."""
+    import torch
+
+    torch.set_num_threads(1)
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # the interpreter computes masked elements too
+        warnings.simplefilter("ignore")
+        try:
+            return measure_case(CASES[name], engine)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
 
 
 def missed_promise(figures: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def test_every_transformer_has_a_case_or_a_reason() -> None:
 @pytest.mark.parametrize("name", ["ridge", "voting-mixed", "bayesian-ridge"])
 def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Results, name: str, engine: str) -> None:
     found = coverage.measure_case(CASES[name], engine)
-    recorded = results["cases"][name]["interpret"]
+    recorded = results["cases"][name][engine]
     assert found.keys() == recorded.keys()
     for output, figures in found.items():
         for key in ("error", "ulp"):
