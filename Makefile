@@ -13,12 +13,17 @@ help:  ## List these commands
 setup: $(READY)  ## Create .venv with everything the project needs, the Triton server included
 
 # torch first and alone, so that no other package pulls another build of it; nvidia-pytriton without its
-# dependencies, because only the Triton server inside the wheel is used.
+# dependencies, because only the Triton server inside the wheel is used. That server reads columns of strings only with
+# numpy 1: a second environment has it, and takes all else from the first.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 triton==3.7.1
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps nvidia-pytriton
+	$(PYTHON) -m venv $(VENV)/numpy1
+	$(VENV)/numpy1/bin/python -m pip install --quiet --only-binary :all: numpy==1.26.4 || echo "no numpy 1 for $(PYTHON)"
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$($(VENV)/numpy1/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rest.pth
 	@touch $@
 
 demo: setup  ## Train, export, serve, query, verify and compare batching configurations, on real data

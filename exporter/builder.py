@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.text import TextColumns
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.combine import Combine
@@ -37,8 +38,8 @@ class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
     `location` and `scale_of_input` are where the fitted model says its input features lie, `[n_features]` each, NaN
-    where it does not say; `choices` are the only numbers that a feature takes. The exporter draws rows from them when
-    it is given none.
+    where it does not say; `choices` are the only numbers that a feature takes, and `text` are the features that are
+    strings. The exporter draws rows from them when it is given none.
     """
 
     def __init__(self, n_features: int) -> None:
@@ -46,6 +47,7 @@ class Builder:
         self.location = np.full(n_features, np.nan)
         self.scale_of_input = np.full(n_features, np.nan)
         self.choices: dict[int, np.ndarray] = {}
+        self.text = TextColumns()
         self._origins = {INPUT: np.arange(n_features)}
         self._guards: list[Value] = []
         self._steps: list[Step] = []
@@ -126,6 +128,31 @@ class Builder:
         if x.name in self._origins and len(held):
             self.choices.setdefault(int(self._origins[x.name][column]), held)
 
+    def name_columns(self, x: Value, name: str) -> None:
+        """Name the tensor that brings the columns of `x` if they are strings of the model's input."""
+        self.text.group(self._origins.get(x.name, ()), name)
+
+    def number_strings(self, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
+        """Return the numbers that the plan has for strings of a column of `x`, NaN for a missing one."""
+        if x.name not in self._origins:
+            raise self.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
+        origin = int(self._origins[x.name][column])
+        if self._path:
+            self.text.group([origin], self._path[-1])
+        try:
+            return self.text.numbers(origin, values)
+        except ValueError as error:
+            raise self.refuse(estimator, f"feature {column} holds {error}; supported: strings, or numbers") from None
+
+    def refuse_unknown_strings(self, x: Value, column: int) -> None:
+        """Have requests refused that hold another string than those that were numbered in a column of `x`."""
+        self.text.close(int(self._origins[x.name][column]))
+
+    def keep_columns(self, value: Value, x: Value, columns: ArrayLike) -> None:
+        """Note that `value` has, in another way, these columns of `x`."""
+        if x.name in self._origins:
+            self._origins[value.name] = self._origins[x.name][np.asarray(columns, dtype=np.int64)]
+
     def guard(self, value: Value) -> None:
         """Make every output NaN where `value`, one column of zeros, is NaN, even if nothing of it goes through."""
         self._guards.append(value)
@@ -165,8 +192,7 @@ class Builder:
         """Return the selected columns."""
         chosen = np.asarray(indices, dtype=np.int32)
         value = self.add(Columns(chosen), x)
-        if x.name in self._origins:
-            self._origins[value.name] = self._origins[x.name][chosen]
+        self.keep_columns(value, x, chosen)
         return value
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:

@@ -18,8 +18,9 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.precision import choose_precision
-from triton_regressors.exporter.verify import Report, Sample, check, take_sample, verify
+from triton_regressors.exporter.verify import Report, Sample, check, feature_names, take_sample, verify
 from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Compilation:
 
     estimator: Any
     stages: Sequence[tuple[str, Plan]]  # the lowered plan, then the plan after each pass that changed it
+    inputs: Inputs
     sample: Sample
     report: Report
     nan_columns: Sequence[int]  # where a request may hold NaN
@@ -63,7 +65,8 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows `[rows, n_features]` like those to be served; without it rows are drawn to the fitted scale.
+    `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings; without it
+    rows are drawn to the fitted scale.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
@@ -82,12 +85,14 @@ def compile_estimator(
         stages.extend(fusion_steps(stages[0][1]))
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    rows = take_sample(estimator, builder, tuple(outputs), sample)
+    inputs = builder.text.inputs(stages[0][1])
+    rows = take_sample(estimator, builder, inputs, tuple(outputs), sample)
     chosen = choose_precision(stages[-1][1], rows.X, tolerance)
     if chosen is not stages[-1][1]:
         stages.append(("choose precision", chosen))
     report = verify(chosen, rows, tolerance)
-    return Compilation(estimator, stages, rows, report, *nan_columns(estimator, chosen, rows, tolerance))
+    nan = nan_columns(estimator, chosen, inputs, rows, tolerance, builder.text)
+    return Compilation(estimator, stages, inputs, rows, report, *nan)
 
 
 def export(
@@ -123,7 +128,9 @@ def export(
     repository = Path(repository)
     compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance)
     plan = compilation.plan
-    repositories.check_target(repository, name, plan.n_features, plan.output_widths())
+    repositories.check_target(
+        repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
+    )
     check(compilation.report, type(estimator).__name__)
     try:
         entry = repositories.publish(repository, name, plan, _golden(compilation), _document(compilation), serving)
@@ -172,15 +179,15 @@ def _golden(compilation: Compilation) -> dict[str, np.ndarray]:
 def _document(compilation: Compilation) -> dict[str, Any]:
     """Return what `plan.json` holds besides the plan: where it came from, how it got here, and its parity."""
     estimator = compilation.estimator
-    names = getattr(estimator, "feature_names_in_", None)
     return {
         "provenance": {
             "estimator": repr(estimator),
             "class": f"{type(estimator).__module__}.{type(estimator).__qualname__}",
-            "feature_names": [] if names is None else [str(feature) for feature in names],
+            "feature_names": feature_names(estimator) or [],
             "scikit_learn": sklearn.__version__,
             "triton_regressors": __version__,
         },
+        "inputs": compilation.inputs.to_json(),
         "nan_columns": list(compilation.nan_columns),
         "parity": compilation.report.to_json(),
         "stages": [stage_summary(stage, plan) for stage, plan in compilation.stages],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,6 +12,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.run import ENGINES
 
 FULL_BATCH = "a full batch"
@@ -77,18 +79,33 @@ def _whole(value: Any, least: int, most: float = math.inf) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def make_config(name: str, n_features: int, outputs: Mapping[str, int], options: ServingOptions) -> Any:
-    """Return a new entry's `ModelConfig`; `outputs` maps each output to its width."""
+def make_config(
+    name: str,
+    inputs: Inputs,
+    outputs: Mapping[str, int],
+    options: ServingOptions,
+    feature_names: Sequence[str] = (),
+) -> Any:
+    """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
+
+    Where there are tensors of strings and the columns have names, the parameter `columns` says which are in which.
+    """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
-    config.input.add(name="X", data_type=model_config_pb2.TYPE_FP32, dims=[n_features])
+    for tensor, columns in inputs.columns().items():
+        kind = model_config_pb2.TYPE_FP32 if tensor == NUMBERS else model_config_pb2.TYPE_STRING
+        config.input.add(name=tensor, data_type=kind, dims=[len(columns)])
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
-    config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // n_features, 1))
+    config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // inputs.n_features, 1))
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
-    _add_warm_up(config)
+    if not inputs.text:
+        _add_warm_up(config)  # the server would send empty strings, which a model may refuse
+    elif feature_names:
+        named = {tensor: [feature_names[i] for i in columns] for tensor, columns in inputs.columns().items()}
+        config.parameters["columns"].string_value = json.dumps(named, ensure_ascii=False)
     return apply_options(config, options)
 
 

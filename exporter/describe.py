@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,10 @@ from rich.text import Text
 
 from triton_regressors.exporter.compiler import Compilation, stage_summary
 from triton_regressors.exporter.repository import Entry
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import INPUT, read_document
+
+SHOWN_NAMES = 8
 
 
 def describe_compilation(compilation: Compilation) -> Group:
@@ -24,23 +28,45 @@ def describe_entry(entry: Entry) -> Group:
     """Return the same for an entry, from what its export recorded, and how a client asks it."""
     document = read_document(entry.version_directory)
     subject = f"{entry.name} version {entry.version} ({document['provenance']['class'].rpartition('.')[2]})"
-    snippet = client_snippet(entry.name, document["n_features"], list(document["outputs"]))
+    inputs = Inputs.from_json(document["n_features"], document["inputs"])
+    names = document["provenance"]["feature_names"]
+    snippet = client_snippet(entry.name, inputs, list(document["outputs"]), names)
     return Group(_describe(subject, document["stages"], document["parity"]), Text("\nFrom a client:"), Text(snippet))
 
 
-def client_snippet(name: str, n_features: int, outputs: Sequence[str]) -> str:
+def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str] = ()) -> str:
     """Return Python that asks a running server for the entry's answers with tritonclient alone."""
     wanted = ", ".join(f'grpc.InferRequestedOutput("{output}")' for output in outputs)
+    datatype = '"FP32" if name == "X" else "BYTES"' if inputs.text else '"FP32"'
+    values = []
+    for tensor, columns in inputs.columns().items():
+        shown = ", ".join(feature_names[column] for column in columns[:SHOWN_NAMES]) if feature_names else ""
+        what = (
+            f"your {shown}{', ...' * (len(columns) > SHOWN_NAMES)}" if shown else "your rows, in training column order"
+        )
+        values.append(f'"{tensor}": {_example(inputs, tensor)},  # {what}')
     return f"""\
     import numpy as np
     import tritonclient.grpc as grpc
 
-    rows = np.zeros((2, {n_features}), dtype=np.float32)  # your rows, in training column order
-    X = grpc.InferInput("X", rows.shape, "FP32")
-    X.set_data_from_numpy(rows)
+    rows = {{
+        {(chr(10) + 8 * " ").join(values)}
+    }}
+    tensors = [grpc.InferInput(name, x.shape, {datatype}) for name, x in rows.items()]
+    for tensor, x in zip(tensors, rows.values()):
+        tensor.set_data_from_numpy(x)
     client = grpc.InferenceServerClient("127.0.0.1:8001")
-    answer = client.infer("{name}", [X], outputs=[{wanted}])
+    answer = client.infer("{name}", tensors, outputs=[{wanted}])
     print(answer.as_numpy("{outputs[0]}"))"""
+
+
+def _example(inputs: Inputs, tensor: str) -> str:
+    """Return the Python of two rows of a tensor."""
+    for group in inputs.text:
+        if group.name == tensor:
+            strings = json.dumps([next(iter(known), "") for known in group.categories], ensure_ascii=False)
+            return f"np.array([{strings}] * 2, dtype=object)"
+    return f"np.zeros((2, {len(inputs.numeric)}), dtype=np.float32)"
 
 
 def parity_table(parity: Mapping[str, Any]) -> Table:

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from triton_regressors.exporter.text import TextColumns
 from triton_regressors.exporter.verify import Sample, answers
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.parity import measure
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
@@ -20,7 +22,9 @@ QUESTIONS = 64
 ROWS = 64
 
 
-def nan_columns(estimator: object, plan: Plan, sample: Sample, tolerance: float) -> tuple[list[int], Sample]:
+def nan_columns(
+    estimator: object, plan: Plan, inputs: Inputs, sample: Sample, tolerance: float, text: TextColumns
+) -> tuple[list[int], Sample]:
     """Return those columns, and rows of the sample with NaN in them and the estimator's answers."""
     outputs = tuple(sample.expected)
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
@@ -32,7 +36,7 @@ def nan_columns(estimator: object, plan: Plan, sample: Sample, tolerance: float)
 
     def matched(rows: np.ndarray) -> dict[str, np.ndarray] | None:
         """Return the estimator's answers if the plan's are the same."""
-        expected = _answers(estimator, rows, outputs)
+        expected = _answers(estimator, rows, outputs, text)
         if expected is None:
             return None
         found = runner.predict(rows, outputs)
@@ -44,7 +48,7 @@ def nan_columns(estimator: object, plan: Plan, sample: Sample, tolerance: float)
         rows[:, columns] = np.nan
         return matched(rows) is not None
 
-    columns = _search(np.arange(plan.n_features), takes)
+    columns = _search(np.sort(np.concatenate(list(inputs.columns().values()))), takes)
     if not len(columns):
         return [], nothing
     rng = np.random.default_rng(0)
@@ -73,10 +77,12 @@ def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndar
     return np.sort(np.concatenate(allowed)) if allowed else columns[:0]
 
 
-def _answers(estimator: object, rows: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
+def _answers(
+    estimator: object, rows: np.ndarray, outputs: tuple[str, ...], text: TextColumns
+) -> dict[str, np.ndarray] | None:
     """Return the estimator's answers, or None where it raises or its answer is not finite."""
     try:
-        found = answers(estimator, rows, outputs)
+        found = answers(estimator, rows, outputs, text)
     except Exception:
         return None
     return found if all(np.isfinite(values).all() for values in found.values()) else None

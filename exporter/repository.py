@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from safetensors.numpy import save
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan, save_plan
 
 KERNELS = Path(plan_module.__file__).parent
@@ -59,7 +60,9 @@ def find_entry(directory: Path, version: int | None = None) -> Entry:
     return Entry(directory, found[-1] if version is None else version)
 
 
-def check_target(repository: Path, name: str, n_features: int, outputs: Mapping[str, int]) -> None:
+def check_target(
+    repository: Path, name: str, inputs: Inputs, outputs: Mapping[str, int], feature_names: Sequence[str] = ()
+) -> None:
     """Raise `ExportError` unless this model can become the next version of `name` in the repository."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
@@ -71,7 +74,7 @@ def check_target(repository: Path, name: str, n_features: int, outputs: Mapping[
     if not (directory / "config.pbtxt").is_file():
         raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
     existing = _interface(_read_config(directory))
-    new = _interface(make_config(name, n_features, outputs, ServingOptions()))
+    new = _interface(make_config(name, inputs, outputs, ServingOptions(), feature_names))
     if existing != new:
         raise ExportError(
             f"The entry '{name}' exists with {existing}, and this model has {new}; a new version must keep the "
@@ -95,7 +98,8 @@ def publish(
     directory = repository / name
     new = not directory.exists()
     if new:
-        config = make_config(name, plan.n_features, plan.output_widths(), options)
+        inputs = Inputs.from_json(plan.n_features, document["inputs"])
+        config = make_config(name, inputs, plan.output_widths(), options, document["provenance"]["feature_names"])
     else:
         config = apply_options(_read_config(directory), options)
     with _made(repository), _staging(repository) as staging:
@@ -170,4 +174,5 @@ def _interface(config: Any) -> str:
     """Return what clients of a model depend on, in words."""
     inputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.input)
     outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
-    return f"input {inputs} and output {outputs}"
+    columns = config.parameters["columns"].string_value if "columns" in config.parameters else ""
+    return f"input {inputs} {columns}".rstrip() + f" and output {outputs}"

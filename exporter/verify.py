@@ -17,6 +17,8 @@ from sklearn.pipeline import Pipeline
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.text import TextColumns
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.parity import Parity, measure, units
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
@@ -68,15 +70,15 @@ class Report:
         }
 
 
-def take_sample(estimator: Any, builder: Builder, outputs: tuple[str, ...], rows: Any | None) -> Sample:
+def take_sample(estimator: Any, builder: Builder, inputs: Inputs, outputs: tuple[str, ...], rows: Any | None) -> Sample:
     """Return rows with the estimator's answers: the given rows, or rows drawn to the fitted scale.
 
     Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
     """
     drawn = rows is None
-    X = _draw(builder) if drawn else _as_rows(rows, builder.input.width)
+    X = _draw(builder) if drawn else _as_rows(rows, feature_names(estimator), builder, inputs)
     try:
-        expected = answers(estimator, X, outputs)
+        expected = answers(estimator, X, outputs, builder.text)
     except ValueError as error:
         which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
         why = str(error).splitlines()[0].rstrip(".")
@@ -89,12 +91,14 @@ def take_sample(estimator: Any, builder: Builder, outputs: tuple[str, ...], rows
     return Sample(X[finite], {name: values[finite] for name, values in expected.items()}, drawn)
 
 
-def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Return the estimator's own answers in float64, `[rows, width]` each."""
+def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...], text: TextColumns) -> dict[str, np.ndarray]:
+    """Return the estimator's own answers in float64, `[rows, width]` each, to rows of the plan's matrix."""
     estimator = _without_searches(estimator)
     matrix: Any = X.astype(np.float64)
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
+    names = feature_names(estimator)
+    if text:
+        matrix = text.asked(matrix, names)
+    elif names is not None:
         import pandas as pd
 
         matrix = pd.DataFrame(matrix, columns=names)
@@ -105,6 +109,12 @@ def answers(estimator: Any, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str
         else:
             found = {"y": estimator.predict(matrix)}
     return {name: np.asarray(values, dtype=np.float64).reshape(len(X), -1) for name, values in found.items()}
+
+
+def feature_names(estimator: Any) -> list[str] | None:
+    """Return the names of the columns that the estimator was fitted on, if they had any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _without_searches(estimator: Any) -> Any:
@@ -147,11 +157,15 @@ def _draw(builder: Builder) -> np.ndarray:
     X: np.ndarray = location + scale * rng.standard_normal((rows, builder.input.width))
     for column, numbers in sorted(builder.choices.items()):
         X[:, column] = rng.choice(numbers, rows)
+    builder.text.draw(X, rng)
     return X.astype(np.float32)
 
 
-def _as_rows(rows: Any, n_features: int) -> np.ndarray:
+def _as_rows(rows: Any, names: list[str] | None, builder: Builder, inputs: Inputs) -> np.ndarray:
     """Return given rows as float32 `[rows, n_features]`."""
+    n_features = builder.input.width
+    if builder.text:
+        rows = builder.text.rows(rows, names, inputs)
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, and is refused below
             X = np.asarray(rows).astype(np.float32)

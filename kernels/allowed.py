@@ -1,4 +1,6 @@
-"""Which numbers a request may hold: no infinity anywhere, and NaN only in the columns whose NaN the model answers."""
+"""Which numbers a request may hold: no infinity anywhere, NaN only in the columns whose NaN the model answers, and no
+unknown category in the columns where scikit-learn refuses it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .inputs import UNKNOWN
+
 
 class Allowed:
-    """Looks for numbers that a model with `n_features` columns cannot take; NaN may stand in `nan_columns`."""
+    """Looks for numbers that a model with `n_features` columns cannot take.
 
-    def __init__(self, n_features: int, nan_columns: Sequence[int]) -> None:
+    NaN may stand in `nan_columns`, and `UNKNOWN` not in `closed_columns`.
+    """
+
+    def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
+        self._closed = list(closed_columns)
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
         self._n_features = n_features
         self._zeros = np.zeros(2**20, dtype=np.float32)
 
     def holds(self, rows: np.ndarray) -> bool:
         """Whether all of the contiguous float32 `rows`, `[rows, n_features]`, are allowed."""
+        if self._closed and (rows[:, self._closed] == UNKNOWN).any():
+            return False
         if len(self._others) == self._n_features:
             return self._finite(rows)
         if len(self._others):
@@ -27,6 +37,7 @@ class Allowed:
         """Return the row and column of the first number that is not allowed, or None."""
         wrong = np.isinf(rows)
         wrong[:, self._others] |= np.isnan(rows[:, self._others])
+        wrong[:, self._closed] |= rows[:, self._closed] == UNKNOWN
         if not wrong.any():
             return None
         row, column = np.argwhere(wrong)[0]

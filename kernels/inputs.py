@@ -75,6 +75,10 @@ class Inputs:
         """Return the inputs of a plan whose every column is a number."""
         return Inputs(n_features, tuple(range(n_features)))
 
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """Return each tensor's columns of the plan's matrix."""
+        return {**({NUMBERS: self.numeric} if self.numeric else {}), **{each.name: each.columns for each in self.text}}
+
     def encode(self, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the plan's matrix, float32 `[rows, n_features]`, for the tensors of a request."""
         rows = len(next(iter(tensors.values())))
@@ -87,15 +91,12 @@ class Inputs:
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
         """Return tensors that `encode` makes this matrix of: float32, and bytes in object arrays."""
-        tensors = {NUMBERS: np.ascontiguousarray(matrix[:, self.numeric])} if self.numeric else {}
+        tensors = {NUMBERS: np.ascontiguousarray(matrix[:, list(self.numeric)])} if self.numeric else {}
         return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
 
     def place(self, column: int) -> tuple[str, int]:
         """Return the tensor that a column of the plan's matrix comes from, and its column there."""
-        for group in self.text:
-            if column in group.columns:
-                return group.name, group.columns.index(column)
-        return NUMBERS, self.numeric.index(column)
+        return next((name, columns.index(column)) for name, columns in self.columns().items() if column in columns)
 
     @property
     def closed(self) -> list[int]:

@@ -18,6 +18,8 @@ import triton_python_backend_utils as pb_utils
 from safetensors.numpy import load_file
 from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
+NUMBERS = "X"
+
 LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
@@ -33,6 +35,7 @@ class TritonPythonModel:
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
         from .kernels.allowed import Allowed
+        from .kernels.inputs import Inputs
         from .kernels.parity import measure
         from .kernels.plan import load_plan, read_document
         from .kernels.run import Runner
@@ -51,12 +54,17 @@ class TritonPythonModel:
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)
-        if [int(dim) for dim in config["input"][0]["dims"]] != [plan.n_features]:
-            raise ValueError(f"config.pbtxt must give X the dims [{plan.n_features}], the features of the plan.")
+        self.inputs = Inputs.from_json(plan.n_features, document["inputs"])
+        if self.inputs.text:
+            _check_strings()
+        configured = {tensor["name"]: [int(dim) for dim in tensor["dims"]] for tensor in config["input"]}
+        for name, columns in self.inputs.columns().items():
+            if configured.get(name) != [len(columns)]:
+                raise ValueError(f"config.pbtxt must give {name} the dims [{len(columns)}], the features of the plan.")
         self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
-        self.allowed = Allowed(plan.n_features, document["nan_columns"])
+        self.allowed = Allowed(plan.n_features, document["nan_columns"], self.inputs.closed)
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
         golden = load_file(directory / "golden.safetensors")
         tolerance = document["parity"]["tolerance"]
@@ -77,7 +85,8 @@ class TritonPythonModel:
         computes them; `_refuse` looks at requests one by one.
         """
         try:
-            parts = [_tensor_in(request) for request in requests]
+            read = self._matrix if self.inputs.text else _tensor_in
+            parts = [read(request) for request in requests]
             rows = [part.shape[0] for part in parts]
             total = sum(rows)
             self.runner.stage(parts, total)
@@ -114,6 +123,17 @@ class TritonPythonModel:
             for index, names in enumerate(wanted)
         ]
 
+    def _matrix(self, request: Any) -> torch.Tensor:
+        """Return the plan's matrix for a request some of whose tensors are strings."""
+        texts = {group.name for group in self.inputs.text}
+        tensors = {
+            name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+            if name in texts
+            else _tensor_in(request).numpy()
+            for name in self.inputs.columns()
+        }
+        return torch.from_numpy(self.inputs.encode(tensors))
+
     def _refuse(self, requests: list[Any], parts: list[torch.Tensor]) -> list[Any]:
         """Answer the requests that can be answered, and give each of the others its own error."""
         errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
@@ -130,16 +150,23 @@ class TritonPythonModel:
     def _why_not(self, request: Any, part: torch.Tensor) -> Any:
         """Return the error for a request that cannot be answered, or None."""
         if not len(part):
-            return _error("X has no rows.")
+            return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
         if len(part) >= self.large_rows and request.is_cancelled():
             return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
         wrong = self.allowed.first_wrong(part.numpy())
-        return None if wrong is None else _error(self._not_allowed(part, *wrong))
+        return None if wrong is None else _error(self._not_allowed(request, part, *wrong))
 
-    def _not_allowed(self, part: torch.Tensor, row: int, column: int) -> str:
-        """Say where a request's first NaN or infinity stands that the model cannot take."""
+    def _not_allowed(self, request: Any, part: torch.Tensor, row: int, column: int) -> str:
+        """Say where a request's first NaN, infinity or string stands that the model cannot take."""
+        tensor, place = self.inputs.place(column)
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
-        return f"X must be finite: row {row}, column {column}{name} is {part.numpy()[row, column]}."
+        where, number = f"row {row}, column {place}{name}", part.numpy()[row, column]
+        if tensor == NUMBERS:
+            return f"X must be finite: {where} is {number}."
+        if np.isnan(number):
+            return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
+        text = pb_utils.get_input_tensor_by_name(request, tensor).as_numpy()[row, place].decode(errors="replace")
+        return f"{tensor} must hold categories that the model was fitted on: {where} is {text!r}."
 
 
 def _tensor_in(request: Any) -> torch.Tensor:
@@ -148,8 +175,18 @@ def _tensor_in(request: Any) -> torch.Tensor:
     Tensors go in and out as DLPack capsules, which is fastest: numpy's own ways, `as_numpy` and `Tensor(name, array)`,
     are wrong on some servers with numpy 2, and objects other than capsules are slow.
     """
-    x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, "X").to_dlpack())
+    x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack())
     return x
+
+
+def _check_strings() -> None:
+    """Raise `ValueError` where strings cannot be read: with numpy 2, servers made for numpy 1 crash."""
+    probe = torch.arange(2, dtype=torch.uint8)
+    if pb_utils.Tensor.from_dlpack("probe", to_dlpack(probe)).as_numpy().tolist() != probe.tolist():
+        raise ValueError(
+            f"This Triton server's Python backend cannot read strings with numpy {np.__version__}: "
+            "give the environment that its models see numpy below 2."
+        )
 
 
 def _cut(answer: np.ndarray, rows: list[int]) -> tuple[torch.Tensor, ...]:

@@ -42,8 +42,10 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
     columns, read = np.arange(x.width), x
     if model._preprocessor is not None:  # it puts categorical features first
         categorical = np.flatnonzero(model.is_categorical_)
+        selected = builder.columns(x, categorical)
+        builder.name_columns(selected, "categories")
         with builder.at("_preprocessor"):
-            codes = builder.lower(model._preprocessor.named_transformers_["encoder"], builder.columns(x, categorical))
+            codes = builder.lower(model._preprocessor.named_transformers_["encoder"], selected)
         columns = np.append(x.width + np.arange(codes.width), np.flatnonzero(~model.is_categorical_))
         read = builder.concatenate([x, codes])
     trees = _predictor_trees([predictor for (predictor,) in model._predictors], columns)

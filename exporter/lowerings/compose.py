@@ -76,7 +76,9 @@ def lower_column_transformer(transformer: ColumnTransformer, x: Value, builder: 
     for name, member, _ in transformer.transformers_:
         columns = transformer._transformer_to_input_indices[name]
         if len(columns) and not _dropped(member):
-            members.append((name, member, builder.columns(x, columns)))
+            selected = builder.columns(x, columns)
+            builder.name_columns(selected, name)
+            members.append((name, member, selected))
     return _side_by_side(transformer, members, builder)
 
 

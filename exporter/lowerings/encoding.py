@@ -2,10 +2,11 @@
 
 scikit-learn's encoders find a number among the sorted categories of its feature: equal as float64 is equal, −0 as 0,
 NaN as NaN where NaN is a category. Rows are float32: a category such as 0.1, which float32 does not hold, is met by no
-row, here and in scikit-learn alike.
+row, here and in scikit-learn alike. Categories that are strings are numbers in the plan, see `exporter/text.py`.
 
 Where scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
-feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value.
+feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value. A
+request with an unknown string is refused before that.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Codes:
 @lowers(OneHotEncoder)
 def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) -> Value:
     """The number of the column that a category has among those of its feature, then one column for each number."""
-    codes = []
-    for feature, categories in enumerate(_categories(encoder, x, builder)):
+    codes, all_categories = [], _categories(encoder, x, builder)
+    for feature, categories in enumerate(all_categories):
         numbers = _without_dropped(encoder, feature, _grouped(encoder, feature, np.arange(len(categories))))
         infrequent = _infrequent(encoder, feature)
         unknown = np.nan if encoder.handle_unknown == "error" else -1.0
@@ -47,7 +48,7 @@ def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) ->
     if not widths.any():
         raise builder.refuse(encoder, "it makes no column: every category is dropped")
     if encoder.handle_unknown == "error":
-        _guard_unknown(_categories(encoder, x, builder), x, builder)
+        _guard_unknown(encoder, all_categories, x, builder)
     found = lookup(builder, x, codes)
     if encoder.handle_unknown == "error" and not widths.all():
         # A feature whose only category is dropped has no column to be NaN in; 0 · NaN makes the other columns NaN.
@@ -62,19 +63,19 @@ def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) ->
 @lowers(OrdinalEncoder)
 def lower_ordinal_encoder(encoder: OrdinalEncoder, x: Value, builder: Builder) -> Value:
     """The number of a category among those of its feature."""
-    codes = []
-    for feature, categories in enumerate(_categories(encoder, x, builder)):
+    codes, all_categories = [], _categories(encoder, x, builder)
+    for feature, categories in enumerate(all_categories):
         unknown = np.nan
         if encoder.handle_unknown == "use_encoded_value":
             unknown = _in_dtype(encoder, "unknown_value", builder)
-        known = ~np.isnan(categories)
+        known = np.array([category == category for category in encoder.categories_[feature].tolist()])  # None is known
         numbers = np.full(len(categories), np.nan)
         numbers[known] = _grouped(encoder, feature, np.arange(known.sum())).astype(encoder.dtype)
         if not known.all():
             numbers[~known] = _in_dtype(encoder, "encoded_missing_value", builder)
         codes.append(_codes(feature, categories, numbers, unknown))
     if encoder.handle_unknown == "error":
-        _guard_unknown(_categories(encoder, x, builder), x, builder)
+        _guard_unknown(encoder, all_categories, x, builder)
     return lookup(builder, x, codes)
 
 
@@ -108,31 +109,38 @@ def lookup(builder: Builder, x: Value, codes: list[Codes], summed: bool = False)
     )
 
 
-def _guard_unknown(categories: list[np.ndarray], x: Value, builder: Builder) -> None:
-    """Make the answer NaN where a number is none of its feature's categories, whatever follows the encoder."""
-    zeros = [np.zeros(len(values)) for values in categories]
-    codes = [_codes(i, values, zero, np.nan) for i, (values, zero) in enumerate(zip(categories, zeros, strict=True))]
-    builder.guard(lookup(builder, x, codes, summed=True))
+def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder: Builder) -> None:
+    """Refuse strings that are none of their feature's categories; make the answer NaN for such numbers."""
+    codes = []
+    for feature, numbers in enumerate(categories):
+        if _are_strings(encoder.categories_[feature]):
+            builder.refuse_unknown_strings(x, feature)
+        else:
+            codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
+    if codes:
+        builder.guard(lookup(builder, x, codes, summed=True))
 
 
 def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: float) -> Codes:
-    """Return what a feature's categories become; NaN among them comes last, and is unknown if it is not there."""
-    missing = float(values[-1]) if np.isnan(categories[-1]) else unknown
+    """Return what a feature's categories become; NaN is unknown if it is not among them."""
     known = ~np.isnan(categories)
+    missing = unknown if known.all() else float(np.asarray(values)[~known][0])
     keys, first = np.unique(categories[known], return_index=True)
     return Codes(column, keys, np.asarray(values, dtype=np.float64)[known][first], missing, unknown)
 
 
 def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
-    """Return each feature's categories as float64, and note where they lie."""
+    """Return each feature's categories as float64, strings as their numbers, and note where they lie."""
+    found = []
     for feature, categories in enumerate(encoder.categories_):
-        if categories.dtype.kind not in "biuf":
-            first = categories.tolist()[0]
-            what = "strings" if isinstance(first, str) else f"objects of type {type(first).__name__}"
-            raise builder.refuse(
-                encoder, f"its categories are {what} (feature {feature} has {first!r}); supported: numbers"
-            )
-    found = [categories.astype(np.float64) for categories in encoder.categories_]
+        if _are_strings(categories):
+            found.append(builder.number_strings(encoder, x, feature, categories.tolist()))
+            continue
+        kinds = sorted({type(category).__name__ for category in categories.tolist() if category is not None})
+        if not set(kinds) <= {"int", "float", "bool"}:
+            what = f"feature {feature} has categories of type {' and '.join(kinds)}"
+            raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
+        found.append(categories.astype(np.float64))
     known = [categories[~np.isnan(categories)] for categories in found]
     for feature, numbers in enumerate(known):
         builder.note_choices(x, feature, numbers)
@@ -143,6 +151,11 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
         np.where(np.array(spread) > 0, spread, 1.0),
     )
     return found
+
+
+def _are_strings(categories: np.ndarray) -> bool:
+    """Whether a feature's categories are strings, some of them perhaps missing."""
+    return categories.dtype.kind in "UT" or any(isinstance(category, str) for category in categories.tolist())
 
 
 def _infrequent(encoder: Any, feature: int) -> np.ndarray | None:

@@ -25,14 +25,17 @@ NOTHING = np.zeros(0, dtype=np.int32)
 @lowers(SimpleImputer)
 def lower_simple_imputer(imputer: SimpleImputer, x: Value, builder: Builder) -> Value:
     """Each column's statistic where a number is missing, without the columns that had no number to learn from."""
-    statistics = _statistics(imputer, builder)
+    statistics = _statistics(imputer, x, builder)
     kept = _indices(range(x.width) if imputer.keep_empty_features else np.flatnonzero(~np.isnan(statistics)))
     indicators = _indicators(imputer)
     if not len(kept) + len(indicators):
         raise builder.refuse(imputer, "it keeps no feature: it was fitted on columns without a number")
     location = np.nan_to_num(statistics)
     builder.note_scale(x, location, np.where(location != 0, np.abs(location), 1.0))
-    return builder.add(Impute(kept, statistics[kept], indicators, _missing_number(imputer, builder)), x)
+    filled = builder.add(Impute(kept, statistics[kept], indicators, _missing_number(imputer, x, builder)), x)
+    if _are_strings(imputer) and not len(indicators):
+        builder.keep_columns(filled, x, kept)
+    return filled
 
 
 @lowers(MissingIndicator)
@@ -41,7 +44,7 @@ def lower_missing_indicator(indicator: MissingIndicator, x: Value, builder: Buil
 
     With `error_on_new`, scikit-learn raises an error at a missing number in another feature; here the columns are NaN.
     """
-    features, missing = _indices(indicator.features_), _missing_number(indicator, builder)
+    features, missing = _indices(indicator.features_), _missing_number(indicator, x, builder)
     others = np.setdiff1d(np.arange(x.width), features)
     if not len(features):
         raise builder.refuse(indicator, "it makes no column: no feature had missing values in training")
@@ -76,7 +79,7 @@ def lower_iterative_imputer(imputer: IterativeImputer, x: Value, builder: Builde
     z, indicators = sequence.finish(z), _indicators(imputer)
     if not len(indicators):
         return z
-    missing = _missing_number(imputer, builder)
+    missing = _missing_number(imputer, x, builder)
     return builder.concatenate([z, builder.add(Impute(NOTHING, np.zeros(0), indicators, missing), x)])
 
 
@@ -85,7 +88,7 @@ class _Sequence:
 
     def __init__(self, imputer: IterativeImputer, x: Value, builder: Builder) -> None:
         self._imputer, self._x, self._builder = imputer, x, builder
-        self._missing = _missing_number(imputer, builder)
+        self._missing = _missing_number(imputer, x, builder)
         dropped = np.zeros(x.width, dtype=bool) if imputer.keep_empty_features else imputer._is_empty_feature
         self._columns = _indices(np.flatnonzero(~dropped))
         self._waiting: list[tuple[int, np.ndarray, float]] = []
@@ -128,25 +131,34 @@ class _Sequence:
         return only if isinstance(only, Affine) and only.function == "identity" else None
 
 
-def _missing_number(imputer: Any, builder: Builder) -> float | None:
-    """Return the number that stands for a missing one, or None for NaN, which pandas' NA becomes."""
+def _missing_number(imputer: Any, x: Value, builder: Builder) -> float | None:
+    """Return the number that stands for a missing one, or None for NaN, which pandas' NA and an empty string become."""
     value = imputer.missing_values
-    if type(value).__name__ == "NAType":
+    if type(value).__name__ == "NAType" or (value is None and _are_strings(imputer)):
         return None
     if value is None or isinstance(value, str):
         raise builder.refuse(imputer, f"missing_values is {value!r}; supported: NaN and numbers")
     return None if np.isnan(value) else float(value)
 
 
-def _statistics(imputer: SimpleImputer, builder: Builder) -> np.ndarray:
-    """Return what each column is filled with, as the dtype of the training data holds it."""
+def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarray:
+    """Return what each column is filled with, as the dtype of the training data holds it, strings as their numbers."""
+    if _are_strings(imputer):
+        values = [[imputer.missing_values, value] for value in np.ravel(imputer.statistics_).tolist()]
+        return np.array([builder.number_strings(imputer, x, column, pair)[1] for column, pair in enumerate(values)])
     try:
         found = np.asarray(imputer.statistics_, dtype=np.float64)
     except (TypeError, ValueError):
-        raise builder.refuse(imputer, "it fills in strings or other objects; supported: numbers") from None
+        raise builder.refuse(imputer, "it fills in objects that are no numbers; supported: numbers, strings") from None
     filled = ~np.isnan(found)
     found[filled] = found[filled].astype(imputer._fill_dtype).astype(np.float64)
     return found
+
+
+def _are_strings(imputer: Any) -> bool:
+    """Whether what an imputer fills in are strings."""
+    statistics = np.asarray(getattr(imputer, "statistics_", 0.0))
+    return statistics.dtype.kind in "UT" or any(isinstance(value, str) for value in np.ravel(statistics).tolist())
 
 
 def _indicators(imputer: Any) -> np.ndarray:

@@ -1,9 +1,8 @@
 """What of the tree family cannot be exported, and how that is said."""
 
-import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.data import small
@@ -25,16 +24,6 @@ def refusal(estimator: object) -> str:
     with pytest.raises(ExportError) as raised:
         compile_estimator(estimator)
     return str(raised.value)
-
-
-def test_categories_that_are_not_numbers() -> None:
-    X, y = small()
-    frame = pd.DataFrame({"size": X[:, 0], "colour": pd.Categorical(["red", "green"] * 80)})
-    model = HistGradientBoostingRegressor(max_iter=2).fit(frame, y)
-    assert refusal(model) == (
-        "Cannot export OrdinalEncoder (step '_preprocessor'): its categories are strings (feature 0 has 'green'); "
-        "supported: numbers."
-    )
 
 
 def test_parts_without_a_lowering_are_named() -> None:

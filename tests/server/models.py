@@ -108,6 +108,7 @@ def export_families(repository: Path, name: str, families: tuple[str, ...], engi
         golden[family] = model.expected(X)["y"]
     document = {
         "provenance": {"feature_names": []},
+        "inputs": None,
         "nan_columns": [],
         "parity": {"tolerance": TOLERANCE, "outputs": {family: {"unit": 1.0} for family in families}},
     }

@@ -1,0 +1,149 @@
+"""Models of columns of strings: their plans' answers, the tensors they ask for, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from tests.exporter.text_models import CITIES, JOBS, MODELS, beside, fitted
+from triton_regressors.exporter import compile_estimator, export
+from triton_regressors.exporter.config import from_pbtxt
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.plan import read_document
+from triton_regressors.kernels.run import Runner
+
+TOLERANCE = 1e-5
+
+
+def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
+    """Return what a client sends: the numbers, and the strings as bytes."""
+    names = list(X.columns)
+    return {
+        tensor: X[[names[i] for i in columns]].to_numpy(np.float32)
+        if tensor == "X"
+        else X[[names[i] for i in columns]].fillna("").map(str.encode).to_numpy(object)
+        for tensor, columns in inputs.columns().items()
+    }
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["sample", "drawn"])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_plans_answer_as_the_models_do(name: str, drawn: bool) -> None:
+    model, X = fitted(name)
+    compilation = compile_estimator(model, sample=None if drawn else X)
+    assert compilation.report.drawn == drawn
+    matrix = compilation.inputs.encode(tensors(X, compilation.inputs))
+    found = Runner(compilation.plan, engine="torch").predict(matrix, tuple(compilation.plan.outputs))
+    expected = np.asarray(model.predict(X), dtype=np.float64)[:, None]
+    for parity in (*compilation.report.outputs.values(), measure(found["y"], expected, units(expected))):
+        assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "closed"),
+    [
+        ("one-hot", {"X": (1, 4), "cat": (0, 3)}, [0, 3]),
+        ("one-hot-ignore", {"X": (1, 4), "cat": (0, 3)}, []),
+        ("strings-alone", {"cat": (0, 3)}, [0, 3]),
+        ("two-groups", {"X": (1, 4), "city": (0,), "job": (3,)}, [3]),
+    ],
+)
+def test_tensors(name: str, columns: dict[str, tuple[int, ...]], closed: list[int]) -> None:
+    inputs = compile_estimator(fitted(name)[0]).inputs
+    assert inputs.columns() == columns
+    assert inputs.closed == closed
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("one-hot", False), ("one-hot-missing", True), ("one-hot-none", True), ("imputed", True), ("target", True)],
+)
+def test_where_a_string_may_be_missing(name: str, missing: bool) -> None:
+    assert (0 in compile_estimator(fitted(name)[0]).nan_columns) == missing
+
+
+def test_unknown_strings_are_what_the_encoder_makes_of_them() -> None:
+    model, X = fitted("one-hot-infrequent")
+    unknown = X.head(8).assign(city="Atlantis")
+    compilation = compile_estimator(model)
+    matrix = compilation.inputs.encode(tensors(unknown, compilation.inputs))
+    found = Runner(compilation.plan, engine="torch").predict(matrix)["y"]
+    np.testing.assert_allclose(found[:, 0], model.predict(unknown), rtol=1e-6)
+
+
+def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
+    model, X = fitted("one-hot")
+    shuffled = X.assign(more=1.0)[["income", "more", "job", "id", "age", "city"]]
+    compilations = [compile_estimator(model, sample=sample) for sample in (X, shuffled, X.to_numpy(object))]
+    for compilation in compilations[1:]:
+        np.testing.assert_array_equal(compilation.sample.X, compilations[0].sample.X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X.drop(columns="job"), "The sample lacks the column 'job'."),
+        (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: could not convert"),
+        (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [240, 3]."),
+        (lambda X: X.head(0), "The sample must be [rows, 5] with at least one row, not [0, 5]."),
+    ],
+)
+def test_samples_that_do_not_fit(change: Any, message: str) -> None:
+    model, X = fitted("one-hot")
+    with pytest.raises(ExportError) as error:
+        compile_estimator(model, sample=change(X))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([b"a", b"b"], "feature 0 has categories of type bytes; supported: numbers, or strings"),
+        (["a", 1.5], "feature 0 holds 1.5, of type float, beside strings; supported: strings, or numbers"),
+    ],
+)
+def test_refused_categories(values: list[Any], reason: str) -> None:
+    encoder = OneHotEncoder().fit(np.array([["a"], ["b"]], dtype=object))
+    encoder.categories_ = [np.array(values, dtype=object)]
+    model = make_pipeline(encoder, Ridge().fit(np.eye(2), [0, 1]))
+    with pytest.raises(ExportError) as error:
+        compile_estimator(model)
+    assert str(error.value) == f"Cannot export OneHotEncoder (step 'onehotencoder'): {reason}."
+
+
+def test_entries(tmp_path: Path) -> None:
+    model, X = fitted("one-hot")
+    entry = export(model, tmp_path, name="houses", sample=X).entry
+    config = from_pbtxt((entry.directory / "config.pbtxt").read_bytes())
+    assert [(tensor.name, tensor.data_type, list(tensor.dims)) for tensor in config.input] == [
+        ("X", config.input[0].data_type, [2]),
+        ("cat", config.input[1].data_type, [2]),
+    ]
+    assert config.parameters["columns"].string_value == '{"X": ["age", "income"], "cat": ["city", "job"]}'
+    document = read_document(entry.version_directory)
+    (text,) = Inputs.from_json(document["n_features"], document["inputs"]).text
+    assert [set(categories) for categories in text.categories] == [set(CITIES), set(JOBS)]
+
+
+def test_a_new_version_keeps_the_columns(tmp_path: Path) -> None:
+    model, X = fitted("one-hot")
+    assert export(model, tmp_path, name="houses").entry.version == 1
+    assert export(model, tmp_path, name="houses").entry.version == 2
+    renamed = X.rename(columns={"job": "work"})
+    other = make_pipeline(beside(OneHotEncoder(), columns=["city", "work"]), Ridge()).fit(renamed, renamed["age"])
+    with pytest.raises(ExportError, match="a new version must keep the interface"):
+        export(other, tmp_path, name="houses")
+
+
+def test_numbers_of_another_type_are_numbers() -> None:
+    X = np.array([[1, "a"], [2, "b"], [1, "b"], [3, "a"]], dtype=object)
+    model = make_pipeline(OneHotEncoder(), Ridge()).fit(X, [1.0, 2.0, 3.0, 5.0])
+    inputs = compile_estimator(model, sample=X).inputs
+    assert inputs.columns() == {"X": (0,), "onehotencoder": (1,)}

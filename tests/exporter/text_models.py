@@ -1,0 +1,124 @@
+"""Models fitted on columns of strings, by what reads the strings, and the table they were fitted on."""
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures, StandardScaler, TargetEncoder
+
+CITIES = ("Paris", "Rome", "Zürich", "São Paulo", "東京")
+JOBS = ("cook", "smith", "nurse", "judge")
+COMPLETE = object()
+"""Stands for what stands for a missing city where none is missing."""
+
+NUMERIC = ["age", "income"]
+TEXT = ["city", "job"]
+
+
+def table(rows: int = 240, missing: Any = COMPLETE) -> pd.DataFrame:
+    """Return rows with strings and numbers in turn, and a column that no model reads; `missing` in some cities."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "city": pd.Series(rng.choice(CITIES, rows, p=(0.4, 0.3, 0.2, 0.07, 0.03)), dtype=object),
+            "age": rng.normal(40, 10, rows).astype(np.float32).astype(np.float64),
+            "id": pd.Series([f"row {number}" for number in range(rows)], dtype=object),
+            "job": pd.Series(rng.choice(JOBS, rows), dtype=object),
+            "income": rng.normal(3e4, 8e3, rows).astype(np.float32).astype(np.float64),
+        }
+    )
+    if missing is not COMPLETE:
+        frame.loc[::6, "city"] = missing
+    return frame
+
+
+def beside(text: Any, number: Any = "passthrough", columns: list[str] = TEXT) -> ColumnTransformer:
+    """Return a transformer of the strings beside one of the numbers."""
+    return ColumnTransformer([("num", number, NUMERIC), ("cat", text, columns)])
+
+
+MODELS: dict[str, tuple[Any, Any]] = {  # the model, and what stands for a missing city
+    "one-hot": (make_pipeline(beside(OneHotEncoder(), StandardScaler()), Ridge()), COMPLETE),
+    "one-hot-ignore": (make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), Ridge()), COMPLETE),
+    "one-hot-drop": (make_pipeline(beside(OneHotEncoder(drop="first", handle_unknown="ignore")), Ridge()), COMPLETE),
+    "one-hot-infrequent": (
+        make_pipeline(beside(OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=30)), Ridge()),
+        COMPLETE,
+    ),
+    "one-hot-missing": (make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), BayesianRidge()), np.nan),
+    "one-hot-none": (make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), Ridge()), None),
+    "ordinal": (make_pipeline(beside(OrdinalEncoder()), RandomForestRegressor(10, random_state=0)), COMPLETE),
+    "ordinal-unknown": (
+        make_pipeline(
+            beside(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)),
+            HistGradientBoostingRegressor(max_iter=20),
+        ),
+        np.nan,
+    ),
+    "ordinal-none": (make_pipeline(beside(OrdinalEncoder()), Ridge()), None),
+    "target": (make_pipeline(beside(TargetEncoder(random_state=0)), Ridge()), np.nan),
+    "imputed": (
+        make_pipeline(beside(make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())), Ridge()),
+        np.nan,
+    ),
+    "imputed-constant": (
+        make_pipeline(
+            beside(make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), TargetEncoder(random_state=0))),
+            KNeighborsRegressor(),
+        ),
+        np.nan,
+    ),
+    "strings-alone": (
+        make_pipeline(ColumnTransformer([("cat", OneHotEncoder(), TEXT)]), TransformedTargetRegressor(Ridge())),
+        COMPLETE,
+    ),
+    "two-groups": (
+        make_pipeline(
+            ColumnTransformer(
+                [
+                    ("num", StandardScaler(), NUMERIC),
+                    ("city", TargetEncoder(random_state=0), ["city"]),
+                    ("job", OrdinalEncoder(categories=[list(JOBS)]), ["job"]),
+                    ("city-again", OneHotEncoder(handle_unknown="ignore"), ["city"]),
+                ]
+            ),
+            PolynomialFeatures(2),
+            Ridge(),
+        ),
+        COMPLETE,
+    ),
+    "boosted-categories": (
+        make_pipeline(
+            ColumnTransformer([("keep", "passthrough", [*NUMERIC, *TEXT])]).set_output(transform="pandas"),
+            HistGradientBoostingRegressor(max_iter=20, categorical_features=["keep__city", "keep__job"]),
+        ),
+        np.nan,
+    ),
+    "union": (
+        make_pipeline(
+            beside(FeatureUnion([("one", OneHotEncoder(handle_unknown="ignore")), ("target", TargetEncoder())])),
+            Ridge(),
+        ),
+        COMPLETE,
+    ),
+}
+
+
+@functools.cache
+def fitted(name: str) -> tuple[Any, pd.DataFrame]:
+    """Return the fitted model and the table that it was fitted on."""
+    model, missing = MODELS[name]
+    X = table(missing=missing)
+    place = X["city"].map({city: float(number) for number, city in enumerate(CITIES)}).fillna(9.0)
+    y = 0.1 * X["age"] + 1e-4 * X["income"] + place + X["job"].str.len()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y), X

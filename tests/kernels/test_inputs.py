@@ -1,0 +1,65 @@
+"""Input tensors of strings and numbers, and the matrix that a plan reads."""
+
+import json
+
+import numpy as np
+import pytest
+
+from triton_regressors.kernels.allowed import Allowed
+from triton_regressors.kernels.inputs import UNKNOWN, Inputs, TextInput
+
+CITY = TextInput("cat", (0, 3), (("Paris", "Zürich"), ("", "cook", "unknown")), (True, False))
+MIXED = Inputs(5, (1, 4), (CITY,))
+
+
+def strings(*rows: tuple[str, str]) -> np.ndarray:
+    return np.array([[text.encode() for text in row] for row in rows], dtype=object)
+
+
+def test_strings_become_their_numbers() -> None:
+    X = np.array([[1.5, 2.5], [3.5, 4.5], [5.5, 6.5]], dtype=np.float32)
+    matrix = MIXED.encode({"X": X, "cat": strings(("Zürich", "cook"), ("Rome", ""), ("", "judge"))})
+    assert matrix.dtype == np.float32
+    np.testing.assert_array_equal(
+        matrix, [[1, 1.5, 0, 1, 2.5], [UNKNOWN, 3.5, 0, 0, 4.5], [np.nan, 5.5, 0, UNKNOWN, 6.5]]
+    )
+
+
+def test_decoded_tensors_make_the_same_matrix() -> None:
+    matrix = np.array(
+        [[1, 1.5, 0, 0, 2.5], [UNKNOWN, 3.5, 0, UNKNOWN, 4.5], [np.nan, 5.5, 0, 2, 6.5]], dtype=np.float32
+    )
+    tensors = MIXED.decode(matrix)
+    assert {name: values.shape for name, values in tensors.items()} == {"X": (3, 2), "cat": (3, 2)}
+    assert tensors["cat"].tolist() == strings(("Zürich", ""), ("unknown", "unknown?"), ("", "unknown")).tolist()
+    np.testing.assert_array_equal(MIXED.encode(tensors), matrix)
+
+
+def test_a_model_of_strings_alone_has_no_tensor_of_numbers() -> None:
+    inputs = Inputs(4, (), (CITY,))
+    assert inputs.columns() == {"cat": (0, 3)}
+    np.testing.assert_array_equal(inputs.encode({"cat": strings(("Paris", "cook"))}), [[0, 0, 0, 1]])
+
+
+@pytest.mark.parametrize("inputs", [MIXED, Inputs.plain(3)], ids=["mixed", "plain"])
+def test_json_keeps_everything(inputs: Inputs) -> None:
+    assert Inputs.from_json(inputs.n_features, json.loads(json.dumps(inputs.to_json()))) == inputs
+
+
+def test_places() -> None:
+    assert MIXED.columns() == {"X": (1, 4), "cat": (0, 3)}
+    assert [MIXED.place(column) for column in (0, 1, 3, 4)] == [("cat", 0), ("X", 0), ("cat", 1), ("X", 1)]
+    assert MIXED.closed == [0]
+
+
+def test_unknown_strings_are_refused_in_closed_columns_alone() -> None:
+    allowed = Allowed(5, (3,), MIXED.closed)
+    rows = np.zeros((3, 5), dtype=np.float32)
+    rows[1, 3] = UNKNOWN
+    rows[2, 3] = np.nan
+    rows[0, 4] = UNKNOWN  # a number as any other
+    assert allowed.holds(rows)
+    assert allowed.first_wrong(rows) is None
+    rows[2, 0] = UNKNOWN
+    assert not allowed.holds(rows)
+    assert allowed.first_wrong(rows) == (2, 0)

@@ -1,0 +1,115 @@
+"""Entries that read columns of strings, on a real Triton server, asked by tables over gRPC and HTTP.
+
+The embedded server's Python backend reads strings with numpy 1 alone; `make setup` makes an environment that has it.
+"""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.exporter.text_models import MODELS, fitted
+from triton_regressors.clients.errors import InvalidRequest, ServerError
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.verify import verify
+from triton_regressors.exporter import export
+from triton_regressors.kernels.parity import measure, units
+
+NUMPY1 = Path(sys.prefix) / "numpy1" / "bin" / "python"
+TOLERANCE = 1e-5
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(not NUMPY1.exists(), reason="needs the environment with numpy 1 that `make setup` makes"),
+]
+
+
+@pytest.fixture(scope="module", name="repository")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("strings") / "models"
+    for name in MODELS:
+        model, X = fitted(name)
+        export(model, directory, name=name, sample=X, max_queue_delay_us=500)
+    return directory
+
+
+@pytest.fixture(scope="module", name="server")
+def running(repository: Path) -> Iterator[TritonServer]:
+    with TritonServer([repository], models=[], python=NUMPY1) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", name="client")
+def connected(server: TritonServer) -> Iterator[Client]:
+    with Client(server.grpc_url) as client:
+        yield client
+
+
+@pytest.fixture(name="name", params=list(MODELS))
+def loaded(request: pytest.FixtureRequest, client: Client) -> Iterator[str]:
+    client.load(request.param)
+    yield request.param
+    client.unload(request.param)
+
+
+def test_tables_are_answered_as_the_model_does(
+    server: TritonServer, client: Client, repository: Path, name: str
+) -> None:
+    model, X = fitted(name)
+    expected = np.asarray(model.predict(X), dtype=np.float64)[:, None]
+    with Client(server.http_url, "http") as http:
+        found = http.predict(name, X)
+    parity = measure(found, expected, units(expected))
+    assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
+    assert client.predict(name, X).tobytes() == found.tobytes()
+    assert verify(client, repository / name).passed
+
+
+@pytest.mark.parametrize("name", ["one-hot"], indirect=True)
+def test_requests_with_bad_strings_fail_alone(client: Client, name: str) -> None:
+    model, X = fitted(name)
+    expected = model.predict(X)
+    unknown, missing = X.head(3).copy(), X.head(3).copy()
+    unknown.loc[2, "city"] = "Atlantis"
+    missing.loc[1, "job"] = None
+    errors = {
+        "unknown": "cat must hold categories that the model was fitted on: row 2, column 0 ('city') is 'Atlantis'.",
+        "missing": "cat must hold no empty string, which is a missing value: row 1, column 1 ('job') is empty.",
+    }
+
+    def ask(number: int) -> str:
+        kind = ("good", "unknown", "good", "missing")[number % 4]
+        if kind == "good":
+            rows = slice(number, number + 5)
+            found = client.predict(name, X[rows])
+            return "" if np.allclose(found[:, 0], expected[rows], rtol=1e-5) else "wrong"
+        try:
+            client.predict(name, unknown if kind == "unknown" else missing)
+        except InvalidRequest as error:
+            return "" if errors[kind] in str(error) else str(error)
+        return f"{kind} was answered"
+
+    with ThreadPoolExecutor(16) as threads:
+        assert [answer for answer in threads.map(ask, range(200)) if answer] == []
+
+
+@pytest.mark.parametrize("name", ["one-hot-ignore"], indirect=True)
+def test_bits_do_not_depend_on_the_batch(client: Client, name: str) -> None:
+    _, X = fitted(name)
+    X = pd.concat([X, X.head(20).assign(city="Atlantis")], ignore_index=True)
+    whole = client.predict(name, X)
+    order = np.random.default_rng(0).permutation(len(X))
+    for size in (1, 2, 7, 64, len(X)):
+        chosen = order[:size]
+        assert client.predict(name, X.iloc[chosen]).tobytes() == whole[chosen].tobytes()
+
+
+@pytest.mark.skipif(np.__version__ < "2", reason="numpy 1 can be read everywhere")
+def test_an_environment_that_cannot_read_strings_is_named(repository: Path) -> None:
+    with pytest.raises(ServerError, match=r"cannot read strings with numpy .*: give the environment .* numpy below 2"):
+        TritonServer([repository], models=["one-hot"]).start()
