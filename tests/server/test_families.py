@@ -1,0 +1,92 @@
+"""An entry of every family of lowerings, served by the triton engine: a row's bits do not depend on its batch.
+
+Without a GPU the torch engine's bits are compared for every case of the catalogue, see parity.py, and the kernels' own
+in tests/kernels.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.exporter.cases import CASES
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server import TritonServer
+from triton_regressors.exporter import export
+from triton_regressors.kernels.parity import measure, units
+
+pytestmark = [pytest.mark.server, pytest.mark.gpu]
+
+FAMILIES = {  # the files of exporter/lowerings/ and a case of each
+    "boosting": "hist-categories",
+    "boosting by weighted median": "ada-default",
+    "cluster": "before-ridge-k-means",
+    "compose": "columns-nested",
+    "compose of targets": "chain-polynomial",
+    "decomposition": "pca-whiten",
+    "encoding": "one-hot-ignore",
+    "ensemble": "stacking-mixed",
+    "gaussian_process": "gaussian-process-scaled-rbf",
+    "impute": "iterative-imputer-curved",
+    "isotonic": "isotonic-clip",
+    "kernel_approximation": "kernel-ridge-rbf",
+    "kernel_approximation in parts": "kernel-ridge-parts",
+    "linear": "ridge",
+    "manifold": "isomap",
+    "neighbors": "knn-euclidean",
+    "neighbors within a radius": "radius",
+    "neighbors that impute": "knn-imputer",
+    "neural": "mlp-wide-deep",
+    "preprocessing": "scaler-standard-polynomial",
+    "splines": "spline-linear-quantile",
+    "svm": "svm-rbf",
+    "transforms": "quantile-normal",
+    "trees": "forest-targets",
+}
+ROWS = 1000
+SIZES = (1, 2, 7, 64, ROWS)
+
+
+def rows(case: str) -> np.ndarray:
+    """Return the case's rows again and again, moved a little each time; its own come first."""
+    _, X = CASES[case].fitted()
+    again = np.tile(X, (-(-ROWS // len(X)), 1))[:ROWS]
+    moves = 1 + 1e-3 * np.random.default_rng(0).standard_normal(again.shape)
+    moves[: len(X)] = 1
+    return (again * moves).astype(np.float32)
+
+
+@pytest.fixture(scope="module", name="server")
+def every_family(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    repository = tmp_path_factory.mktemp("families") / "models"
+
+    for case in FAMILIES.values():
+        estimator, X = CASES[case].fitted()
+        export(estimator, repository, name=case, sample=X, max_batch_size=ROWS, engine="triton")
+    with TritonServer([repository], startup_timeout_s=240) as running:
+        yield running
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_bits_do_not_depend_on_the_batch(server: TritonServer, family: str, protocol: str) -> None:
+    case = FAMILIES[family]
+    X, expected = rows(case), CASES[case].expected()
+    outputs = tuple(expected)
+    with Client(server.grpc_url if protocol == "grpc" else server.http_url, protocol) as client:
+        whole = client.infer(case, X, outputs=outputs)
+        for name, values in expected.items():
+            parity = measure(whole[name][: len(values)], values, units(values))
+            assert parity.within(1e-5)
+        for size in SIZES:
+            for first in (0, 13, ROWS - size):
+                indices = np.random.default_rng(first).permutation(ROWS)[:size]
+                found = client.infer(case, X[indices], outputs=outputs)
+                assert all(found[name].tobytes() == whole[name][indices].tobytes() for name in outputs)
+
+        chunks = np.array_split(np.random.default_rng(1).permutation(ROWS), 150)
+        with ThreadPoolExecutor(32) as threads:  # so that the server makes batches of several requests
+            answers = list(threads.map(lambda chunk: client.infer(case, X[chunk], outputs=outputs), chunks))
+    for chunk, found in zip(chunks, answers, strict=True):
+        assert all(found[name].tobytes() == whole[name][chunk].tobytes() for name in outputs)
