@@ -1,6 +1,6 @@
 """Runs every benchmark that this machine can run, each in a process of its own, and makes the tables anew.
 
-python -m benchmarks.run [--quick] [--only predict kernels_gpu served] [--output DIR] [--no-tables]
+python -m benchmarks.run [--quick] [--only predict kernels_gpu served large] [--output DIR] [--no-tables]
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 
 from triton_regressors.benchmarks.environment import RESULTS, default_directory
 
-BENCHMARKS = ("predict", "kernels_gpu", "served")
+BENCHMARKS = ("predict", "kernels_gpu", "served", "large")
 
 
 def missing(benchmark: str) -> str:
     """Return why this machine cannot run a benchmark, or nothing."""
     if benchmark == "kernels_gpu" and not torch.cuda.is_available():
         return "torch finds no CUDA GPU"
-    if benchmark == "served" and importlib.util.find_spec("tritonclient") is None:
+    if benchmark in ("served", "large") and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""
 

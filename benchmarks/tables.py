@@ -37,7 +37,7 @@ def read_results(directory: Path = RESULTS) -> dict[str, dict[str, Document]]:
 
 def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return the whole section, one part per device."""
-    makers = {"predict": predict_section, "kernels": kernels_section, "served": served_section}
+    makers = {"predict": predict_section, "kernels": kernels_section, "served": served_section, "large": large_section}
     parts = []
     for name, documents in results.items():
         any_document = next(iter(documents.values()))
@@ -156,6 +156,32 @@ def served_section(document: Document, where: str) -> str:
     if rounds > 1:
         intro += f", the median of {rounds} rounds and their range"
     return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrl', rows)}"
+
+
+def large_section(document: Document, where: str) -> str:
+    """Return what each large model's export and load cost."""
+    rows = [
+        [
+            model["title"],
+            megabytes(model["model_bytes"]),
+            f"{model['export_s']:.1f}",
+            f"{megabytes(model['peak_bytes'])} ({model['peak_over_model']:.1f} ×)",
+            megabytes(model["entry_bytes"]),
+            f"{model['load_s']:.1f}",
+            f"{model['floor_load_s']:.1f}",
+            f"{model['max_error']:.0e}",
+        ]
+        for model in document["models"]
+    ]
+    header = ["model", "pickled, MB", "export, s", "memory, MB", "entry, MB", "load, s", "do-nothing, s", "error"]
+    intro = "Large models: an export's time and memory, the model included, and how long a Triton server takes to load "
+    intro += "the entry, beside a do-nothing model; errors are the largest, in standard deviations"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrrr', rows)}"
+
+
+def megabytes(count: float) -> str:
+    """Return a number of bytes in MB, as a table shows it."""
+    return f"{count / 1e6:,.0f}"
 
 
 def share(point: Document) -> str:

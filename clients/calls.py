@@ -28,12 +28,11 @@ from triton_regressors.clients.errors import (
     ServerUnavailable,
     plain_reason,
 )
+from triton_regressors.clients.tensors import Tensors, datatype
 
 Protocol = Literal["grpc", "http"]
-Rows = npt.NDArray[np.float32]
 T = TypeVar("T")
 
-INPUT = "X"
 _MANAGEMENT = ("load_model", "unload_model", "get_model_repository_index")
 _KINDS: dict[str, type[InferenceError]] = {
     # gRPC status: HTTP status
@@ -52,39 +51,6 @@ _WORDS: tuple[tuple[str, type[InferenceError]], ...] = (  # where the server's s
     ("not allowed", InvalidRequest),  # load and unload on a server that polls
     ("load failed for model", ServerFault),
 )
-
-
-def float32_rows(X: npt.ArrayLike) -> Rows:
-    """X as a request carries it: float32 [rows, n_features].
-
-    float32 is taken as it is. Other floats, integers and booleans are rounded to the nearest float32; NaN and infinity
-    pass through, for the model to judge.
-
-    Raises:
-        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a finite value beyond float32.
-    """
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise InvalidRequest(f"X is not an array: {error}") from None
-    if array.dtype.kind not in "fiub":
-        hint = "; use .toarray() on a sparse matrix" if array.ndim == 0 and hasattr(X, "toarray") else ""
-        raise InvalidRequest(f"X has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
-    if array.ndim != 2:
-        hint = "; one row is X.reshape(1, -1)" if array.ndim == 1 else ""
-        raise InvalidRequest(f"X has shape {array.shape}; it must be two-dimensional, [rows, n_features]{hint}.")
-    if not array.shape[0]:
-        raise InvalidRequest(f"X has no rows (shape {array.shape}); a request needs one at least.")
-    if array.dtype == np.float32:
-        return array
-    with np.errstate(over="ignore"):
-        rows = array.astype(np.float32)
-    beyond = np.isinf(rows) & np.isfinite(array)
-    if beyond.any():
-        row, column = np.argwhere(beyond)[0]
-        value = array[row, column]
-        raise InvalidRequest(f"X[{row}, {column}] is {value}, beyond float32, whose largest value is about 3.4e38.")
-    return rows
 
 
 @dataclass(frozen=True)
@@ -116,13 +82,15 @@ class Calls:
         return Call(method, arguments, parse, timeout_s)
 
     def infer(
-        self, model: str, X: npt.ArrayLike, outputs: Sequence[str], version: str | int
+        self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int
     ) -> Call[dict[str, npt.NDArray[Any]]]:
-        """X in, output name → array out."""
+        """Input name → array in, output name → array out."""
         if isinstance(outputs, str) or not outputs:
             raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
-        rows = float32_rows(X)
-        tensor = self.module.InferInput(INPUT, list(rows.shape), "FP32").set_data_from_numpy(rows)
+        inputs = [
+            self.module.InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array)
+            for name, array in tensors.items()
+        ]
 
         def parse(result: Any) -> dict[str, npt.NDArray[Any]]:
             return {name: _array(result, name, model) for name in outputs}
@@ -131,7 +99,7 @@ class Calls:
             "infer",
             parse,
             model_name=_named(model),
-            inputs=[tensor],
+            inputs=inputs,
             outputs=[self.module.InferRequestedOutput(name) for name in outputs],
             model_version=_numbered(version),
         )

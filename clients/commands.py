@@ -18,7 +18,7 @@ from rich.text import Text
 
 from triton_regressors.clients.errors import RowsError, ServerError
 from triton_regressors.clients.infer import Client, Protocol, infer_in_batches
-from triton_regressors.clients.rows import SUFFIXES, feature_names, read_rows
+from triton_regressors.clients.rows import SUFFIXES, read_tensors
 from triton_regressors.clients.server import TritonServer, readable_log_line
 from triton_regressors.clients.server_log import is_table, last_error
 from triton_regressors.clients.verify import DEFAULT_REPOSITORY
@@ -97,19 +97,22 @@ def predict(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="The columns of ROWS that are the features, in order, with commas between them. Default: those that "
-            "the entry in --repository was trained with, if it is there and they had names; else all."
+            help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
+            "strings, those of one input after those of another. Default: for such a model, those that the server "
+            "names; else those that the entry in --repository was trained with, if it is there and they had names; "
+            "else all."
         ),
     ] = None,
-    repository: Annotated[Path, typer.Option(help="Where to look the columns' names up.")] = DEFAULT_REPOSITORY,
+    repository: Annotated[Path, typer.Option(help="Where to look these names up.")] = DEFAULT_REPOSITORY,
 ) -> None:
     """Ask a running server for the predictions of the rows of a file."""
     if output is not None:
         _check_writable(output)
-    X = read_rows(rows, columns.split(",") if columns else feature_names(repository / name, version))
+    named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with _client(url, protocol) as client:
-        answers = infer_in_batches(client, name, X, outputs=wanted, version=version)
+        tensors = read_tensors(rows, client.config(name), named, repository / name, version)
+        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
     console = Console()
     console.print(_preview(table))

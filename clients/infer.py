@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.clients.calls import Call, Calls, Protocol, float32_rows, typed_error
+from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
+from triton_regressors.clients.tensors import Given, float32_rows, model_tensors, request_tensors, row_count, take
 
 __all__ = ["AsyncClient", "Client", "Protocol", "float32_rows", "infer_in_batches"]
 
@@ -120,16 +121,26 @@ class Client(_Connection):
             raise typed from error
 
     def infer(
-        self, model: str, X: npt.ArrayLike, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
-        """Output name → array [rows, width], for the outputs asked for. See `float32_rows` for what X may be.
+        """Output name → array [rows, width], for the outputs asked for.
 
-        `version` "" is whichever the server's version policy gives, the newest as a rule.
+        Args:
+            model: its name.
+            X: an array of numbers, see `float32_rows`; where the model has other inputs than X, a mapping of each one's
+                name to an array of numbers or of strings, see `text_rows`; or a pandas DataFrame. One of numbers alone
+                is an array. Of another, the columns that the model was fitted on are taken by their names, which the
+                server is asked for first.
+            outputs: their names.
+            version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        return self._run(self._calls.infer(model, X, outputs, version))
+        tensors = request_tensors(X)
+        if tensors is None:
+            tensors = model_tensors(X, self.config(model))
+        return self._run(self._calls.infer(model, tensors, outputs, version))
 
     def predict(
-        self, model: str, X: npt.ArrayLike, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> npt.NDArray[Any]:
         """The first of `outputs` alone: as a rule y, float32 [rows, n_targets]."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
@@ -242,13 +253,16 @@ class AsyncClient(_Connection):
             raise typed from error
 
     async def infer(
-        self, model: str, X: npt.ArrayLike, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
         """See `Client.infer`."""
-        return await self._run(self._calls.infer(model, X, outputs, version))
+        tensors = request_tensors(X)
+        if tensors is None:
+            tensors = model_tensors(X, await self.config(model))
+        return await self._run(self._calls.infer(model, tensors, outputs, version))
 
     async def predict(
-        self, model: str, X: npt.ArrayLike, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> npt.NDArray[Any]:
         """See `Client.predict`."""
         return (await self.infer(model, X, outputs=outputs, version=version))[outputs[0]]
@@ -295,13 +309,15 @@ class AsyncClient(_Connection):
 
 
 def infer_in_batches(
-    client: Client, model: str, X: npt.ArrayLike, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+    client: Client, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
 ) -> dict[str, npt.NDArray[Any]]:
     """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
-    rows = float32_rows(X)
-    limit = client.config(model).max_batch_size or len(rows)
+    config = client.config(model)
+    tensors = model_tensors(X, config)
+    rows = row_count(tensors)
+    limit = config.max_batch_size or rows
     parts = [
-        client.infer(model, rows[first : first + limit], outputs=outputs, version=version)
-        for first in range(0, len(rows), limit)
+        client.infer(model, take(tensors, slice(first, first + limit)), outputs=outputs, version=version)
+        for first in range(0, rows, limit)
     ]
     return {name: np.concatenate([part[name] for part in parts]) for name in outputs}

@@ -3,15 +3,20 @@
 import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.clients.calls import float32_rows
 from triton_regressors.clients.errors import InvalidRequest, RowsError
+from triton_regressors.clients.tables import in_words, numbers
+from triton_regressors.clients.tables import take as take_columns
+from triton_regressors.clients.tensors import InputTensor, Tensors, float32_rows, input_tensors, listed, split
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 
@@ -28,23 +33,77 @@ def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDA
     Raises:
         RowsError: the file cannot be read, is of another kind, has no rows, or holds what is not a number.
     """
-    path = Path(path)
-    reader = {".npy": _read_npy, ".csv": _read_csv, ".parquet": _read_parquet}.get(path.suffix.lower())
-    if reader is None:
-        raise RowsError(f"Cannot read rows from {path}: the suffix must be {', '.join(SUFFIXES)}.")
-    if not path.is_file():
-        raise RowsError(f"Cannot read rows from {path}: there is no such file.")
-    values = reader(path)
-    if isinstance(values, pd.DataFrame):
-        values = _numbers(path, _chosen(path, values, feature_names))
-    if values.ndim == 2 and not values.shape[0]:
-        raise RowsError(f"{path} has no rows.")
-    if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
-        raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
+    values = read_table(path)
     try:
+        if isinstance(values, pd.DataFrame):
+            if feature_names is not None and all(isinstance(name, str) for name in values.columns):
+                values = take_columns(values, feature_names)
+            values = numbers(values)
+        if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
+            raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
         return float32_rows(values)
     except InvalidRequest as error:
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
+
+
+def read_tensors(
+    path: Path,
+    config: model_config_pb2.ModelConfig,
+    columns: Sequence[str] | None = None,
+    entry: Path | None = None,
+    version: str = "",
+) -> Tensors:
+    """The rows of a file as the inputs of a model.
+
+    Where the model takes strings, its columns are found by their names, which the first line of a .csv holds; a string
+    is then whatever a cell holds, spaces and all, and missing where it is empty.
+
+    Args:
+        path: see `read_rows`.
+        config: the model's, as the server has it.
+        columns: the names of the columns to take, those of one input after those of another, in place of the names that
+            the configuration has.
+        entry: where a model of numbers alone lies, if here: its names, see `feature_names`, stand in for `columns`.
+        version: of the entry.
+
+    Raises:
+        RowsError: see `read_rows`; or columns are missing, or have no names where they need them.
+    """
+    inputs = input_tensors(config)
+    if len(inputs) == 1 and not inputs[0].text:
+        names = columns if columns is not None or entry is None else feature_names(entry, version)
+        return {inputs[0].name: read_rows(path, names)}
+    inputs = _named(inputs, config.name, columns)
+    wanted = [name for tensor in inputs for name in tensor.columns]
+    table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns])
+    if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
+        raise RowsError(f"{path} does not name its columns; model '{config.name}' needs {in_words(wanted)}.")
+    try:
+        return split(table, inputs, config.name)
+    except InvalidRequest as error:
+        raise RowsError(f"Cannot read rows from {path}: {error}") from None
+
+
+def read_table(path: Path, text: Sequence[str] | None = None) -> Any:
+    """What a file of rows holds: a DataFrame, or of a .npy the array.
+
+    Args:
+        path: see `read_rows`.
+        text: names of columns of a .csv that hold strings, which are taken as they are written. With this the first
+            line is a header whatever it holds, and spaces after a comma belong to the cell.
+
+    Raises:
+        RowsError: the file cannot be read, or is of another kind.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise RowsError(f"Cannot read rows from {path}: the suffix must be {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise RowsError(f"Cannot read rows from {path}: there is no such file.")
+    if suffix == ".csv":
+        return _read_csv(path, text)
+    return _read_npy(path) if suffix == ".npy" else _read_parquet(path)
 
 
 def feature_names(entry: Path, version: str = "") -> list[str] | None:
@@ -83,14 +142,34 @@ def _read_npy(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def _read_csv(path: Path) -> Any:
-    options: dict[str, Any] = {"skipinitialspace": True, "encoding": "utf-8-sig", "index_col": False}
+def _named(inputs: tuple[InputTensor, ...], model: str, columns: Sequence[str] | None) -> tuple[InputTensor, ...]:
+    """The inputs with these names of their columns, if there are any."""
+    if columns is None:
+        if all(tensor.columns for tensor in inputs):
+            return inputs
+        raise RowsError(
+            f"Model '{model}' was fitted on columns without names: say which columns of the file are its "
+            f"{listed(inputs)}, in this order, as --columns of `predict` does."
+        )
+    if len(columns) != sum(tensor.width for tensor in inputs):
+        widths = ", ".join(f"{tensor.width} for '{tensor.name}'" for tensor in inputs)
+        raise RowsError(f"{len(columns)} columns are named; model '{model}' needs {widths}.")
+    names = iter(columns)
+    return tuple(replace(tensor, columns=tuple(islice(names, tensor.width))) for tensor in inputs)
+
+
+def _read_csv(path: Path, text: Sequence[str] | None) -> Any:
+    options: dict[str, Any] = {"skipinitialspace": text is None, "encoding": "utf-8-sig", "index_col": False}
     try:
         first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
-        has_header = any(not _is_number(cell) for cell in first.iloc[0])
+        has_header = text is not None or any(not _is_number(cell) for cell in first.iloc[0])
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells that the header has no column for
-            return pd.read_csv(path, header=0 if has_header else None, low_memory=False, **options)
+            table = pd.read_csv(path, header=0 if has_header else None, low_memory=False, **options)
+        strings = [name for name in dict.fromkeys(text or ()) if name in table.columns]
+        if strings:  # once more, now that the file is known to be regular: "NA" is a word, and 01234 keeps its 0
+            table[strings] = pd.read_csv(path, usecols=strings, dtype=str, keep_default_na=False, **options)[strings]
+        return table
     except pd.errors.ParserWarning:
         raise RowsError(f"{path} has lines with more cells than its first.") from None
     except pd.errors.EmptyDataError:
@@ -116,32 +195,3 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _chosen(path: Path, table: Any, feature_names: Sequence[str] | None) -> Any:
-    """The columns named, in that order; all of them where either side has no names."""
-    if feature_names is None or not all(isinstance(name, str) for name in table.columns):
-        return table
-    missing = [name for name in feature_names if name not in table.columns]
-    if missing:
-        raise RowsError(f"{path} lacks {_columns(missing)}; it has {', '.join(map(str, table.columns))}.")
-    return table[list(feature_names)]
-
-
-def _numbers(path: Path, table: Any) -> npt.NDArray[Any]:
-    words = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
-    words += [name for name in table.columns if pd.api.types.is_complex_dtype(table[name])]
-    # A column without a single value is read as objects: it is NaN throughout.
-    words = [name for name in words if not table[name].isna().all()]
-    if words:
-        column = table[words[0]]
-        bad = np.flatnonzero(pd.to_numeric(column, errors="coerce").isna() & column.notna())
-        example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if len(bad) else ""
-        raise RowsError(f"{path}: {_columns(words)} {'are' if len(words) > 1 else 'is'} not numeric{example}.")
-    return np.asarray(table.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _columns(names: Sequence[Any]) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,6 +1,5 @@
 """Golden rows against a running server: the same numbers as the estimator, and the same bits in every batch."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from triton_regressors.clients.calls import float32_rows
-from triton_regressors.clients.errors import InvalidRequest, RowsError
+from triton_regressors.clients.errors import RowsError
+from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.infer import Client
+from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.kernels.parity import Parity, measure
 
 DEFAULT_REPOSITORY = Path("model_repository")
@@ -81,20 +79,20 @@ def verify(
     """
     directory = Path(repository) / entry if isinstance(entry, str) else Path(entry)
     version_directory = _version_directory(directory, version)
-    golden = _golden(version_directory)
-    X = golden.X
+    golden = read_golden(version_directory)
+    rows = row_count(golden.tensors)
     name = model or directory.resolve().name
-    limit = client.config(name).max_batch_size or len(X)
+    limit = client.config(name).max_batch_size or rows
 
     answers = {
-        batching: _ask(client, name, version_directory.name, X, tuple(golden.outputs), chunks)
-        for batching, chunks in _batchings(len(X), limit, seed).items()
+        batching: _ask(client, name, version_directory.name, golden.tensors, tuple(golden.outputs), chunks)
+        for batching, chunks in _batchings(rows, limit, seed).items()
     }
     first = next(iter(answers.values()))
     return Verification(
         model=name,
         version=version_directory.name,
-        rows=len(X),
+        rows=rows,
         outputs=tuple(
             OutputCheck(
                 output,
@@ -128,29 +126,6 @@ def _version_directory(directory: Path, version: str | int | None) -> Path:
     return directory / str(version)
 
 
-@dataclass(frozen=True)
-class _Golden:
-    X: npt.NDArray[np.float32]  # [rows, n_features]
-    outputs: dict[str, npt.NDArray[np.float64]]  # the estimator's own predictions, each [rows, width]
-    units: dict[str, list[float]]  # one for each column
-    tolerance: float
-
-
-def _golden(version_directory: Path) -> _Golden:
-    try:
-        tensors = load_file(version_directory / "golden.safetensors")
-        parity = json.loads((version_directory / "plan.json").read_text(encoding="utf-8"))["parity"]
-        X = float32_rows(tensors.pop("X"))
-        units = {name: parity["outputs"][name]["unit"] for name in tensors}
-        return _Golden(X, tensors, units, float(parity["tolerance"]))
-    except FileNotFoundError as error:
-        raise RowsError(f"{version_directory} has no {Path(error.filename or 'golden.safetensors').name}.") from None
-    except (OSError, ValueError, SafetensorError, InvalidRequest) as error:
-        raise RowsError(f"The golden rows in {version_directory} cannot be read: {error}.") from None
-    except KeyError as error:
-        raise RowsError(f"The golden rows in {version_directory} are incomplete: {error} is missing.") from None
-
-
 def _batchings(rows: int, limit: int, seed: int) -> dict[str, list[npt.NDArray[np.intp]]]:
     """Name → the rows of each request."""
     in_order, shuffled = np.arange(rows), np.random.default_rng(seed).permutation(rows)
@@ -173,12 +148,12 @@ def _ask(
     client: Client,
     model: str,
     version: str,
-    X: npt.NDArray[np.float32],
+    tensors: Tensors,
     outputs: tuple[str, ...],
     chunks: list[npt.NDArray[np.intp]],
 ) -> dict[str, npt.NDArray[Any]]:
-    """Output name → answers [rows, width], in the order of X."""
-    parts = [client.infer(model, X[rows], outputs=outputs, version=version) for rows in chunks]
+    """Output name → answers [rows, width], in the order of the tensors' rows."""
+    parts = [client.infer(model, take(tensors, rows), outputs=outputs, version=version) for rows in chunks]
     back = np.argsort(np.concatenate(chunks))
     return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}
 

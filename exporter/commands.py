@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from triton_regressors.clients.rows import read_rows
+from triton_regressors.clients.rows import read_rows, read_table
 from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
 from triton_regressors.exporter.compiler import export as export_estimator
 from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.exporter.repository import find_entry
+from triton_regressors.exporter.verify import feature_names
 
 Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
 ModelOrEntry = Annotated[Path, typer.Argument(help="A fitted estimator's file, or an entry's directory.")]
@@ -97,7 +98,7 @@ def describe(
     if what.is_dir():
         if sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
-        console.print(describe_entry(find_entry(what, version)))
+        console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied
         return
     estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or ())
     compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance)
@@ -105,5 +106,8 @@ def describe(
 
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:
-    names = getattr(estimator, "feature_names_in_", None)
-    return None if path is None else read_rows(path, None if names is None else [str(name) for name in names])
+    """Return the rows of a file, or what reads them once it is known which columns are strings."""
+    names = feature_names(estimator)
+    if path is None or names is None:
+        return None if path is None else read_rows(path)
+    return lambda strings: read_table(path, strings) if strings else read_rows(path, names)

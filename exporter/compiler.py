@@ -65,8 +65,9 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings; without it
-    rows are drawn to the fitted scale.
+    `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings, or, for an
+    estimator fitted on named columns, a function from the names of those that are strings to rows; without it rows are
+    drawn to the fitted scale.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
@@ -86,6 +87,9 @@ def compile_estimator(
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = builder.text.inputs(stages[0][1])
+    if callable(sample):
+        names = feature_names(estimator) or []
+        sample = sample([names[column] for column in builder.text.columns()])
     rows = take_sample(estimator, builder, inputs, tuple(outputs), sample)
     chosen = choose_precision(stages[-1][1], rows.X, tolerance)
     if chosen is not stages[-1][1]:

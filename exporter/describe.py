@@ -31,7 +31,11 @@ def describe_entry(entry: Entry) -> Group:
     inputs = Inputs.from_json(document["n_features"], document["inputs"])
     names = document["provenance"]["feature_names"]
     snippet = client_snippet(entry.name, inputs, list(document["outputs"]), names)
-    return Group(_describe(subject, document["stages"], document["parity"]), Text("\nFrom a client:"), Text(snippet))
+    return Group(
+        _describe(subject, document["stages"], document["parity"]),
+        Text("\nFrom a client:"),
+        Text(snippet, no_wrap=True, overflow="ignore"),
+    )
 
 
 def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str] = ()) -> str:

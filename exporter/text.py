@@ -34,6 +34,10 @@ class TextColumns:
     def __bool__(self) -> bool:
         return bool(self._categories)
 
+    def columns(self) -> list[int]:
+        """Return the columns that hold strings."""
+        return sorted(self._categories)
+
     def group(self, columns: Iterable[int], name: str) -> None:
         """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
         for column in columns:
@@ -105,8 +109,9 @@ class TextColumns:
                 name = "" if names is None else f" ('{names[column]}')"
                 raise ExportError(f"The sample's column {column}{name} must be numbers: {error}.") from None
         for column, known in self._categories.items():
+            numbers = {"": np.nan, **known}
             values = cells[:, column]
-            X[:, column] = [np.nan if _is_missing(value) else known.get(str(value), UNKNOWN) for value in values]
+            X[:, column] = [np.nan if _is_missing(value) else numbers.get(str(value), UNKNOWN) for value in values]
         return X
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None) -> Any:

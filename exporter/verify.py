@@ -7,11 +7,13 @@ that the plan is to round.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -133,9 +135,21 @@ def _without_searches(estimator: Any) -> Any:
 def verify(plan: Plan, sample: Sample, tolerance: float) -> Report:
     """Measure the plan against the sample with this machine's own engine: kernels on a GPU, else their references."""
     runner = Runner(plan, engine="auto", max_rows=min(len(sample.X), 4096))
-    found = runner.predict(sample.X, tuple(plan.outputs))
+    with one_thread():
+        found = runner.predict(sample.X, tuple(plan.outputs))
     parity = {name: measure(found[name], sample.expected[name], sample.units[name]) for name in plan.outputs}
     return Report(runner.engine, len(sample.X), sample.drawn, tolerance, sample.units, parity)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have torch compute in one thread, as an entry does: on a busy machine, threads wait long for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check(report: Report, subject: str) -> None:

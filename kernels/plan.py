@@ -15,6 +15,7 @@ import dataclasses
 import importlib
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.numpy import save
+from safetensors.numpy import save_file
 
 from .errors import PlanError
 
@@ -231,8 +232,12 @@ def save_plan(directory: Path, plan: Plan, extra: Mapping[str, Any]) -> None:
     """Write `plan.json` (with further top-level keys from `extra`) and `weights.safetensors` into a directory."""
     document = json.dumps({**plan.to_json(), **extra}, indent=1, allow_nan=False)
     (directory / "plan.json").write_text(document + "\n", encoding="utf-8")
-    # Not save_file: it makes files that nobody but their owner can read, and the server may be another user.
-    (directory / "weights.safetensors").write_bytes(save(plan.to_tensors()))
+    weights = directory / "weights.safetensors"
+    try:
+        save_file(plan.to_tensors(), weights)  # from the arrays as they lie in memory: `save` makes two copies of them
+    except Exception as error:  # of safetensors' own type, see `load_plan`
+        raise OSError(str(error)) from error
+    shutil.copymode(directory / "plan.json", weights)  # it is its owner's alone, and the server may be another user
 
 
 def read_document(directory: Path) -> dict[str, Any]:

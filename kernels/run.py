@@ -128,7 +128,7 @@ def bind_parameters(plan: Plan, device: torch.device) -> dict[str, Parameters]:
     """Return each step's tensors on the device, by the value that the step makes."""
     return {
         step.output: {
-            name: torch.from_numpy(np.require(array, requirements="CW")).to(device)
+            name: torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
             for name, array in step.operation.parameters().items()
         }
         for step in plan.steps

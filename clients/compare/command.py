@@ -52,7 +52,7 @@ def compare(
         Path | None,
         typer.Option(
             help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. Of a table with more columns, "
-            "those that the entry was trained with are taken by name."
+            "those that the model was trained with are taken by name."
         ),
     ] = None,
     url: Annotated[
@@ -86,6 +86,10 @@ def compare(
         GeneratorName, typer.Option(help="perf_analyzer: use NVIDIA's load generator, where it is installed.")
     ] = GeneratorName.BUILTIN,
     seed: Annotated[int, typer.Option(help="Seed of the open loop's arrival times.")] = 0,
+    python: Annotated[
+        Path | None,
+        typer.Option(help="The interpreter whose packages the models of a server started here see; by default this."),
+    ] = None,
 ) -> None:
     """Compare dynamic batching configurations of a model side by side, and recommend one.
 
@@ -124,6 +128,7 @@ def compare(
             generator=generator.value,
             seed=seed,
             p99_ms=p99_ms,
+            python=python,
             console=console,
         )
     except IncompleteComparison as failure:

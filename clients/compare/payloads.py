@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load_file
 from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.http import InferenceServerClient as HttpClient
 from tritonclient.http import InferInput, InferRequestedOutput
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load, Sample
+from triton_regressors.clients.golden import GOLDEN, read_golden
+from triton_regressors.clients.infer import Client, infer_in_batches
+from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
 
 MAX_PAYLOADS = 16
 MAX_PAYLOAD_BYTES = 32 << 20
@@ -24,57 +24,48 @@ FLOAT32_ROUNDING = 2.0**-22
 REFERENCE_TOLERANCE = 1e-5
 
 
-class Infers(Protocol):
-    """The one method of `triton_regressors.clients.infer.Client` that is needed here."""
-
-    def infer(
-        self, model: str, X: npt.NDArray[np.float32], *, outputs: tuple[str, ...], version: str = ""
-    ) -> dict[str, npt.NDArray[np.generic]]:
-        """Answer the rows."""
-
-
 @dataclass(frozen=True)
 class Signature:
-    """The input and the first output of a model: names, and how wide one row is (-1: not fixed)."""
+    """The inputs of a model, by name, and its first output."""
 
-    input: str
-    n_features: int
+    inputs: tuple[str, ...]
     output: str
-    n_targets: int
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> Signature:
-        """Read it from a configuration; ComparisonError unless there is one FP32 input of one dimension per row."""
-        if len(config.input) != 1 or not config.output:
+        """Read it from a configuration; ComparisonError unless all are of one dimension per row, the output FP32, and
+        the inputs FP32 or strings."""
+        if not config.input or not config.output:
             raise ComparisonError(
-                f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare sends "
-                "one input and reads the first output."
+                f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "
+                "one of each at least."
             )
-        for tensor in (config.input[0], config.output[0]):
-            if tensor.data_type != model_config_pb2.TYPE_FP32 or len(tensor.dims) != 1:
+        output = config.output[0]
+        for tensor in (*config.input, output):
+            text = tensor.data_type == model_config_pb2.TYPE_STRING and tensor is not output
+            if not (text or tensor.data_type == model_config_pb2.TYPE_FP32) or len(tensor.dims) != 1:
                 raise ComparisonError(
                     f"Tensor {tensor.name!r} of model {config.name!r} is "
                     f"{model_config_pb2.DataType.Name(tensor.data_type)} with dims {list(tensor.dims)}; compare works "
-                    "with TYPE_FP32 and one dimension."
+                    "with TYPE_FP32, for inputs also TYPE_STRING, and one dimension."
                 )
-        source, answer = config.input[0], config.output[0]
-        return cls(source.name, int(source.dims[0]), answer.name, int(answer.dims[0]))
+        return cls(tuple(tensor.name for tensor in config.input), output.name)
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows to send and what the model must answer.
 
-    X: float32 [rows, n_features]. expected: float64 [rows, n_targets]. tolerance: largest absolute difference.
+    tensors: as requests carry them. expected: float64 [rows, n_targets]. tolerance: largest absolute difference.
     """
 
-    X: npt.NDArray[np.float32]
+    tensors: Tensors
     expected: npt.NDArray[np.float64]
     tolerance: float
 
     def zeros(self) -> Rows:
         """The same rows with the do-nothing model's answers."""
-        return Rows(self.X, np.zeros_like(self.expected), 0.0)
+        return Rows(self.tensors, np.zeros_like(self.expected), 0.0)
 
 
 def golden_rows(entry: Path, signature: Signature) -> Rows | None:
@@ -82,40 +73,24 @@ def golden_rows(entry: Path, signature: Signature) -> Rows | None:
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
     """
-    versions = sorted((int(path.name) for path in entry.glob("[0-9]*") if path.name.isdigit()), reverse=True)
-    for version in versions:
-        golden, plan = (entry / str(version) / name for name in ("golden.safetensors", "plan.json"))
-        if not golden.is_file():
-            continue
-        tensors = load_file(golden)
-        if signature.input not in tensors or signature.output not in tensors:
-            raise ComparisonError(
-                f"{golden} lacks {signature.input!r} or {signature.output!r}; export the model again."
-            )
-        expected = tensors[signature.output].astype(np.float64)
-        unit, tolerance = float(np.std(expected)), REFERENCE_TOLERANCE
-        if plan.is_file():
-            parity = json.loads(plan.read_text(encoding="utf-8")).get("parity", {})
-            unit = float(np.max(parity.get("outputs", {}).get(signature.output, {}).get("unit", unit)))
-            tolerance = float(parity.get("tolerance", tolerance))
-        return Rows(np.ascontiguousarray(tensors[signature.input], np.float32), expected, tolerance * unit)
-    return None
+    versions = [int(path.parent.name) for path in entry.glob(f"[0-9]*/{GOLDEN}") if path.parent.name.isdigit()]
+    if not versions:
+        return None
+    directory = entry / str(max(versions))
+    golden = read_golden(directory)
+    lacking = {*signature.inputs, signature.output} - {*golden.tensors, *golden.outputs}
+    if lacking:
+        raise ComparisonError(f"{directory / GOLDEN} lacks {min(lacking)!r}; export the model again.")
+    unit = float(np.max(golden.units[signature.output]))
+    tensors = {name: golden.tensors[name] for name in signature.inputs}
+    return Rows(tensors, golden.outputs[signature.output], golden.tolerance * unit)
 
 
-def rows_with_reference(
-    client: Infers, model: str, X: npt.NDArray[np.float32], signature: Signature, max_batch_size: int
-) -> Rows:
+def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> Rows:
     """Rows of the user's own, whose expected answers are those the server gives before anything is changed."""
-    if signature.n_features >= 0 and X.shape[1] != signature.n_features:
-        raise ComparisonError(f"The rows have {X.shape[1]} columns; model {model!r} takes {signature.n_features}.")
-    answers = [
-        np.asarray(
-            client.infer(model, X[at : at + max_batch_size], outputs=(signature.output,))[signature.output], np.float64
-        )
-        for at in range(0, len(X), max_batch_size)
-    ]
-    expected = np.concatenate(answers)
-    return Rows(X, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
+    answers = infer_in_batches(client, model, tensors, outputs=(signature.output,))
+    expected = answers[signature.output].astype(np.float64)
+    return Rows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
 
 
 @dataclass(frozen=True)
@@ -131,14 +106,15 @@ class Payloads:
     @classmethod
     def build(cls, model: str, signature: Signature, rows: Rows, load: Load, address: str) -> Payloads:
         """Cut `rows` (repeated as needed) into requests of `load.rows` rows, each beginning elsewhere."""
-        row_bytes = rows.X.shape[1] * 4 * load.rows
+        available = row_count(rows.tensors)
+        request_bytes = sum(len(wire(array)) for array in rows.tensors.values()) * load.rows // available
         # At least two, so that answers which belong to another request are noticed.
-        count = max(2, min(MAX_PAYLOADS, len(rows.X), MAX_PAYLOAD_BYTES // max(row_bytes, 1)))
-        chosen = [(number * load.rows + np.arange(load.rows)) % len(rows.X) for number in range(count)]
+        count = max(2, min(MAX_PAYLOADS, available, MAX_PAYLOAD_BYTES // max(request_bytes, 1)))
+        chosen = [(number * load.rows + np.arange(load.rows)) % available for number in range(count)]
         if len({tuple(index[:1]) for index in chosen}) == 1:  # rows divide the data evenly: begin elsewhere
-            chosen = [(index + number) % len(rows.X) for number, index in enumerate(chosen)]
+            chosen = [(index + number) % available for number, index in enumerate(chosen)]
         make = _grpc_request if load.protocol == "grpc" else _http_request
-        requests = tuple(make(model, signature, np.ascontiguousarray(rows.X[index]), address) for index in chosen)
+        requests = tuple(make(model, signature, take(rows.tensors, index), address) for index in chosen)
         return cls(
             load.protocol,
             signature.output,
@@ -172,20 +148,22 @@ class Payloads:
         return np.asarray(result.as_numpy(self.output), np.float64)
 
 
-def _grpc_request(model: str, signature: Signature, X: npt.NDArray[np.float32], address: str) -> bytes:
+def _grpc_request(model: str, signature: Signature, tensors: Tensors, address: str) -> bytes:
     message = service_pb2.ModelInferRequest(model_name=model)
-    tensor = message.inputs.add(name=signature.input, datatype="FP32")
-    tensor.shape.extend(X.shape)
+    for name, array in tensors.items():
+        message.inputs.add(name=name, datatype=datatype(array)).shape.extend(array.shape)
+        message.raw_input_contents.append(wire(array))
     message.outputs.add(name=signature.output)
-    message.raw_input_contents.append(X.tobytes())
     return bytes(message.SerializeToString())
 
 
-def _http_request(model: str, signature: Signature, X: npt.NDArray[np.float32], address: str) -> bytes:
-    tensor = InferInput(signature.input, list(X.shape), "FP32")
-    tensor.set_data_from_numpy(X, binary_data=True)
+def _http_request(model: str, signature: Signature, tensors: Tensors, address: str) -> bytes:
     body, described = HttpClient.generate_request_body(
-        [tensor], outputs=[InferRequestedOutput(signature.output, binary_data=True)]
+        [
+            InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array, binary_data=True)
+            for name, array in tensors.items()
+        ],
+        outputs=[InferRequestedOutput(signature.output, binary_data=True)],
     )
     header = (
         f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/octet-stream\r\n"

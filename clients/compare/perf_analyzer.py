@@ -36,9 +36,10 @@ import numpy.typing as npt
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.payloads import Rows, Signature
+from triton_regressors.clients.compare.payloads import Rows
 from triton_regressors.clients.compare.results import Figures
 from triton_regressors.clients.compare.statistics import STABLE_WINDOWS, Latencies, ServerCounters, ServerFigures
+from triton_regressors.clients.tensors import Tensors, row_count, wire
 
 if TYPE_CHECKING:
     from triton_regressors.clients.compare.measure import Settings
@@ -69,8 +70,7 @@ def find() -> Path:
 def command(
     program: Path,
     model: str,
-    signature: Signature,
-    n_features: int,
+    tensors: Tensors,
     load: Load,
     address: str,
     settings: Settings,
@@ -86,7 +86,8 @@ def command(
     arguments = [
         str(program),
         *("-m", model, "-u", address, "-i", load.protocol, "-b", str(load.rows)),
-        *("--shape", f"{signature.input}:{n_features}", "--input-data", str(directory / "rows.json")),
+        *(word for name, array in tensors.items() for word in ("--shape", f"{name}:{array.shape[1]}")),
+        *("--input-data", str(directory / "rows.json")),
         *("--measurement-interval", str(round(settings.window_s * 1000))),
         *("--max-trials", str(max(STABLE_WINDOWS, settings.max_windows))),
         *("--stability-percentage", f"{percentage:.10g}"),
@@ -99,17 +100,18 @@ def command(
     return [*arguments, "--concurrency-range", str(load.concurrency)]
 
 
-def input_data(signature: Signature, X: npt.NDArray[np.float32]) -> dict[str, Any]:
-    """The rows as perf_analyzer's input data: one object per row, little-endian bytes in base64."""
+def input_data(tensors: Tensors) -> dict[str, Any]:
+    """The rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64."""
     return {
         "data": [
             {
-                signature.input: {
-                    "content": {"b64": base64.b64encode(row.astype("<f4").tobytes()).decode()},
-                    "shape": [len(row)],
+                name: {
+                    "content": {"b64": base64.b64encode(wire(array[row])).decode()},
+                    "shape": [array.shape[1]],
                 }
+                for name, array in tensors.items()
             }
-            for row in X[:MAX_ROWS]
+            for row in range(min(row_count(tensors), MAX_ROWS))
         ]
     }
 
@@ -154,7 +156,6 @@ class _Run:
 def measure(
     program: Path,
     model: str,
-    signature: Signature,
     rows: Rows,
     load: Load,
     address: str,
@@ -167,10 +168,9 @@ def measure(
     def once(any_result: bool) -> _Run:
         with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files
             directory = Path(temporary)
-            (directory / "rows.json").write_text(json.dumps(input_data(signature, rows.X)), encoding="utf-8")
-            width = rows.X.shape[1]
+            (directory / "rows.json").write_text(json.dumps(input_data(rows.tensors)), encoding="utf-8")
             return _run(
-                command(program, model, signature, width, load, address, settings, directory, any_result), directory
+                command(program, model, rows.tensors, load, address, settings, directory, any_result), directory
             )
 
     before = read_counters()

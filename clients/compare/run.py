@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import tritonclient.grpc
 import tritonclient.http
 from rich.console import Console
+from tritonclient.grpc import model_config_pb2
 
 import triton_regressors
 from triton_regressors.clients.compare import perf_analyzer
@@ -74,6 +75,7 @@ def compare(
     generator: str = "builtin",
     seed: int = 0,
     p99_ms: float | None = None,
+    python: Path | None = None,
     console: Console | None = None,
     on_point: Callable[[Point], None] | None = None,
 ) -> Comparison:
@@ -86,7 +88,8 @@ def compare(
     protocols: of "grpc" and "http". rows_file: .npy, .csv or .parquet rows to send instead of the golden rows.
     floor: measure the do-nothing model beside every point. window_s, max_windows, warmup_s, stability: see Settings.
     client_processes: load worker processes (default: by load and cores). generator: "builtin" or "perf_analyzer".
-    seed: of the open loop's arrivals. p99_ms: the latency limit for `Comparison.best`. console: where to show progress.
+    seed: of the open loop's arrivals. p99_ms: the latency limit for `Comparison.best`. python: the interpreter whose
+    packages the models of a server started here see; None: the running one. console: where to show progress.
     on_point: called with every point when it is complete.
 
     Ctrl-C restores the model and returns what was measured, with `interrupted` set. Raises ComparisonError for
@@ -108,7 +111,7 @@ def compare(
         display = stack.enter_context(Display(console))
         try:
             display.say("starting the Triton server" if url is None and http_url is None else "connecting")
-            server = stack.enter_context(running_server(name, repository, url, http_url))
+            server = stack.enter_context(running_server(name, repository, url, http_url, python))
             for protocol in protocols:
                 server.address(protocol)
             control: Protocol = "grpc" if server.grpc else "http"
@@ -124,7 +127,7 @@ def compare(
                 chosen = default_configurations(config.max_batch_size)
             for configuration in chosen:
                 configuration.apply(config)  # refuse what cannot work before anything is measured
-            real = choose_rows(client, name, repository, rows_file, signature, config.max_batch_size)
+            real = choose_rows(client, config, repository, rows_file, signature)
             processes = {load: load.processes(client_processes) for load in loads}
             comparison.planned = len(chosen) * len(loads)
             comparison.settings = {
@@ -146,7 +149,7 @@ def compare(
                     return ServerCounters.of(client.statistics(model))
 
                 if tool is not None:
-                    return perf_analyzer.measure(tool, model, signature, real, load, address, read_counters, settings)
+                    return perf_analyzer.measure(tool, model, real, load, address, read_counters, settings)
                 payloads = Payloads.build(model, signature, real, load, address)
                 return measure(pool, load, payloads, address, read_counters, settings, processes[load], seed, report)
 
@@ -203,7 +206,9 @@ def plan_loads(
 
 
 @contextlib.contextmanager
-def running_server(name: str, repository: Path | None, url: str | None, http_url: str | None) -> Iterator[Server]:
+def running_server(
+    name: str, repository: Path | None, url: str | None, http_url: str | None, python: Path | None
+) -> Iterator[Server]:
     """The server given by its addresses, or one of our own on the repository while the context lasts."""
     if url is not None or http_url is not None:
         yield Server(_address(url, "--url"), _address(http_url, "--http-url"), own=False)
@@ -214,7 +219,7 @@ def running_server(name: str, repository: Path | None, url: str | None, http_url
         present = sorted(path.name for path in repository.glob("*") if path.is_dir()) if repository.is_dir() else []
         found = f"it holds {', '.join(present)}" if present else "it holds no models"
         raise ComparisonError(f"There is no model {name!r} in {repository}; {found}.")
-    with TritonServer([repository], models=[name]) as server:
+    with TritonServer([repository], models=[name], python=python) as server:
         yield Server(server.grpc_url, server.http_url, own=True)
 
 
@@ -232,17 +237,22 @@ def _address(url: str | None, option: str) -> str | None:
 
 
 def choose_rows(
-    client: Client, name: str, repository: Path | None, rows_file: Path | None, signature: Signature, max_batch: int
+    client: Client,
+    config: model_config_pb2.ModelConfig,
+    repository: Path | None,
+    rows_file: Path | None,
+    signature: Signature,
 ) -> Rows:
     """The rows to send: the user's own, else the golden rows of the entry."""
+    name = config.name
+    entry = None if repository is None else repository / name
     if rows_file is not None:
-        from triton_regressors.clients.rows import feature_names, read_rows
+        from triton_regressors.clients.rows import read_tensors
 
-        names = None if repository is None else feature_names(repository / name)
-        return rows_with_reference(client, name, read_rows(rows_file, names), signature, max(max_batch, 1))
-    golden = golden_rows(repository / name, signature) if repository is not None else None
+        return rows_with_reference(client, name, read_tensors(rows_file, config, entry=entry), signature)
+    golden = None if entry is None else golden_rows(entry, signature)
     if golden is None:
-        where = f"{repository / name} has no golden rows" if repository is not None else "no repository is given"
+        where = "no repository is given" if entry is None else f"{entry} has no golden rows"
         raise ComparisonError(f"There are no rows to send for {name!r}: {where}; give --rows-file ROWS.")
     return golden
 

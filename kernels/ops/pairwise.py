@@ -231,19 +231,19 @@ class PointFunction(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
-        points, shift = self.points, self.shift
+        points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
         if self.measure == "cosine":
-            length = np.sqrt((points * points).sum(axis=1, keepdims=True))
-            points = points / np.where(length < TINY_NORM.value, 1.0, length)
+            length = np.sqrt(np.einsum("fp,fp->p", points, points))
+            points /= np.where(length < TINY_NORM.value, 1.0, length)
         elif self.measure == "squared_euclidean" and self.expanded():
-            centre = np.where(self.factor != 0, points.mean(axis=0), 0.0)
-            points = points - centre
+            centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
+            points -= centre[:, None]
             shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
         return {
             "shift": shift,
             "factor": self.factor,
-            "points": np.ascontiguousarray(points.T),
-            "norms": (points * points).sum(axis=1),
+            "points": points,
+            "norms": np.einsum("fp,fp->p", points, points),
             "numbers": np.array([self.gamma, self.coef0, self.exponent], dtype=np.float64),
             "table": self.table,
         }

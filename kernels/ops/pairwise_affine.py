@@ -123,13 +123,22 @@ class PairwiseAffine(PointFunction):
         return {**super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), weights = inputs, parameters["weight"].split(self.part_points())
+        (x,), size = inputs, self.part_points()
+        by_points = (
+            parameters["points"].split(size, 1),
+            parameters["norms"].split(size),
+            parameters["weight"].split(size),
+        )
+        parts = [
+            {**parameters, "points": points, "norms": norms, "weight": weight}
+            for points, norms, weight in zip(*by_points, strict=True)
+        ]
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            k = self.matrix(parameters, tile).split(self.part_points(), dim=1)
-            sums = [matmul(part, weight) for part, weight in zip(k, weights, strict=True)]
-            empty = [torch.zeros_like(sums[0])] * (self.parts - len(sums))
-            return torch.cat([*sums, *empty], dim=1) + parameters["intercept"]
+            sums = torch.zeros(len(tile), self.parts, self.weight.shape[1], dtype=torch.float64, device=tile.device)
+            for out, part in zip(sums.unbind(1), parts, strict=False):  # the last parts may have no points
+                out.copy_(matmul(self.matrix(part, tile), part["weight"]))
+            return sums.flatten(1) + parameters["intercept"]
 
         width = self.parts * self.weight.shape[1]
         return FUNCTIONS[self.function](in_tiles(x, compute, width, len(self.points)))

@@ -1,18 +1,26 @@
 """Models of columns of strings: their plans' answers, the tensors they ask for, and what is refused."""
 
+import io
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
+from rich.console import Console
+from safetensors.numpy import load_file
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from tests.exporter.text_models import CITIES, JOBS, MODELS, beside, fitted
+from triton_regressors.__main__ import main
 from triton_regressors.exporter import compile_estimator, export
 from triton_regressors.exporter.config import from_pbtxt
+from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.parity import measure, units
@@ -130,6 +138,33 @@ def test_entries(tmp_path: Path) -> None:
     document = read_document(entry.version_directory)
     (text,) = Inputs.from_json(document["n_features"], document["inputs"]).text
     assert [set(categories) for categories in text.categories] == [set(CITIES), set(JOBS)]
+
+
+def test_a_sample_of_the_command_line_keeps_strings_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X = pd.DataFrame({"zip": ["01234", "NA", "00000", "9"] * 5, "age": np.arange(20.0)})
+    model = make_pipeline(make_column_transformer((OneHotEncoder(), ["zip"]), remainder="passthrough"), Ridge())
+    skops.io.dump(model.fit(X, X["age"] + X.index % 4), tmp_path / "zips.skops")
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["triton-regressors", "export", "zips.skops", "--sample", "rows.csv"])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert not exited.value.code, exited.value.code
+    assert "20 rows from the given" in capsys.readouterr().out
+    golden = load_file("model_repository/zips/1/golden.safetensors")
+    assert set(golden["X"][:, 0]) == {0, 1, 2, 3}
+
+
+def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
+    model, X = fitted("one-hot")
+    entry = export(model, tmp_path, name="houses", sample=X).entry
+    console = Console(width=60, file=io.StringIO())
+    console.print(describe_entry(entry), crop=False)
+    snippet = console.file.getvalue().rpartition("From a client:\n")[2]
+    compile(textwrap.dedent(snippet), "snippet", "exec")
+    assert '"cat": np.array([["Paris", "cook"]] * 2, dtype=object),  # your city, job' in snippet
 
 
 def test_a_new_version_keeps_the_columns(tmp_path: Path) -> None:

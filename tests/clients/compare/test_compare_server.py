@@ -224,7 +224,7 @@ def test_rows_of_a_wider_table_are_taken_by_name(server: TritonServer, repositor
     options = {**QUICK, "max_windows": 1, "url": server.grpc_url, "rows_file": tmp_path / "rows.csv", "floor": False}
     (point,) = compare("linear", tmp_path, (NONE,), (2,), **options).points
     assert not point.model.errors
-    with pytest.raises(ComparisonError, match="The rows have 4 columns"):
+    with pytest.raises(InvalidRequest, match="unexpected shape for input 'X'"):
         compare("linear", None, (NONE,), (2,), **options)
 
 

@@ -9,10 +9,11 @@ from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.measure import Settings
-from triton_regressors.clients.compare.payloads import Rows, Signature
+from triton_regressors.clients.compare.payloads import Rows
 from triton_regressors.clients.compare.statistics import ServerCounters
+from triton_regressors.clients.tensors import text_rows
 
-SIGNATURE = Signature("X", 3, "y", 1)
+TENSORS = {"X": np.arange(6, dtype=np.float32).reshape(2, 3), "cat": text_rows([["a"], ["Köln"]], "cat")}
 
 # As its report writer lays it out; "Inferences/Second" counts rows.
 REPORT = """\
@@ -67,10 +68,17 @@ cp "{source}/profile.json" "$profile"
 
 def test_command_line_of_the_closed_loop() -> None:
     line = perf_analyzer.command(
-        Path("pa"), "m", SIGNATURE, 3, Load("grpc", 4, concurrency=16), "h:1", Settings(window_s=0.5), Path("/d")
+        Path("pa"), "m", TENSORS, Load("grpc", 4, concurrency=16), "h:1", Settings(window_s=0.5), Path("/d")
     )
     text = " ".join(line)
-    for expected in ("-m m", "-u h:1", "-i grpc", "-b 4", "--shape X:3", "--concurrency-range 16"):
+    for expected in (
+        "-m m",
+        "-u h:1",
+        "-i grpc",
+        "-b 4",
+        "--shape X:3 --shape cat:1 --input-data",
+        "--concurrency-range 16",
+    ):
         assert expected in text
     assert "--measurement-interval 500" in text
     assert "--stability-percentage 20" in text, "10 % to either side of the mean"
@@ -81,7 +89,7 @@ def test_command_line_of_the_closed_loop() -> None:
 
 def test_command_line_that_takes_any_result() -> None:
     load, settings = Load("grpc", 1, concurrency=64), Settings(max_windows=1)
-    line = perf_analyzer.command(Path("pa"), "m", SIGNATURE, 3, load, "h:1", settings, Path("/d"), any_result=True)
+    line = perf_analyzer.command(Path("pa"), "m", TENSORS, load, "h:1", settings, Path("/d"), any_result=True)
     text = " ".join(line)
     assert "--stability-percentage 1000000 " in text
     assert "--max-trials 3" in text, "fewer windows are never stable"
@@ -89,18 +97,18 @@ def test_command_line_that_takes_any_result() -> None:
 
 
 def test_command_line_of_the_open_loop() -> None:
-    line = perf_analyzer.command(
-        Path("pa"), "m", SIGNATURE, 3, Load("http", 1, rate=250.0), "h:1", Settings(), Path("/d")
-    )
+    line = perf_analyzer.command(Path("pa"), "m", TENSORS, Load("http", 1, rate=250.0), "h:1", Settings(), Path("/d"))
     assert line[-5:] == ["--async", "--request-distribution", "poisson", "--request-rate-range", "250"]
 
 
 def test_input_data_are_the_rows() -> None:
-    X = np.arange(6, dtype=np.float32).reshape(2, 3)
-    data = perf_analyzer.input_data(SIGNATURE, X)["data"]
+    data = perf_analyzer.input_data(TENSORS)["data"]
     decoded = [np.frombuffer(base64.b64decode(row["X"]["content"]["b64"]), "<f4") for row in data]
-    assert np.array_equal(decoded, X)
+    assert np.array_equal(decoded, TENSORS["X"])
     assert data[0]["X"]["shape"] == [3]
+    strings = [base64.b64decode(row["cat"]["content"]["b64"]) for row in data]
+    assert strings == [b"\x01\0\0\0a", b"\x05\0\0\0K\xc3\xb6ln"], "each with its length before it"
+    assert data[1]["cat"]["shape"] == [1]
 
 
 def test_parsing() -> None:
@@ -122,9 +130,9 @@ def stand_in(tmp_path: Path, text: str, differs: int = 0, says: str = "") -> Pat
 
 def measured(program: Path) -> perf_analyzer.Figures:
     counters = iter(ServerCounters(10 * n, 20_000_000 * n, executions={4: 5 * n}) for n in range(3))
-    rows = Rows(np.zeros((2, 3), np.float32), np.zeros((2, 1)), 0.0)
+    rows = Rows(TENSORS, np.zeros((2, 1)), 0.0)
     load = Load("grpc", 4, concurrency=8)
-    return perf_analyzer.measure(program, "m", SIGNATURE, rows, load, "h:1", lambda: next(counters), Settings())
+    return perf_analyzer.measure(program, "m", rows, load, "h:1", lambda: next(counters), Settings())
 
 
 def test_figures_of_a_run(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""The benchmark of large models, on toy ones: its real steps, the real server included; no time is looked at."""
+
+import dataclasses
+import json
+import types
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.metrics.pairwise import rbf_kernel
+
+from triton_regressors.benchmarks import large, run, tables
+from triton_regressors.benchmarks.checking import WrongAnswerError
+
+FOREST, SVR = large.MODELS
+
+
+def test_drawn_support_vectors_are_what_the_svr_predicts_with():
+    model, X = large.support_vectors(300), large.rows(7, seed=9).astype(np.float64)
+    kernel = rbf_kernel(X, model.support_vectors_, gamma=1 / large.FEATURES)
+    np.testing.assert_allclose(model.predict(X), kernel @ model.dual_coef_[0] + model.intercept_, rtol=1e-9)
+    assert large.parts(model) == ("support vectors", 300)
+
+
+def test_a_forest_is_counted_by_its_nodes():
+    kind, count = large.parts(large.forest(large.TOY))
+    assert kind == "nodes"
+    assert 100 * large.TOY < count < 100 * (2 * large.TOY - 1)  # of 100 trees grown out on bootstrapped rows
+
+
+def test_a_peak_is_that_since_the_last_one_was_forgotten():
+    large.hand_back()
+    large.forget_peak()
+    before = large.resident("VmRSS")
+    block = np.ones(2**23)
+    size = block.nbytes
+    del block
+    large.hand_back()
+    assert large.resident("VmHWM") - before > 0.9 * size
+    large.forget_peak()
+    assert large.resident("VmHWM") - before < 0.5 * size
+
+
+@pytest.mark.server
+def test_a_toy_is_exported_served_and_checked(capsys):
+    result = large.measure_model(dataclasses.replace(SVR, quick_size=1_500), quick=True, rounds=1)
+    assert result["title"] == "SVR, rbf, 1,500 support vectors"
+    assert result["support_vectors"] == 1_500
+    assert result["model_bytes"] > 8 * 1_500 * large.FEATURES
+    assert result["entry_bytes"] > 8 * 1_500 * large.FEATURES
+    assert len(result["load_s_rounds"]) == len(result["floor_load_s_rounds"]) == 1
+    assert 0 <= result["max_error"] < 1e-5
+    json.dumps(large.rounded(result), allow_nan=False)
+    Console(width=200).print(large.table([result]))
+    assert "SVR, rbf, 1,500 support vectors" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("passed", "answer"), [(True, 0.5), (False, 1.0)])
+def test_a_wrong_answer_is_no_result(monkeypatch, tmp_path, passed, answer):
+    monkeypatch.setattr(large, "verify", lambda client, entry: types.SimpleNamespace(passed=passed))
+    client = types.SimpleNamespace(predict=lambda name, X: np.full((len(X), 1), answer, dtype=np.float32))
+    with pytest.raises(WrongAnswerError, match="The served model is"):
+        large.check(client, tmp_path / "model", large.rows(3, seed=0), np.ones((3, 1)))
+
+
+def test_a_run_writes_what_the_table_shows(monkeypatch, tmp_path):
+    figures = {
+        "model_bytes": 182_000_000,
+        "export_s": 2.34567,
+        "predict_s": 0.1,
+        "peak_bytes": 495_000_000,
+        "peak_over_model": 2.72,
+        "entry_bytes": 43_400_000,
+        "load_s": 2.5,
+        "load_s_rounds": [2.45678, 2.5],
+        "floor_load_s": 1.1,
+        "max_error": 1.2e-7,
+    }
+    monkeypatch.setattr(large, "measure_model", lambda source, **_: {"title": source.title, **figures})
+    document = json.loads(large.run(tmp_path, quick=True).read_text(encoding="utf-8"))
+    assert document["settings"]["rounds"] == 1
+    assert document["models"][0]["load_s_rounds"] == [2.457, 2.5]
+    document["environment"] |= {"device": "A device", "cores": 2, "versions": {"torch": "2.13.0"}}
+    document["settings"]["busy_at_start"] = False
+    section = tables.markdown({"a-device": {"large": document}})
+    assert "### A device" in section
+    assert "(2 cores, torch 2.13.0, a quick run):" in section
+    for source in (FOREST, SVR):
+        assert f"| {source.title} | 182 | 2.3 | 495 (2.7 ×) | 43 | 2.5 | 1.1 | 1e-07 |" in section
+
+
+def test_it_needs_the_server_s_client(monkeypatch):
+    assert "large" in run.BENCHMARKS
+    assert run.missing("large") == ""
+    monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
+    assert run.missing("large") == "tritonclient is not installed"

@@ -1,0 +1,207 @@
+"""What rows become before they are sent, without a server."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.clients.errors import InvalidRequest, ServerFault
+from triton_regressors.clients.tensors import (
+    InputTensor,
+    datatype,
+    input_tensors,
+    request_tensors,
+    split,
+    take,
+    text_rows,
+    wire,
+)
+
+X = np.array([[34, 5e4], [51, np.nan]], np.float32)
+CITIES = [[b"K\xc3\xb6ln", b"nurse"], [b"", b""]]
+INPUTS = (InputTensor("X", "FP32", 2, ("age", "income")), InputTensor("cat", "BYTES", 2, ("city", "job")))
+PEOPLE = pd.DataFrame(
+    {"id": [7, 8], "job": ["nurse", None], "income": [5e4, np.nan], "city": ["Köln", np.nan], "age": [34, 51]}
+)
+
+
+class TestStrings:
+    @pytest.mark.parametrize(
+        "strings",
+        [
+            [["Köln", "nurse"], [None, float("nan")]],
+            [["Köln", "nurse"], ["", b""]],
+            np.array([["Köln", "nurse"], ["", ""]]),
+            np.array(CITIES),
+            np.array([["Köln", np.str_("nurse")], [pd.NA, np.float32("nan")]], dtype=object),
+            np.asfortranarray(np.array([["Köln", np.bytes_(b"nurse")], [None, pd.NaT]], dtype=object)),
+            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", np.nan]}),
+            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", None]}, dtype="string"),
+            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", None]}, dtype="category"),
+        ],
+        ids=["lists", "empty", "numpy", "bytes", "objects", "fortran", "pandas", "pandas string", "category"],
+    )
+    def test_what_they_may_be(self, strings: object) -> None:
+        found = text_rows(strings, "cat")
+        assert found.dtype == object
+        assert found.tolist() == CITIES
+        assert {type(text) for text in found.ravel()} == {bytes}
+
+    @pytest.mark.parametrize(
+        ("strings", "says"),
+        [
+            ([["a", 5]], r"^cat\[0, 1\] is 5, not a string"),
+            ([["a"], [True]], r"^cat\[1, 0\] is True, not a string"),
+            ([["\udc80"]], r"^cat\[0, 0\] is '\\udc80', not a string: str, or bytes in UTF-8\.$"),
+            (["a", "b"], r"^cat has shape \(2,\).*one row is cat\.reshape\(1, -1\)"),
+            (np.empty((0, 2), "U3"), r"^cat has no rows"),
+            (pd.DataFrame({"zip": ["01234", 1234]}), r"^Row 1 of column 'zip' of input 'cat' is 1234, not a string"),
+        ],
+    )
+    def test_what_they_may_not_be(self, strings: object, says: str) -> None:
+        with pytest.raises(InvalidRequest, match=says):
+            text_rows(strings, "cat")
+
+    def test_bytes_of_a_request(self) -> None:
+        assert wire(text_rows([["a", None], ["Köln", "b"]], "cat")) == (
+            b"\x01\0\0\0a\0\0\0\0\x05\0\0\0K\xc3\xb6ln\x01\0\0\0b"
+        )
+        assert wire(X[:, :1]) == X[:, :1].tobytes()
+        assert (datatype(X), datatype(np.array(CITIES, object))) == ("FP32", "BYTES")
+
+
+class TestMappings:
+    def test_numbers_and_strings_of_any_kind(self) -> None:
+        for numbers in (X, X.astype(float), X.tolist(), pd.DataFrame(X), pd.DataFrame(X).convert_dtypes()):
+            for strings in (np.array(CITIES), pd.DataFrame([["Köln", "nurse"], [None, None]])):
+                tensors = request_tensors({"X": numbers, "cat": strings})
+                assert tensors is not None
+                np.testing.assert_array_equal(tensors["X"], X)
+                assert tensors["X"].dtype == np.float32
+                assert tensors["cat"].tolist() == CITIES
+
+    def test_float32_is_taken_as_it_is(self) -> None:
+        tensors = request_tensors({"X": X})
+        assert tensors is not None
+        assert tensors["X"] is X
+
+    @pytest.mark.parametrize(
+        ("given", "says"),
+        [
+            ({}, "There are no inputs"),
+            ({"X": X, "cat": [["a"]]}, "differ in their number of rows: 'X' 2, 'cat' 1"),
+            ({3: X}, "the key 3; its keys must be the names of inputs"),
+            ({"X": [[1.0, None]]}, r"X\[0, 0\] is 1.0, not a string"),
+            ({"numbers": [[1e39]]}, r"numbers\[0, 0\] is 1e\+39, beyond float32"),
+            ({"numbers": X[0]}, r"numbers has shape \(2,\).*numbers\.reshape"),
+            ({"numbers": [[1], [2, 3]]}, "numbers is not an array"),
+            ({"numbers": np.ones((1, 1), complex)}, "numbers has dtype complex128"),
+        ],
+    )
+    def test_errors_name_the_input(self, given: dict, says: str) -> None:
+        with pytest.raises(InvalidRequest, match=says):
+            request_tensors(given)
+
+    def test_sparse_matrices_are_told_what_to_do(self) -> None:
+        sparse = pytest.importorskip("scipy.sparse")
+        with pytest.raises(InvalidRequest, match=r"numbers has dtype object.*toarray"):
+            request_tensors({"numbers": sparse.csr_matrix(np.eye(3))})
+
+    def test_rows_are_taken_of_every_input(self) -> None:
+        tensors = take({"X": X, "cat": np.array(CITIES, object)}, np.array([1, 0]))
+        np.testing.assert_array_equal(tensors["X"], X[::-1])
+        assert tensors["cat"].tolist() == CITIES[::-1]
+
+
+class TestTables:
+    def test_columns_are_found_by_name(self) -> None:
+        tensors = split(PEOPLE, INPUTS, "people")
+        np.testing.assert_array_equal(tensors["X"], X)
+        assert tensors["cat"].tolist() == CITIES
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda table: table.convert_dtypes(),
+            lambda table: table.astype(object),
+            lambda table: table.astype({"job": "category"}),
+        ],
+        ids=["nullable", "objects", "categories"],
+    )
+    def test_whatever_their_dtypes(self, change: Callable) -> None:
+        tensors = split(change(PEOPLE), INPUTS, "people")
+        np.testing.assert_array_equal(tensors["X"], X)
+        assert tensors["cat"].tolist() == CITIES
+
+    def test_a_column_without_a_value_is_missing_throughout(self) -> None:
+        table = PEOPLE.assign(city=np.nan, job=None, income=None)
+        tensors = split(table, INPUTS, "people")
+        assert tensors["cat"].tolist() == [[b"", b""]] * 2
+        assert np.isnan(tensors["X"][:, 1]).all()
+
+    @pytest.mark.parametrize(
+        ("table", "says"),
+        [
+            (PEOPLE.drop(columns="job"), r"lacks column 'job' of input 'cat'; it has id, income, city, age\.$"),
+            (PEOPLE[["city", "job"]], "lacks columns 'age', 'income' of input 'X'"),
+            (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' is not numeric, for example 'old' in row 1"),
+            (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
+            (PEOPLE.rename(columns={"id": "job"}), "has column 'job' of input 'cat' more than once"),
+            (PEOPLE.assign(age=1e39), r"X\[0, 0\] is 1e\+39, beyond float32"),
+            (PEOPLE[:0], "X has no rows"),
+        ],
+    )
+    def test_errors_name_the_column(self, table: pd.DataFrame, says: str) -> None:
+        with pytest.raises(InvalidRequest, match=says):
+            split(table, INPUTS, "people")
+
+    def test_the_only_input_without_names_takes_all_columns(self) -> None:
+        tensors = split(PEOPLE[["city", "job"]], (InputTensor("cat", "BYTES", 2),), "people")
+        assert tensors["cat"].tolist() == CITIES
+        mixed = pd.DataFrame({"a": [True, False], "b": [0.5, np.nan]})
+        for columns in ((), ("b", "a")):  # of numbers alone: in their own order, as ever
+            tensors = split(mixed, (InputTensor("X", "FP32", 2, columns),), "people")
+            np.testing.assert_array_equal(tensors["X"], [[1, 0.5], [0, np.nan]])
+
+    def test_several_inputs_need_names(self) -> None:
+        inputs = (INPUTS[0], InputTensor("cat", "BYTES", 2))
+        with pytest.raises(InvalidRequest, match=r"'people' does not tell which columns its inputs 'X' and 'cat' are"):
+            split(PEOPLE, inputs, "people")
+
+    def test_numbers_alone_need_no_configuration(self) -> None:
+        tensors = request_tensors(PEOPLE[["id", "age"]])
+        assert tensors is not None
+        np.testing.assert_array_equal(tensors["X"], [[7, 34], [8, 51]])
+        assert request_tensors(PEOPLE[["age", "income"]]) is not None, "a NaN among numbers"
+
+    @pytest.mark.parametrize("table", [PEOPLE, PEOPLE[["id", "age"]].assign(city=np.nan), PEOPLE.astype("object")])
+    def test_others_need_one(self, table: pd.DataFrame) -> None:
+        assert request_tensors(table) is None
+
+
+class TestConfigurations:
+    @staticmethod
+    def config(columns: str | None = None) -> model_config_pb2.ModelConfig:
+        config = model_config_pb2.ModelConfig(name="people")
+        config.input.add(name="cat", data_type=model_config_pb2.TYPE_STRING, dims=[2])
+        config.input.add(name="X", data_type=model_config_pb2.TYPE_FP32, dims=[2])
+        if columns is not None:
+            config.parameters["columns"].string_value = columns
+        return config
+
+    def test_inputs_with_names(self) -> None:
+        names = json.dumps({"X": ["age", "income"], "cat": ["city", "job"]})
+        assert input_tensors(self.config(names)) == INPUTS[::-1]
+
+    def test_inputs_without_names(self) -> None:
+        config = self.config()
+        assert input_tensors(config) == (InputTensor("cat", "BYTES", 2), InputTensor("X", "FP32", 2))
+        assert not config.parameters, "it is the caller's own"
+
+    @pytest.mark.parametrize("columns", ["", "{", "[]", '{"X": 3}'])
+    def test_a_parameter_that_names_nothing(self, columns: str) -> None:
+        with pytest.raises(ServerFault, match="Parameter 'columns' of model 'people'"):
+            input_tensors(self.config(columns))
