@@ -75,9 +75,9 @@ def find_inverse(transformer: Any, subject: str) -> Inverse:
 
 
 def lowerings() -> dict[type, Lowering]:
-    """Return every class that has a lowering, and its lowering, by the class's name."""
+    """Return every class whose `predict` or `transform` has a lowering, and that, by the class's name."""
     _load_lowerings()
-    return dict(sorted(_LOWERINGS.items(), key=lambda item: item[0].__name__))
+    return dict(sorted({**_TRANSFORMS, **_LOWERINGS}.items(), key=lambda item: item[0].__name__))
 
 
 def refusals() -> dict[type, str]:
