@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench readme parity soak clean
+.PHONY: help setup demo test check format bench readme parity coverage soak clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -52,6 +52,10 @@ readme: setup  ## Make the generated sections of README.md anew
 
 parity: setup  ## Serve every case of the test catalogue and print the table of errors
 	$(BIN)/python -m tests.server.parity
+
+coverage: setup  ## Measure every case of the catalogue and make docs/coverage.md anew
+	$(BIN)/python -m docs.coverage measure
+	$(BIN)/python -m docs.coverage write
 
 soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute, one request in ten bad
 	$(BIN)/python -m tests.server.soak

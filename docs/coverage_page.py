@@ -42,7 +42,8 @@ deviations ({trees} where there are trees), or one ulp where that is more. "Kern
 batch of any size.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
-written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`.
+written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Models that read columns of
+strings are not in the table: they are in `tests/exporter/text_models.py`, and keep the same promises on the Triton server.
 
 {engines}
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures, StandardScaler, TargetEncoder
@@ -101,6 +102,38 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the model, and what stands for a missi
             HistGradientBoostingRegressor(max_iter=20, categorical_features=["keep__city", "keep__job"]),
         ),
         np.nan,
+    ),
+    "selected-by-type": (
+        make_pipeline(
+            ColumnTransformer(
+                [
+                    ("num", "passthrough", make_column_selector(dtype_include=np.number)),
+                    ("cat", OneHotEncoder(handle_unknown="ignore", max_categories=4), make_column_selector("city|job")),
+                ]
+            ),
+            Ridge(),
+        ),
+        COMPLETE,
+    ),
+    "searched": (
+        GridSearchCV(
+            TransformedTargetRegressor(
+                make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), Ridge()), func=np.log, inverse_func=np.exp
+            ),
+            {"regressor__ridge__alpha": [0.1, 1.0]},
+            cv=2,
+        ),
+        COMPLETE,
+    ),
+    "stacked": (
+        StackingRegressor(
+            [
+                ("linear", make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), Ridge())),
+                ("forest", make_pipeline(beside(OrdinalEncoder()), RandomForestRegressor(5, random_state=0))),
+            ],
+            Ridge(),
+        ),
+        COMPLETE,
     ),
     "union": (
         make_pipeline(
