@@ -43,7 +43,7 @@ batch of any size.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
 written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Models that read columns of
-strings are not in the table: they are in `tests/exporter/text_models.py`, and keep the same promises on the Triton server.
+strings are not in the table: they are in `tests/exporter/text_models.py`, and keep the same promise.
 
 {engines}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.exporter.cases import CASES, Case
+from tests.exporter.compiled import compiled
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter import compile_estimator
-from triton_regressors.exporter.compiler import Compilation
 from triton_regressors.exporter.registry import lowerings
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.parity import Parity, measure, units
@@ -17,15 +17,6 @@ TOLERANCE = 1e-5
 # One unit in the last place cannot be promised where a prediction is so near zero that the float64 sums themselves,
 # scikit-learn's and ours, are not sure of it.
 FLOAT64_NOISE = 1e-10
-
-compilations: dict[str, Compilation] = {}
-
-
-def compiled(case: Case) -> Compilation:
-    if case.name not in compilations:
-        estimator, X = case.fitted()
-        compilations[case.name] = compile_estimator(estimator, sample=X)
-    return compilations[case.name]
 
 
 def parities(case: Case, found: dict[str, np.ndarray]) -> dict[str, Parity]:

@@ -11,6 +11,8 @@ from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from triton_regressors.__main__ import main
+
 X = np.random.default_rng(0).normal(size=(60, 4))
 y = X @ [1.0, -2.0, 3.0, 0.5] + 5
 
@@ -21,6 +23,23 @@ def run(*arguments, cwd):
     environment = {"COLUMNS": "160", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def run_here(folder, capsys, monkeypatch):
+    """Returns `run` without a new process, which takes seconds to import everything: in the folder of the models."""
+
+    def run_command(*arguments):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("COLUMNS", "160")
+        monkeypatch.setattr(sys, "argv", ["triton-regressors", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        out, err = capsys.readouterr()
+        sentence = isinstance(exited.value.code, str)  # Python prints it, and its exit code is 1
+        return (1, out, err + exited.value.code) if sentence else (exited.value.code or 0, out, err)
+
+    return run_command
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +64,13 @@ def test_export_writes_an_entry_and_prints_its_parity(folder):
     assert "max_queue_delay_microseconds: 100" in (folder / "model_repository/poly/config.pbtxt").read_text()
 
 
-def test_describe_shows_every_stage_of_a_model_and_of_its_entry(folder):
-    run("export", "bayes.skops", cwd=folder)
-    code, out, _ = run("describe", "poly.skops", cwd=folder)
+def test_describe_shows_every_stage_of_a_model_and_of_its_entry(run_here):
+    run_here("export", "bayes.skops")
+    code, out, _ = run_here("describe", "poly.skops")
     assert code == 0
     for words in ("as lowered", "after: fold into expansions", "after: use the quadratic form", "launches", "bytes"):
         assert words in out
-    code, out, _ = run("describe", "model_repository/bayes", cwd=folder)
+    code, out, _ = run_here("describe", "model_repository/bayes")
     assert code == 0
     for words in ("bayes version 1 (BayesianRidge)", "std", "InferRequestedOutput", "max |error| / std"):
         assert words in out
@@ -67,15 +86,22 @@ def test_describe_shows_every_stage_of_a_model_and_of_its_entry(folder):
         (["describe", "."], "Error: . is not an entry"),
     ],
 )
-def test_what_the_user_can_mend_is_one_sentence_and_exit_code_1(folder, arguments, sentence):
-    code, out, err = run(*arguments, cwd=folder)
+def test_what_the_user_can_mend_is_one_sentence_and_exit_code_1(run_here, arguments, sentence):
+    code, out, err = run_here(*arguments)
     assert code == 1
     assert out == ""
     assert err.startswith(sentence)
     assert "Traceback" not in err
 
 
-def test_an_unknown_option_is_refused_by_name(folder):
-    code, _, err = run("export", "poly.skops", "--batch", "3", cwd=folder)
+def test_a_process_of_its_own_exits_so_too(folder):
+    code, out, err = run("describe", ".", cwd=folder)
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: . is not an entry")
+    assert "Traceback" not in err
+
+
+def test_an_unknown_option_is_refused_by_name(run_here):
+    code, _, err = run_here("export", "poly.skops", "--batch", "3")
     assert code == 2
     assert "--batch" in err

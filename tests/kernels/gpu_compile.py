@@ -7,7 +7,10 @@ step, and for 9.0 from float64 to float64 as between steps. TRITON_INTERPRET mus
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,10 @@ POINTERS = {
 }
 TARGETS = {75: "ieee", 80: "bf16x6", 90: "bf16x6"}
 ROWS = 100
+
+Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
+TODO: list[Launch] = []
+"""What `main` compiles: processes that it forks find it here, as kernels cannot be pickled."""
 
 
 def operations() -> list[tuple[Operation, list[int]]]:
@@ -102,25 +109,33 @@ def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: d
     return (kernel.__name__, *kinds, *options.items())
 
 
-def main() -> int:
-    """Compile everything and print what was compiled."""
-    done: set[tuple[Any, ...]] = set()
-    count, names = 0, set()
+def launches() -> list[Launch]:
+    """Return every launch to compile, each once, with the compute capability to compile it for."""
+    found: dict[tuple[Any, ...], Launch] = {}
     for operation, widths in operations():
         for dtype, capabilities in ((torch.float32, list(TARGETS)), (torch.float64, [90])):
             for kernel, arguments, options in record(operation, widths, dtype):
-                signature = signature_of(kernel, arguments, options)
-                if signature in done:
-                    continue
-                done.add(signature)
                 for capability in capabilities:
-                    compiled = compile_for(capability, kernel, arguments, options)
-                    if not compiled.asm["cubin"]:
-                        print(f"{kernel.__name__} gave no machine code for {capability}")
-                        return 1
-                    count += 1
-                names.add(kernel.__name__)
-    print(f"compiled {count} launches of {len(names)} different kernels")
+                    key = (capability, *signature_of(kernel, arguments, options))
+                    found.setdefault(key, (capability, kernel, arguments, options))
+    return list(found.values())
+
+
+def gives_machine_code(index: int) -> bool:
+    return bool(compile_for(*TODO[index]).asm["cubin"])
+
+
+def main() -> int:
+    """Compile everything, in a process for each core, and print what was compiled."""
+    TODO.extend(launches())
+    processes = ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork"))
+    with processes:
+        compiled = list(processes.map(gives_machine_code, range(len(TODO))))
+    for (capability, kernel, *_), good in zip(TODO, compiled, strict=True):
+        if not good:
+            print(f"{kernel.__name__} gave no machine code for {capability}")
+            return 1
+    print(f"compiled {len(TODO)} launches of {len({kernel.__name__ for _, kernel, *_ in TODO})} different kernels")
     return 0
 
 

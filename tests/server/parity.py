@@ -5,8 +5,8 @@
     python -m tests.server.parity ridge poisson   these cases alone
 
 What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
-therefore puts the plans of cases that are asked the same rows side by side into one entry, an output for each, written
-by the exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared.
+therefore puts the plans of cases with as many features side by side into one entry, an output for each, written by the
+exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared.
 """
 
 import argparse
@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.exporter.cases import CASES
+from tests.exporter.compiled import compiled
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.exporter import compile_estimator, export
+from triton_regressors.exporter import export
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.parity import measure, units
@@ -38,7 +39,10 @@ FLOAT64_NOISE = 1e-10
 """In standard deviations: where a prediction is so near zero that the float64 sums themselves, scikit-learn's and ours,
 are not sure of its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
 
-CASES_PER_ENTRY = 60
+CASES_PER_ENTRY = 200
+MAX_BATCH_SIZE = 128
+"""Of the entries that cases share: loading warms a full batch up, and the usual one is 4,096 rows of every output."""
+
 LOADED_AT_ONCE = 4
 ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
 
@@ -67,8 +71,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Served:
-    """An entry, the rows to ask it, and the case and output behind each of its outputs."""
+class Question:
+    """An entry, rows to ask it, and the case and output behind each of the outputs to ask for."""
 
     model: str
     X: np.ndarray
@@ -84,72 +88,81 @@ def rows(
         entries = list(export_each(repository, names) if one_by_one else export_together(repository, names))
         with TritonServer([repository], models=[]) as server, Client(server.grpc_url) as client:
 
-            def serve(entry: Served) -> list[Row]:
-                client.load(entry.model)
-                found = list(ask(client, entry))
-                client.unload(entry.model)
-                progress(entry.model)
+            def serve(entry: list[Question]) -> list[Row]:
+                model = entry[0].model
+                client.load(model)
+                found = [row for question in entry for row in ask(client, question)]
+                client.unload(model)
+                progress(model)
                 return found
 
             with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
                 return [row for found in threads.map(serve, entries) for row in found]
 
 
-def export_each(repository: Path, names: Iterable[str]) -> Iterator[Served]:
+def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
     """Write each case as its own entry, the way a user does."""
     for name in names:
         estimator, X = CASES[name].fitted()
         export(estimator, repository, name=name, sample=X)
-        yield Served(name, X, {output: (name, output) for output in CASES[name].expected()})
+        yield [Question(name, X, {output: (name, output) for output in CASES[name].expected()})]
 
 
-def export_together(repository: Path, names: Iterable[str]) -> Iterator[Served]:
-    """Write cases that are asked the same rows as entries of at most `CASES_PER_ENTRY` cases."""
-    groups: dict[bytes, list[str]] = {}
+def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
+    """Write cases of the same number of features as entries of at most `CASES_PER_ENTRY` cases."""
+    groups: dict[int, list[str]] = {}
     for name in names:
-        groups.setdefault(CASES[name].fitted()[1].tobytes(), []).append(name)
-    for number, group in enumerate(groups.values()):
+        groups.setdefault(CASES[name].fitted()[1].shape[1], []).append(name)
+    for width, group in groups.items():
         for start in range(0, len(group), CASES_PER_ENTRY):
-            yield _publish(repository, f"cases-{number}-{start}", group[start : start + CASES_PER_ENTRY])
+            yield _publish(repository, f"cases-{width}-{start}", width, group[start : start + CASES_PER_ENTRY])
 
 
-def _publish(repository: Path, model: str, names: Sequence[str]) -> Served:
-    X = CASES[names[0]].fitted()[1]
+def _publish(repository: Path, model: str, width: int, names: Sequence[str]) -> list[Question]:
+    """Write one entry and return what to ask it: a question for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
-    outputs: dict[str, tuple[str, str]] = {}
+    parity: dict[str, dict[str, list[float]]] = {}
+    questions: dict[bytes, Question] = {}
     for index, name in enumerate(names):
-        plan = compile_estimator(CASES[name].fitted()[0], sample=X).plan
+        _, X = CASES[name].fitted()
+        plan = compiled(CASES[name]).plan
         prefix = {INPUT: INPUT, **{step.output: f"{index}.{step.output}" for step in plan.steps}}
         steps += [
             Step(step.operation, tuple(prefix[value] for value in step.inputs), prefix[step.output])
             for step in plan.steps
         ]
+        question = questions.setdefault(X.tobytes(), Question(model, X, {}))
         for output, value in plan.outputs.items():
-            values[f"{output}_{index}"] = prefix[value]
-            outputs[f"{output}_{index}"] = (name, output)
-    expected = {key: CASES[name].expected()[output] for key, (name, output) in outputs.items()}
-    parity = {key: {"unit": units(values).tolist()} for key, values in expected.items()}
+            key = f"{output}_{index}"
+            values[key] = prefix[value]
+            parity[key] = {"unit": units(CASES[name].expected()[output]).tolist()}
+            question.outputs[key] = (name, output)
     document = {
         "provenance": {"feature_names": []},
+        "inputs": None,
         "nan_columns": [],
         "parity": {"tolerance": TOLERANCE, "outputs": parity},
     }
-    golden = {"X": X[:16], **{key: values[:16] for key, values in expected.items()}}
-    publish(repository, model, Plan(X.shape[1], tuple(steps), values), golden, document, ServingOptions())
-    return Served(model, X, outputs)
+    plan = Plan(width, tuple(steps), values)
+    golden = {  # without rows: no rows are right for all cases, and each is asked for all of its own
+        "X": np.empty((0, width), dtype=np.float32),
+        **{key: np.empty((0, size)) for key, size in plan.output_widths().items()},
+    }
+    publish(repository, model, plan, golden, document, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
+    return list(questions.values())
 
 
-def ask(client: Client, entry: Served) -> Iterator[Row]:
+def ask(client: Client, question: Question) -> Iterator[Row]:
     """Ask for all rows in one request and, shuffled, in many small ones at a time, and measure each output."""
-    X, names = entry.X, tuple(entry.outputs)
-    whole = client.infer(entry.model, X, outputs=names)
+    X, names = question.X, tuple(question.outputs)
+    whole = client.infer(question.model, X, outputs=names)
     order = np.random.default_rng(len(X)).permutation(len(X))
     ends = np.cumsum(np.resize(ROWS_PER_REQUEST, len(X)))
     chunks = [chunk for chunk in np.split(order, ends[ends < len(X)]) if len(chunk)]
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda chunk: client.infer(entry.model, X[chunk], outputs=names), chunks))
-    for key, (name, output) in entry.outputs.items():
+        answers = list(threads.map(lambda chunk: client.infer(question.model, X[chunk], outputs=names), chunks))
+    for key, (name, output) in question.outputs.items():
         case = CASES[name]
         found, expected = whole[key], case.expected()[output]
         again = np.full_like(found, np.nan)

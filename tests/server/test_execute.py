@@ -90,7 +90,11 @@ def in_process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[An
     monkeypatch.syspath_prepend(repository / "gathered")
     module = importlib.import_module("1.model")  # as the Python backend imports it
     entry = module.TritonPythonModel()
-    config = {"max_batch_size": 16, "input": [{"dims": ["8"]}], "parameters": {"engine": {"string_value": "torch"}}}
+    config = {
+        "max_batch_size": 16,
+        "input": [{"name": "X", "dims": ["8"]}],
+        "parameters": {"engine": {"string_value": "torch"}},
+    }
     threads = torch.get_num_threads()
     entry.initialize(
         {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}

@@ -183,8 +183,9 @@ def settle(server: TritonServer) -> None:
     deadline = quiet_since + PATIENCE_S
     while time.monotonic() < quiet_since + 1.6 * POLL_S:
         assert time.monotonic() < deadline, "the server keeps loading"
-        lines = len(server.log.splitlines())
-        if lines != seen:
+        log = server.log
+        lines = len(log.splitlines())
+        if lines != seen or log.count('"loading: ') > log.count('"successfully loaded '):
             quiet_since, seen = time.monotonic(), lines
         time.sleep(0.05)
 

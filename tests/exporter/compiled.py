@@ -1,0 +1,18 @@
+"""The catalogue's cases compiled, each once for all tests."""
+
+import functools
+
+from tests.exporter.cases import CASES, Case
+from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import Compilation
+
+
+def compiled(case: Case) -> Compilation:
+    """Return the case's estimator compiled with its own rows as the sample; the same object at each call."""
+    return _compiled(case.name)
+
+
+@functools.cache
+def _compiled(name: str) -> Compilation:
+    estimator, X = CASES[name].fitted()
+    return compile_estimator(estimator, sample=X)
