@@ -125,13 +125,9 @@ class TritonPythonModel:
 
     def _matrix(self, request: Any) -> torch.Tensor:
         """Return the plan's matrix for a request some of whose tensors are strings."""
-        texts = {group.name for group in self.inputs.text}
-        tensors = {
-            name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-            if name in texts
-            else _tensor_in(request).numpy()
-            for name in self.inputs.columns()
-        }
+        tensors = {group.name: _strings_in(request, group.name) for group in self.inputs.text}
+        if self.inputs.numeric:
+            tensors[NUMBERS] = _tensor_in(request).numpy()
         return torch.from_numpy(self.inputs.encode(tensors))
 
     def _refuse(self, requests: list[Any], parts: list[torch.Tensor]) -> list[Any]:
@@ -165,7 +161,7 @@ class TritonPythonModel:
             return f"X must be finite: {where} is {number}."
         if np.isnan(number):
             return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
-        text = pb_utils.get_input_tensor_by_name(request, tensor).as_numpy()[row, place].decode(errors="replace")
+        text = _strings_in(request, tensor)[row, place].decode(errors="replace")
         return f"{tensor} must hold categories that the model was fitted on: {where} is {text!r}."
 
 
@@ -177,6 +173,12 @@ def _tensor_in(request: Any) -> torch.Tensor:
     """
     x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack())
     return x
+
+
+def _strings_in(request: Any, name: str) -> np.ndarray:
+    """Return a request's strings, bytes in an object array `[rows, columns]`."""
+    strings: np.ndarray = pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+    return strings
 
 
 def _check_strings() -> None:

@@ -110,15 +110,16 @@ def lookup(builder: Builder, x: Value, codes: list[Codes], summed: bool = False)
 
 
 def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder: Builder) -> None:
-    """Refuse strings that are none of their feature's categories; make the answer NaN for such numbers."""
+    """Make the answer NaN where a number is none of its feature's categories, whatever follows the encoder.
+
+    Strings that no encoder of their column knows are refused in the request; others have a number.
+    """
     codes = []
     for feature, numbers in enumerate(categories):
         if _are_strings(encoder.categories_[feature]):
             builder.refuse_unknown_strings(x, feature)
-        else:
-            codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
-    if codes:
-        builder.guard(lookup(builder, x, codes, summed=True))
+        codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
+    builder.guard(lookup(builder, x, codes, summed=True))
 
 
 def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: float) -> Codes:

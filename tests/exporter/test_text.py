@@ -11,10 +11,11 @@ import pytest
 import skops.io
 from rich.console import Console
 from safetensors.numpy import load_file
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from tests.exporter.text_models import CITIES, JOBS, MODELS, beside, fitted
 from triton_regressors.__main__ import main
@@ -84,6 +85,20 @@ def test_unknown_strings_are_what_the_encoder_makes_of_them() -> None:
     matrix = compilation.inputs.encode(tensors(unknown, compilation.inputs))
     found = Runner(compilation.plan, engine="torch").predict(matrix)["y"]
     np.testing.assert_allclose(found[:, 0], model.predict(unknown), rtol=1e-6)
+
+
+def test_a_string_that_only_another_encoder_knows_makes_no_answer() -> None:
+    X = pd.DataFrame({"size": ["s", "m", "l", "s", "m", "l"] * 4})
+    few = OrdinalEncoder(categories=[["s", "m"]])
+    both = ColumnTransformer([("few", few, ["size"]), ("all", OrdinalEncoder(), ["size"])])
+    known = X[X["size"] != "l"]
+    both.fit(known)
+    both.named_transformers_["all"].fit(X)
+    forest = RandomForestRegressor(3, random_state=0).fit(both.transform(known), np.arange(len(known)))
+    compilation = compile_estimator(make_pipeline(both, forest), sample=known)
+    asked = compilation.inputs.encode({"few": np.array([[b"s"], [b"l"]], dtype=object)})
+    answers = Runner(compilation.plan, engine="torch").predict(asked)["y"]
+    np.testing.assert_array_equal(np.isnan(answers[:, 0]), [False, True])  # where scikit-learn raises an error
 
 
 def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
