@@ -18,9 +18,11 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_diabetes, load_linnerud
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.svm import SVR
 
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison
@@ -52,6 +54,8 @@ def train() -> dict[str, tuple[Any, np.ndarray]]:
             X,
         ),
         "diabetes_poisson": (make_pipeline(StandardScaler(), PoissonRegressor()).fit(X, y), X),
+        "diabetes_forest": (RandomForestRegressor(random_state=0).fit(X, y), X),
+        "diabetes_svr": (make_pipeline(StandardScaler(), SVR(C=100.0)).fit(X, y), X),
         "diabetes_bayesian": (BayesianRidge().fit(X, y), X),
         "linnerud_linear": (make_pipeline(StandardScaler(), LinearRegression()).fit(exercises, physique), exercises),
     }

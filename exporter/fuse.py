@@ -16,11 +16,12 @@ import numpy as np
 from triton_regressors.exporter.fuse_concatenate import (
     contract_parts,
     is_contraction,
+    launches,
     merge_neighbours,
     scale_afterwards,
     stepwise,
 )
-from triton_regressors.exporter.fuse_lookup import fold_lookup
+from triton_regressors.exporter.fuse_lookup import add_up_lookups, fold_lookup
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -289,6 +290,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("merge side by side", stepwise(merge_neighbours)),
     Pass("scale side by side", stepwise(scale_afterwards)),
     Pass("contract side by side", stepwise(contract_parts)),
+    Pass("add up lookups", stepwise(add_up_lookups, cost=launches)),
     Pass("fold functions", pairwise(_fold_function)),
     Pass("use the quadratic form", _use_quadratic_form),
     Pass("drop dead steps", _without_dead_steps),

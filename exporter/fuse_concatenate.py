@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -67,10 +67,18 @@ class Scope:
         return step
 
 
-def stepwise(rewrite: Callable[[Step, Scope], list[Step] | None]) -> Callable[[Plan], Plan]:
+def launches(steps: Sequence[Step]) -> int:
+    """Return how many kernels the steps launch."""
+    return sum(step.operation.launches(len(step.inputs)) for step in steps)
+
+
+def stepwise(
+    rewrite: Callable[[Step, Scope], list[Step] | None], cost: Callable[[Sequence[Step]], int] = len
+) -> Callable[[Plan], Plan]:
     """Make a pass of a rewriting of one step, which returns the steps in its place, or None to leave it.
 
-    It is left too where the plan would have more steps, since something else reads what the step reads.
+    It is left too where the plan would cost more, by default have more steps, since something else reads what the step
+    reads.
     """
 
     def run(plan: Plan) -> Plan:
@@ -81,7 +89,7 @@ def stepwise(rewrite: Callable[[Step, Scope], list[Step] | None]) -> Callable[[P
                 steps = [part for old in plan.steps for part in (new if old.output == step.output else [old])]
                 after = Plan(plan.n_features, tuple(steps), plan.outputs)
                 kept = after.steps_for(tuple(plan.outputs))
-                if len(kept) <= len(plan.steps):
+                if cost(kept) <= cost(plan.steps):
                     plan = Plan(plan.n_features, kept, plan.outputs)
                 scope = Scope(plan)
         return plan

@@ -8,6 +8,7 @@ import pytest
 
 from docs import coverage, coverage_page, peers
 from tests.exporter.cases import CASES
+from tests.exporter.compiled import compiled
 
 MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
 
@@ -69,6 +70,18 @@ def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Resu
         for key in ("error", "ulp"):
             assert figures.pop(key) == pytest.approx(recorded[output][key], rel=0.06, abs=1e-9)
         assert figures.items() <= recorded[output].items()
+
+
+def test_every_plan_is_the_one_that_was_measured(results: coverage.Results) -> None:
+    engines = [engine for engine in coverage.ENGINES if any(engine in case for case in results["cases"].values())]
+    assert engines
+    for name, case in CASES.items():
+        plan = compiled(case).plan
+        for output in plan.outputs:
+            ops = [step.operation.kind() for step in plan.steps_for((output,))]
+            assert {engine: results["cases"][name][engine][output]["ops"] for engine in engines} == dict.fromkeys(
+                engines, ops
+            ), f"{name} has changed: run `make coverage`"
 
 
 def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(

@@ -13,6 +13,7 @@ from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.fuse import fuse
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.lookup import Lookup
 from triton_regressors.kernels.ops.scale import Scale
@@ -55,6 +56,33 @@ def test_drawn_chains_answer_the_same(seed: int) -> None:
         np.testing.assert_allclose(
             run_plan(fuse(plan), X)["y"], run_plan(plan, X)["y"], rtol=1e-9, atol=1e-9, equal_nan=True
         )
+
+
+@pytest.mark.parametrize("function", ["identity", "exp"])
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("beside", ["columns", "columns twice", "nothing", "another lookup"])
+@pytest.mark.parametrize("seed", range(3))
+def test_lookups_beside_others_are_added_up(function: str, targets: int, beside: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second = lookup(3, [2, 4, 0], seed=seed, grid=0.5), lookup(3, [1, 3], seed=seed + 10, grid=0.5)
+    parts: list[Step] = [Step(first, ("X",), "found")]
+    if beside.startswith("columns"):
+        parts.insert(0, Step(Columns(np.array([1, 2], dtype=np.int32)), ("X",), "kept"))
+    if beside == "columns twice":
+        parts.append(Step(Scale(np.ones(3), np.full(3, 0.5)), ("X",), "scaled"))
+    if beside == "another lookup":
+        parts.append(Step(second, ("X",), "more"))
+    else:
+        parts.append(Step(first, ("X",), "again"))
+    width = sum(part.operation.output_width(3) for part in parts)
+    affine = Affine(0.1 * rng.standard_normal((width, targets)), rng.standard_normal(targets), function)
+    whole = Step(Concatenate(), tuple(part.output for part in parts), "whole")
+    plan = Plan(3, (*parts, whole, Step(affine, ("whole",), "y")), {"y": "y"})
+    fused = fuse(plan)
+    assert "concatenate" not in [step.operation.kind() for step in fused.steps]
+    assert all(step.operation.summed for step in fused.steps if isinstance(step.operation, Lookup))
+    X = np.nan_to_num(numbers(3, 50, seed, grid=0.5, span=8).astype(np.float32), nan=9.5)
+    np.testing.assert_allclose(run_plan(fused, X)["y"], run_plan(plan, X)["y"], rtol=1e-12, equal_nan=True)
 
 
 def test_one_hot_columns_before_a_linear_model_are_never_made() -> None:
