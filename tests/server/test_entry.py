@@ -57,6 +57,11 @@ def executions(client: Client, model: str) -> dict[int, int]:
     return {batch["batch_size"]: batch["compute_infer"]["count"] for batch in stats["batch_stats"]}
 
 
+def wait_for_a_batch_of_8(client: Client, model: str, before: dict[int, int]) -> None:
+    """Wait until one batch of 8 rows more is counted, and no other: the server counts after it has answered."""
+    wait_for(lambda: executions(client, model) == {**before, 8: before.get(8, 0) + 1})
+
+
 def executed_rows(client: Client, model: str) -> int:
     (stats,) = client.statistics(model)["model_stats"]
     return stats["inference_count"]
@@ -99,7 +104,7 @@ def test_bad_requests_of_a_batch_get_errors_of_their_own(
     for index, part in enumerate(parts):
         together.send(bad(part, *faults[index]) if index in faults else part)
     answers = together.answers()
-    assert executions(client, gathered) == {**before, 8: before.get(8, 0) + 1}  # they were one batch
+    wait_for_a_batch_of_8(client, gathered, before)
     for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
         if index in faults:
             assert isinstance(answer, Exception)
@@ -115,7 +120,7 @@ def test_a_batch_of_bad_requests_alone(server: TritonServer, client: Client, gat
     for row in range(4):
         together.send(bad(rows(2), row % 2, row, np.nan))
     answers = together.answers()
-    assert executions(client, gathered) == {**before, 8: before.get(8, 0) + 1}
+    wait_for_a_batch_of_8(client, gathered, before)
     assert [answer.message() for answer in answers] == [refusal(row % 2, row, np.nan) for row in range(4)]
 
 
@@ -129,7 +134,7 @@ def test_each_request_of_a_batch_gets_the_outputs_that_it_asked_for(
     for part, outputs in zip(parts, asked, strict=True):
         together.send(part, outputs)
     answers = together.answers()
-    assert executions(client, gathered) == {**before, 8: before.get(8, 0) + 1}
+    wait_for_a_batch_of_8(client, gathered, before)
     for part, outputs, answer in zip(parts, asked, answers, strict=True):
         assert set(answer) == set(outputs or ("y", "std"))
         check_answers(models()[gathered], part, answer)
@@ -152,7 +157,7 @@ def test_a_cancelled_request_is_dropped_and_the_others_are_answered(
     assert answers[1].status() == "StatusCode.CANCELLED"
     for index in (0, 2, 3, 4):
         check_answers(models()[gathered], parts[index], answers[index])
-    assert executed_rows(client, gathered) - before == 8
+    wait_for(lambda: executed_rows(client, gathered) - before == 8)
 
 
 # Requests alone, over both protocols.
