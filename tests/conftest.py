@@ -1,7 +1,10 @@
 """What all tests share: without a GPU the kernels run through the Triton language's interpreter."""
 
 import os
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,3 +32,14 @@ def engine(request: pytest.FixtureRequest) -> str:
 def device(engine: str) -> torch.device:
     """Where the engine's tensors are."""
     return torch.device("cuda" if engine == "triton" else "cpu")
+
+
+@pytest.fixture(scope="session")
+def numpy1() -> Path:
+    """An interpreter with numpy 1, with which alone the embedded Triton server reads strings, and all else as here."""
+    if np.lib.NumpyVersion(np.__version__) < "2.0.0":
+        return Path(sys.executable)
+    python = Path(sys.prefix) / "numpy1" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("needs numpy 1, in an environment that `make setup` makes for a Python that numpy 1 has wheels for")
+    return python

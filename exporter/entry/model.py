@@ -61,6 +61,7 @@ class TritonPythonModel:
         for name, columns in self.inputs.columns().items():
             if configured.get(name) != [len(columns)]:
                 raise ValueError(f"config.pbtxt must give {name} the dims [{len(columns)}], the features of the plan.")
+        self.read = self._matrix if self.inputs.text else _tensor_in
         self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
@@ -85,8 +86,7 @@ class TritonPythonModel:
         computes them; `_refuse` looks at requests one by one.
         """
         try:
-            read = self._matrix if self.inputs.text else _tensor_in
-            parts = [read(request) for request in requests]
+            parts = [self.read(request) for request in requests]
             rows = [part.shape[0] for part in parts]
             total = sum(rows)
             self.runner.stage(parts, total)

@@ -48,7 +48,7 @@ def test_a_library_that_answers_wrongly_is_not_timed():
         library.prepare(8, 2)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device, and this is about none")
 def test_an_engine_without_its_device_says_why():
     with libraries.Worker("triton") as worker:
         assert worker.load("ridge", 1) == "torch finds no CUDA GPU"

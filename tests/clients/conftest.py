@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,16 +85,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) ->
     # The Triton server leaves the files of a load with files behind, if that load failed.
     for directory in set(re.findall(r"/tmp/folder\w{6}(?=/)", running.log)):
         shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def numpy1() -> Path:
-    """An interpreter with the packages of this one but numpy 1, with which alone the embedded Triton server can read
-    strings."""
-    python = Path(sys.prefix) / "numpy1" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("needs the environment with numpy 1 that `make setup` makes")
-    return python
 
 
 class Blocking:

@@ -39,7 +39,7 @@ TARGETS = {75: "ieee", 80: "bf16x6", 90: "bf16x6"}
 ROWS = 100
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
-TODO: list[Launch] = []
+PENDING: list[Launch] = []
 """What `main` compiles: processes that it forks find it here, as kernels cannot be pickled."""
 
 
@@ -122,20 +122,22 @@ def launches() -> list[Launch]:
 
 
 def gives_machine_code(index: int) -> bool:
-    return bool(compile_for(*TODO[index]).asm["cubin"])
+    return bool(compile_for(*PENDING[index]).asm["cubin"])
 
 
 def main() -> int:
     """Compile everything, in a process for each core, and print what was compiled."""
-    TODO.extend(launches())
+    PENDING.extend(launches())
     processes = ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork"))
     with processes:
-        compiled = list(processes.map(gives_machine_code, range(len(TODO))))
-    for (capability, kernel, *_), good in zip(TODO, compiled, strict=True):
+        compiled = list(processes.map(gives_machine_code, range(len(PENDING))))
+    for (capability, kernel, *_), good in zip(PENDING, compiled, strict=True):
         if not good:
             print(f"{kernel.__name__} gave no machine code for {capability}")
             return 1
-    print(f"compiled {len(TODO)} launches of {len({kernel.__name__ for _, kernel, *_ in TODO})} different kernels")
+    print(
+        f"compiled {len(PENDING)} launches of {len({kernel.__name__ for _, kernel, *_ in PENDING})} different kernels"
+    )
     return 0
 
 
