@@ -20,18 +20,18 @@ class Allowed:
     def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
         self._closed = list(closed_columns)
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
+        self._all_finite = not self._closed and len(self._others) == n_features
         self._n_features = n_features
         self._zeros = np.zeros(2**20, dtype=np.float32)
 
-    def holds(self, rows: np.ndarray) -> bool:
-        """Whether all of the contiguous float32 `rows`, `[rows, n_features]`, are allowed."""
+    def holds(self, numbers: np.ndarray) -> bool:
+        """Whether all of float32 `[rows * n_features]`, one row after the other, are allowed."""
+        if self._all_finite:
+            return self._finite(numbers)
+        rows = numbers.reshape(-1, self._n_features)
         if self._closed and (rows[:, self._closed] == UNKNOWN).any():
             return False
-        if len(self._others) == self._n_features:
-            return self._finite(rows)
-        if len(self._others):
-            return not np.isinf(rows).any() and not np.isnan(rows[:, self._others]).any()
-        return not np.isinf(rows).any()
+        return not np.isinf(numbers).any() and not np.isnan(rows[:, self._others]).any()
 
     def first_wrong(self, rows: np.ndarray) -> tuple[int, int] | None:
         """Return the row and column of the first number that is not allowed, or None."""
@@ -43,10 +43,10 @@ class Allowed:
         row, column = np.argwhere(wrong)[0]
         return int(row), int(column)
 
-    def _finite(self, rows: np.ndarray) -> bool:
+    def _finite(self, numbers: np.ndarray) -> bool:
         """Whether no number is NaN or infinite: only then is 0 · x = 0 throughout."""
-        flat, step = rows.reshape(-1), self._zeros.size
-        if flat.size <= step:
-            return bool(np.dot(flat, self._zeros[: flat.size]) == 0)
-        pieces = (flat[start : start + step] for start in range(0, flat.size, step))
-        return all(np.dot(piece, self._zeros[: piece.size]) == 0 for piece in pieces)
+        step = len(self._zeros)
+        if len(numbers) <= step:
+            return bool(numbers.dot(self._zeros[: len(numbers)]) == 0)
+        pieces = (numbers[start : start + step] for start in range(0, len(numbers), step))
+        return all(piece.dot(self._zeros[: len(piece)]) == 0 for piece in pieces)

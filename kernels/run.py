@@ -12,6 +12,8 @@ no row's arithmetic depends on another, neither this nor the batch's size change
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable
 
@@ -28,6 +30,7 @@ LARGEST_GRAPH_BYTES = 4 * 2**20
 MANY_NUMBERS = 2**17
 
 Outputs = tuple[str, ...]
+Answers = dict[str, torch.Tensor]
 
 
 class Runner:
@@ -48,10 +51,14 @@ class Runner:
         executor = _TorchExecutor if self.engine == "torch" else _KernelExecutor
         self._executor = executor(plan, self._staging, self.device)
         self._rows = self._staging.numpy()
+        self._numbers = self._rows.reshape(-1)
 
-    def stage(self, parts: list[torch.Tensor], rows: int) -> None:
-        """Copy float32 CPU matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
-        torch.cat(parts, out=self._staging[:rows])
+    def stage(self, parts: list[np.ndarray], rows: int) -> None:
+        """Copy float32 matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
+        if len(parts) == 1:
+            self._copy_in(parts[0])
+        else:
+            np.concatenate(parts, out=self._rows[:rows])
 
     def _copy_in(self, X: np.ndarray) -> None:
         """Copy rows into the staging buffer: torch copies with several threads, numpy begins sooner."""
@@ -61,13 +68,13 @@ class Runner:
             self._staging[: len(X)].copy_(torch.from_numpy(np.ascontiguousarray(X)))
 
     def staged(self, rows: int) -> np.ndarray:
-        """Return the first `rows` staged rows, as they lie in the buffer."""
-        return self._rows[:rows]
+        """Return the numbers of the first `rows` staged rows, one row after the other, as they lie in the buffer."""
+        return self._numbers[: rows * self.plan.n_features]
 
-    def launch(self, rows: int, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
+    def launch(self, rows: int, outputs: Outputs = ("y",)) -> Answers:
         """Begin to compute the named outputs of the first `rows` staged rows.
 
-        Returns the arrays `[rows, width]` float32 that hold them after `wait`, until the next launch.
+        Returns the CPU tensors `[rows, width]` float32 that hold them after `wait`, until the next launch.
         """
         return self._executor.launch(rows, outputs)
 
@@ -82,7 +89,7 @@ class Runner:
             return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
         answers = self.launch(rows, outputs)
         self.wait()
-        return {name: answer.copy() for name, answer in answers.items()}
+        return {name: answer.numpy().copy() for name, answer in answers.items()}
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
@@ -144,7 +151,7 @@ class _TorchExecutor:
         self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def launch(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+    def launch(self, rows: int, outputs: Outputs) -> Answers:
         steps = self._schedules.get(outputs)
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
@@ -152,7 +159,7 @@ class _TorchExecutor:
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return {name: values[self._plan.outputs[name]].float().numpy() for name in outputs}
+        return {name: values[self._plan.outputs[name]].float() for name in outputs}
 
     def wait(self) -> None:
         """Launching computed everything."""
@@ -177,17 +184,9 @@ class _KernelExecutor:
         self._schedules: dict[Outputs, _Schedule] = {}
         self._graph_rows = graph_sizes(plan.n_features, self._max_rows) if self._on_gpu else []
 
-    def launch(self, rows: int, outputs: Outputs) -> dict[str, np.ndarray]:
+    def launch(self, rows: int, outputs: Outputs) -> Answers:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        graph = schedule.graph_for(rows)
-        if graph is not None:
-            graph.replay()  # on the current stream: entering one of our own would cost more than the graph
-        elif self._on_gpu:
-            with torch.cuda.device(self._device):
-                schedule.launch(rows)
-        else:
-            schedule.launch(rows)
-        return {name: answer[:rows] for name, answer in schedule.answers.items()}
+        return schedule.start(rows)
 
     def wait(self) -> None:
         """Wait for the current stream, whose object is made anew only when another stream has become current."""
@@ -200,19 +199,11 @@ class _KernelExecutor:
 
     def warm_up(self, outputs: Outputs) -> None:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        if not self._on_gpu:
-            self.launch(1, outputs)
-            return
-        self.launch(self._max_rows, outputs)  # compiles before anything is captured
-        self.wait()
-        with torch.cuda.device(self._device):
-            for rows in self._graph_rows:
-                if rows not in schedule.graphs:
-                    graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph):
-                        schedule.launch(rows)
-                    schedule.graphs[rows] = graph
-        self.launch(1, outputs)
+        if self._on_gpu:
+            schedule.launch(self._max_rows)  # compiles before anything is captured
+            self.wait()
+            schedule.capture(self._graph_rows)
+        schedule.start(1)
         self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
@@ -238,7 +229,7 @@ class _KernelExecutor:
             made = values[self._plan.outputs[name]]
             if made is not host[name]:
                 launches.append(_copy(made, host[name]))
-        schedule = _Schedule(launches, {name: buffer.numpy() for name, buffer in host.items()})
+        schedule = _Schedule(launches, host, self._device)
         self._schedules[outputs] = schedule
         return schedule
 
@@ -257,21 +248,49 @@ class _KernelExecutor:
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host arrays they end in, and their captured graphs by rows."""
+    """The launches that make a set of outputs, the host tensors they end in, and what starts batches of each size."""
 
-    def __init__(self, launches: list[Callable[[int], None]], answers: dict[str, np.ndarray]) -> None:
+    def __init__(self, launches: list[Callable[[int], None]], answers: Answers, device: torch.device) -> None:
         self._launches = launches
-        self.answers = answers
-        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._answers = answers
+        self._device = device
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
+
+    def start(self, rows: int) -> Answers:
+        """Begin a batch, and return the tensors that will hold its answers.
+
+        What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
+        """
+        batch = self._batches.get(rows)
+        if batch is None:
+            batch = self._batches[rows] = self._starter(rows), {name: it[:rows] for name, it in self._answers.items()}
+        start, answers = batch
+        start()
+        return answers
 
     def launch(self, rows: int) -> None:
-        for launch in self._launches:
-            launch(rows)
+        """Launch one kernel after the other."""
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
+            for launch in self._launches:
+                launch(rows)
 
-    def graph_for(self, rows: int) -> torch.cuda.CUDAGraph | None:
-        """Return the smallest captured graph that covers the rows."""
-        size = max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length())
-        return self.graphs.get(size)
+    def capture(self, sizes: Iterable[int]) -> None:
+        """Capture the launches as one graph for each of these numbers of rows."""
+        for rows in sizes:
+            if rows not in self._graphs:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.device(self._device), torch.cuda.graph(graph):
+                    self.launch(rows)
+                self._graphs[rows] = graph
+        self._batches.clear()
+
+    def _starter(self, rows: int) -> Callable[[], None]:
+        """Return what starts so many rows: the smallest graph that covers them, or the launches."""
+        graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
+        if graph is None:
+            return functools.partial(self.launch, rows)
+        return graph.replay  # on the current stream: entering one of our own would cost more than the graph
 
 
 def graph_sizes(n_features: int, max_rows: int) -> list[int]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 from safetensors.numpy import load_file
-from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 NUMBERS = "X"
 
@@ -61,7 +61,7 @@ class TritonPythonModel:
         for name, columns in self.inputs.columns().items():
             if configured.get(name) != [len(columns)]:
                 raise ValueError(f"config.pbtxt must give {name} the dims [{len(columns)}], the features of the plan.")
-        self.read = self._matrix if self.inputs.text else _tensor_in
+        self.read = self._matrix if self.inputs.text else _numbers_in
         self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
@@ -87,11 +87,11 @@ class TritonPythonModel:
         """
         try:
             parts = [self.read(request) for request in requests]
-            rows = [part.shape[0] for part in parts]
+            rows = [len(part) for part in parts]
             total = sum(rows)
             self.runner.stage(parts, total)
             if min(rows) > 0 and max(rows) < self.large_rows:
-                responses = self._launch(requests, rows)
+                responses = self._launch(requests, rows, total)
                 allowed = self.allowed.holds(self.runner.staged(total))
                 self.runner.wait()
                 if allowed:
@@ -105,58 +105,59 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _launch(self, requests: list[Any], rows: list[int]) -> list[Any]:
-        """Start the plan once for the staged rows, and return the responses that hold the answers once it is done.
+    def _launch(self, requests: list[Any], rows: list[int], total: int) -> list[Any]:
+        """Start the plan once for the staged rows, `total` of them; return what holds the answers once it is done.
 
         The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(sum(rows), self.outputs)[name], rows)
+            pieces = _cut(self.runner.launch(total, self.outputs)[name], rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
-        answers = self.runner.launch(sum(rows), tuple(name for name in self.outputs if name in asked))
+        answers = self.runner.launch(total, tuple(name for name in self.outputs if name in asked))
         cut = {name: _cut(answer, rows) for name, answer in answers.items()}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
         ]
 
-    def _matrix(self, request: Any) -> torch.Tensor:
+    def _matrix(self, request: Any) -> np.ndarray:
         """Return the plan's matrix for a request some of whose tensors are strings."""
         tensors = {group.name: _strings_in(request, group.name) for group in self.inputs.text}
         if self.inputs.numeric:
-            tensors[NUMBERS] = _tensor_in(request).numpy()
-        return torch.from_numpy(self.inputs.encode(tensors))
+            tensors[NUMBERS] = _numbers_in(request)
+        return self.inputs.encode(tensors)
 
-    def _refuse(self, requests: list[Any], parts: list[torch.Tensor]) -> list[Any]:
+    def _refuse(self, requests: list[Any], parts: list[np.ndarray]) -> list[Any]:
         """Answer the requests that can be answered, and give each of the others its own error."""
         errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
         good = [index for index, error in enumerate(errors) if error is None]
         answers: list[Any] = []
         if good:
             rows = [len(parts[index]) for index in good]
-            self.runner.stage([parts[index] for index in good], sum(rows))
-            answers = self._launch([requests[index] for index in good], rows)
+            total = sum(rows)
+            self.runner.stage([parts[index] for index in good], total)
+            answers = self._launch([requests[index] for index in good], rows, total)
             self.runner.wait()
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]
 
-    def _why_not(self, request: Any, part: torch.Tensor) -> Any:
+    def _why_not(self, request: Any, part: np.ndarray) -> Any:
         """Return the error for a request that cannot be answered, or None."""
         if not len(part):
             return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
         if len(part) >= self.large_rows and request.is_cancelled():
             return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
-        wrong = self.allowed.first_wrong(part.numpy())
+        wrong = self.allowed.first_wrong(part)
         return None if wrong is None else _error(self._not_allowed(request, part, *wrong))
 
-    def _not_allowed(self, request: Any, part: torch.Tensor, row: int, column: int) -> str:
+    def _not_allowed(self, request: Any, part: np.ndarray, row: int, column: int) -> str:
         """Say where a request's first NaN, infinity or string stands that the model cannot take."""
         tensor, place = self.inputs.place(column)
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
-        where, number = f"row {row}, column {place}{name}", part.numpy()[row, column]
+        where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             return f"X must be finite: {where} is {number}."
         if np.isnan(number):
@@ -165,14 +166,29 @@ class TritonPythonModel:
         return f"{tensor} must hold categories that the model was fitted on: {where} is {text!r}."
 
 
-def _tensor_in(request: Any) -> torch.Tensor:
-    """Return a request's X without copying it.
+def _numbers_in(request: Any) -> np.ndarray:
+    """Return a request's X without copying it, read-only.
 
-    Tensors go in and out as DLPack capsules, which is fastest: numpy's own ways, `as_numpy` and `Tensor(name, array)`,
-    are wrong on some servers with numpy 2, and objects other than capsules are slow.
+    Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
+    servers with numpy 2. numpy takes them in sooner than torch, but cannot give them out: the server renames a capsule
+    in a way that only torch bears.
     """
-    x: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack())
-    return x
+    return np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack()))
+
+
+class _Capsule:
+    """A DLPack capsule of the CPU as the object that numpy asks for it."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
 
 def _strings_in(request: Any, name: str) -> np.ndarray:
@@ -191,9 +207,11 @@ def _check_strings() -> None:
         )
 
 
-def _cut(answer: np.ndarray, rows: list[int]) -> tuple[torch.Tensor, ...]:
+def _cut(answer: torch.Tensor, rows: list[int]) -> tuple[torch.Tensor, ...]:
     """Return the tensors of each request over the rows of a batch's answer."""
-    pieces: tuple[torch.Tensor, ...] = torch.from_numpy(answer).split(rows)  # type: ignore[no-untyped-call]
+    if len(rows) == 1:
+        return (answer,)
+    pieces: tuple[torch.Tensor, ...] = answer.split(rows)  # type: ignore[no-untyped-call]
     return pieces
 
 

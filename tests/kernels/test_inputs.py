@@ -58,8 +58,8 @@ def test_unknown_strings_are_refused_in_closed_columns_alone() -> None:
     rows[1, 3] = UNKNOWN
     rows[2, 3] = np.nan
     rows[0, 4] = UNKNOWN  # a number as any other
-    assert allowed.holds(rows)
+    assert allowed.holds(rows.reshape(-1))
     assert allowed.first_wrong(rows) is None
     rows[2, 0] = UNKNOWN
-    assert not allowed.holds(rows)
+    assert not allowed.holds(rows.reshape(-1))
     assert allowed.first_wrong(rows) == (2, 0)

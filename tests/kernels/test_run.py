@@ -40,7 +40,7 @@ def rows(count: int, width: int = 5, seed: int = 0) -> np.ndarray:
 
 
 def stage(runner: Runner, *parts: np.ndarray) -> None:
-    runner.stage([torch.from_numpy(part) for part in parts], sum(map(len, parts)))
+    runner.stage(parts, sum(map(len, parts)))
 
 
 def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
