@@ -121,8 +121,9 @@ def measure_case(case: Case, engine: str) -> dict[str, dict[str, Any]]:
     from triton_regressors.kernels.run import Runner
 
     estimator, X = case.fitted()
-    plan = compile_estimator(estimator, sample=X).plan
-    found = Runner(plan, engine=engine, max_rows=ROWS).predict(X[:ROWS], tuple(plan.outputs))
+    compilation = compile_estimator(estimator, sample=X)
+    plan, matrix = compilation.plan, compilation.sample.X  # strings are numbers there
+    found = Runner(plan, engine=engine, max_rows=ROWS).predict(matrix[:ROWS], tuple(plan.outputs))
     figures = {}
     for output, expected in case.expected().items():
         parity = measure(found[output], expected[:ROWS], units(expected))

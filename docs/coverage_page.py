@@ -42,8 +42,8 @@ deviations ({trees} where there are trees), or one ulp where that is more. "Kern
 batch of any size.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
-written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Models that read columns of
-strings are not in the table: they are in `tests/exporter/text_models.py`, and keep the same promise.
+written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Cases named "strings-" read
+columns of strings; the kernels are given the numbers that an entry looks up for these.
 
 {engines}
 

@@ -70,34 +70,44 @@ Attempt = Callable[[], Any]
 # The peers: the ways to get an answer from each, in the order to try them, by the type of the graph
 
 
-def skl2onnx(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
-    """Graphs in float32 and float64, with and without the operator CDist, of one input or one for each column."""
+def skl2onnx(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
+    """Graphs in float32 and float64, with and without the operator CDist, of one input or one for each column.
+
+    onnxruntime takes strings alone: what is missing among them is the text of NaN or None, or empty.
+    """
     std: Options = {cls: {"return_std": True} for cls in WITH_STD} if output == "std" else {}
     cdist: Options = {**std, **{cls: {"optim": "cdist", **std.get(cls, {})} for cls in WITH_CDIST}}
 
-    def attempt(graph: str, options: Options, columns: bool) -> Any:
-        rows = X.astype(graph)
-        inputs = {name: rows[:, [i]] for i, name in enumerate(estimator.feature_names_in_)} if columns else {"X": rows}
+    def attempt(graph: str, options: Options, columns: bool, missing: str) -> Any:
+        inputs = _columns(estimator, X, graph, missing) if columns else {"X": X.astype(graph)}
         with converting():
             import onnxruntime
             from skl2onnx import convert_sklearn
-            from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+            from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
 
-            tensor = DoubleTensorType if graph == "float64" else FloatTensorType
-            types = [(name, tensor([None, values.shape[1]])) for name, values in inputs.items()]
+            numbers = DoubleTensorType if graph == "float64" else FloatTensorType
+            types = [
+                (name, (StringTensorType if values.dtype == object else numbers)([None, values.shape[1]]))
+                for name, values in inputs.items()
+            ]
             model = convert_sklearn(estimator, initial_types=types, options=options).SerializeToString()
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        return session.run(None, inputs)[1 if output == "std" else 0]
+        read = {each.name for each in session.get_inputs()}
+        answers = session.run(None, {name: values for name, values in inputs.items() if name in read})
+        return answers[1 if output == "std" else 0]
 
-    for graph, options, columns in itertools.product(("float32", "float64"), (cdist, std), by_columns(estimator)):
-        yield graph, functools.partial(attempt, graph, options, columns)
+    missing = ("nan", "None", "") if isinstance(X, pd.DataFrame) and X.isna().any(axis=None) else ("",)
+    for way in itertools.product(("float32", "float64"), (cdist, std), by_columns(estimator, X), missing):
+        yield way[0], functools.partial(attempt, *way)
 
 
-def hummingbird(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
+def hummingbird(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
     """A torch model for an array or for columns, given copies because it may overwrite its input."""
 
     def attempt(columns: bool, config: dict[str, Any]) -> Any:
-        rows = pd.DataFrame(X.copy(), columns=estimator.feature_names_in_) if columns else X.copy()
+        rows = X.copy()
+        if columns and not isinstance(X, pd.DataFrame):
+            rows = pd.DataFrame(rows, columns=estimator.feature_names_in_)
         with converting():
             from hummingbird.ml import convert
 
@@ -106,11 +116,11 @@ def hummingbird(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[st
             model = convert(estimator, "torch", rows.copy(), extra_config=config)
         return model.predict(rows)
 
-    for columns, config in itertools.product(by_columns(estimator), ({}, {"batch_size": len(X)})):
+    for columns, config in itertools.product(by_columns(estimator, X), ({}, {"batch_size": len(X)})):
         yield "float32", functools.partial(attempt, columns, config)
 
 
-def treelite(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, Attempt]]:
+def treelite(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
     """Treelite's model of the trees, asked through treelite's own interpreter."""
 
     def attempt() -> Any:
@@ -129,9 +139,23 @@ def treelite(estimator: Any, X: np.ndarray, output: str) -> Iterator[tuple[str, 
 PEERS = {"skl2onnx": skl2onnx, "hummingbird-ml": hummingbird, "treelite": treelite}
 
 
-def by_columns(estimator: Any) -> tuple[bool, ...]:
-    """Return whether to give columns by name: no, and, where the estimator knows names, otherwise yes."""
+def by_columns(estimator: Any, X: Any) -> tuple[bool, ...]:
+    """Return whether to give columns by name: for a table yes, otherwise no, and then yes if there are names."""
+    if isinstance(X, pd.DataFrame):
+        return (True,)
     return (False, True) if hasattr(estimator, "feature_names_in_") else (False,)
+
+
+def _columns(estimator: Any, X: Any, graph: str, missing: str) -> dict[str, np.ndarray]:
+    """Return each column by its name `[rows, 1]`: numbers of the graph's type, or strings."""
+    if not isinstance(X, pd.DataFrame):
+        X = pd.DataFrame(X, columns=estimator.feature_names_in_)
+    return {
+        name: values.fillna(missing).to_numpy(object)[:, None]
+        if values.dtype == object
+        else values.to_numpy(graph)[:, None]
+        for name, values in X.items()
+    }
 
 
 class ConversionError(Exception):

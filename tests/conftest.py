@@ -1,12 +1,12 @@
 """What all tests share: without a GPU the kernels run through the Triton language's interpreter."""
 
 import os
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+
+from tests.numpy1 import interpreter
 
 GPU = torch.cuda.is_available()
 if not GPU:
@@ -37,9 +37,7 @@ def device(engine: str) -> torch.device:
 @pytest.fixture(scope="session")
 def numpy1() -> Path:
     """An interpreter with numpy 1, with which alone the embedded Triton server reads strings, and all else as here."""
-    if np.lib.NumpyVersion(np.__version__) < "2.0.0":
-        return Path(sys.executable)
-    python = Path(sys.prefix) / "numpy1" / "bin" / "python"
-    if not python.exists():
+    python = interpreter()
+    if python is None:
         pytest.skip("needs numpy 1, in an environment that `make setup` makes for a Python that numpy 1 has wheels for")
     return python

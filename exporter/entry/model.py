@@ -128,7 +128,8 @@ class TritonPythonModel:
         tensors = {group.name: _strings_in(request, group.name) for group in self.inputs.text}
         if self.inputs.numeric:
             tensors[NUMBERS] = _numbers_in(request)
-        return self.inputs.encode(tensors)
+        matrix: np.ndarray = self.inputs.encode(tensors)
+        return matrix
 
     def _refuse(self, requests: list[Any], parts: list[np.ndarray]) -> list[Any]:
         """Answer the requests that can be answered, and give each of the others its own error."""
@@ -173,7 +174,8 @@ def _numbers_in(request: Any) -> np.ndarray:
     servers with numpy 2. numpy takes them in sooner than torch, but cannot give them out: the server renames a capsule
     in a way that only torch bears.
     """
-    return np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack()))
+    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack()))
+    return numbers
 
 
 class _Capsule:

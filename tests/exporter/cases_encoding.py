@@ -9,21 +9,25 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.impute._iterative import IterativeImputer
-from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import KFold
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
+    SplineTransformer,
     StandardScaler,
     TargetEncoder,
 )
+from sklearn.svm import SVR
 
 from tests.exporter.catalogue import add
 from tests.exporter.data import Data
@@ -110,6 +114,23 @@ add(
     "one-hot-polynomial",
     "steps",
     make_pipeline(one_hot(max_categories=3), PolynomialFeatures(2, interaction_only=True), Ridge()),
+    categories,
+)
+
+mixed = ColumnTransformer([("numbers", StandardScaler(), [2, 3]), ("codes", one_hot(), [0, 1])])
+for name, (regressor, data) in {
+    "ridge": (Ridge(), categories),
+    "targets": (Ridge(), categories_two_targets),
+    "poisson": (PoissonRegressor(), categories_counts),
+    "mlp": (MLPRegressor(hidden_layer_sizes=(8,), max_iter=200, random_state=0), categories),
+    "svr": (SVR(), categories),
+}.items():
+    add(f"one-hot-beside-scaled-{name}", "steps", make_pipeline(mixed, regressor), data)
+add("one-hot-beside-scaled-std", "std", make_pipeline(mixed, BayesianRidge()), categories)
+add(
+    "one-hot-beside-curves",
+    "steps",
+    make_pipeline(ColumnTransformer([("curves", SplineTransformer(), [2]), ("codes", one_hot(), [0, 1, 3])]), Ridge()),
     categories,
 )
 

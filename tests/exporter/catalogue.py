@@ -24,9 +24,18 @@ class Case:
     after_fit: Callable[[Any], Any] = lambda estimator: estimator
     gives_std: Callable[[Any], Any] = lambda estimator: estimator  # whom to ask for the standard deviation
 
-    def fitted(self) -> tuple[Any, np.ndarray]:
-        """Return the fitted estimator and float32 rows like those it was fitted on; the same ones at each call."""
+    def fitted(self) -> tuple[Any, Any]:
+        """Return the fitted estimator and rows like those it was fitted on; the same ones at each call.
+
+        They are a float32 matrix, or a DataFrame where columns are strings.
+        """
         return _fitted(self.name)
+
+    @property
+    def strings(self) -> bool:
+        """Whether the estimator reads columns of strings."""
+        X = self.data()[0]
+        return isinstance(X, pd.DataFrame) and any(map(pd.api.types.is_object_dtype, X.dtypes))
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
@@ -34,22 +43,22 @@ class Case:
 
 
 @functools.cache
-def _fitted(name: str) -> tuple[Any, np.ndarray]:
+def _fitted(name: str) -> tuple[Any, Any]:
     case = CASES[name]
     X, y = case.data()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small data: fits that do not converge predict all the same
         estimator = case.after_fit(clone(case.estimator).fit(X, y))
-    return estimator, rows_like(np.asarray(X, dtype=np.float64))
+    return estimator, table_like(X) if case.strings else rows_like(np.asarray(X, dtype=np.float64))
 
 
 @functools.cache
 def _expected(name: str) -> dict[str, np.ndarray]:
     case = CASES[name]
     estimator, rows = case.fitted()
-    X: Any = rows.astype(np.float64)
+    X: Any = rows if case.strings else rows.astype(np.float64)
     fitted_on = case.data()[0]
-    if isinstance(fitted_on, pd.DataFrame):
+    if isinstance(fitted_on, pd.DataFrame) and not case.strings:
         X = pd.DataFrame(X, columns=fitted_on.columns)
     answers = {"y": estimator.predict(X)}
     if case.family == "std":
@@ -57,14 +66,24 @@ def _expected(name: str) -> dict[str, np.ndarray]:
     return {output: np.asarray(y, dtype=np.float64).reshape(len(rows), -1) for output, y in answers.items()}
 
 
-def rows_like(X: np.ndarray, rows: int = 96) -> np.ndarray:
+def rows_like(X: np.ndarray) -> np.ndarray:
     """Return half of the rows as they are and half moved by a quarter of the spread, float32."""
     rng = np.random.default_rng(0)
     X = X.astype(np.float32).astype(np.float64)  # so that a case fitted on float32 is asked the same rows
-    chosen = X[rng.integers(0, len(X), rows)]
+    chosen = X[rng.integers(0, len(X), ROWS)]
     moved = chosen + 0.25 * X.std(axis=0) * rng.standard_normal(chosen.shape)
-    return np.where(np.arange(rows)[:, None] % 2 == 0, chosen, moved).astype(np.float32)
+    return np.where(np.arange(ROWS)[:, None] % 2 == 0, chosen, moved).astype(np.float32)
 
+
+def table_like(X: pd.DataFrame) -> pd.DataFrame:
+    """Return rows whose numbers are `rows_like` and whose strings are drawn from theirs."""
+    numbers = list(X.select_dtypes("number").columns)
+    rows = X.sample(ROWS, replace=True, random_state=0, ignore_index=True)
+    rows[numbers] = rows_like(X[numbers].to_numpy(np.float64)).astype(np.float64)
+    return rows
+
+
+ROWS = 96
 
 CASES: dict[str, Case] = {}
 

@@ -2,6 +2,8 @@
 
 import functools
 
+import numpy as np
+
 from tests.exporter.cases import CASES, Case
 from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.compiler import Compilation
@@ -10,6 +12,11 @@ from triton_regressors.exporter.compiler import Compilation
 def compiled(case: Case) -> Compilation:
     """Return the case's estimator compiled with its own rows as the sample; the same object at each call."""
     return _compiled(case.name)
+
+
+def matrix(case: Case) -> np.ndarray:
+    """Return the case's rows as its plan reads them, float32 `[rows, n_features]`, with numbers for strings."""
+    return compiled(case).sample.X
 
 
 @functools.cache

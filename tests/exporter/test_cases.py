@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.exporter.cases import CASES, Case
-from tests.exporter.compiled import compiled
+from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.registry import lowerings
@@ -25,7 +25,7 @@ def parities(case: Case, found: dict[str, np.ndarray]) -> dict[str, Parity]:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_compiled_plan_answers_as_the_estimator_does(case: Case) -> None:
-    _, X = case.fitted()
+    X = matrix(case)
     plan = compiled(case).plan
     assert list(plan.outputs) == list(case.expected())
     assert all(np.isfinite(y).all() for y in case.expected().values())  # so that every row is compared
@@ -36,7 +36,7 @@ def test_compiled_plan_answers_as_the_estimator_does(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_report_says_what_is_measured(case: Case) -> None:
-    _, X = case.fitted()
+    X = matrix(case)
     report = compiled(case).report
     assert (report.rows, report.drawn) == (len(X), False)
     plan = compiled(case).plan
@@ -58,7 +58,7 @@ def test_without_a_sample_rows_are_drawn_to_the_fitted_scale(case: Case) -> None
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_every_stage_computes_what_the_estimator_does(case: Case) -> None:
-    _, X = case.fitted()
+    X = matrix(case)
     for stage, plan in compiled(case).stages:
         # float32 coefficients of a quadratic form are chosen where they cost at most a quarter of the tolerance.
         allowed = TOLERANCE / 4 if stage == "choose precision" else FLOAT64_NOISE

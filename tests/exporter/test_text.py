@@ -1,4 +1,4 @@
-"""Models of columns of strings: their plans' answers, the tensors they ask for, and what is refused."""
+"""Models of columns of strings: the tensors they ask for, and what is refused. Their answers: see test_cases.py."""
 
 import io
 import textwrap
@@ -17,18 +17,19 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from tests.exporter.text_models import CITIES, JOBS, MODELS, beside, fitted
+from tests.exporter.cases import CASES
+from tests.exporter.cases_text import CITIES, JOBS, beside
+from tests.exporter.compiled import compiled, matrix
 from triton_regressors.__main__ import main
 from triton_regressors.exporter import compile_estimator, export
 from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.plan import read_document
 from triton_regressors.kernels.run import Runner
 
-TOLERANCE = 1e-5
+STRINGS = [name for name, case in CASES.items() if case.strings]
 
 
 def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -42,17 +43,11 @@ def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("drawn", [False, True], ids=["sample", "drawn"])
-@pytest.mark.parametrize("name", list(MODELS))
-def test_plans_answer_as_the_models_do(name: str, drawn: bool) -> None:
-    model, X = fitted(name)
-    compilation = compile_estimator(model, sample=None if drawn else X)
-    assert compilation.report.drawn == drawn
-    matrix = compilation.inputs.encode(tensors(X, compilation.inputs))
-    found = Runner(compilation.plan, engine="torch").predict(matrix, tuple(compilation.plan.outputs))
-    expected = np.asarray(model.predict(X), dtype=np.float64)[:, None]
-    for parity in (*compilation.report.outputs.values(), measure(found["y"], expected, units(expected))):
-        assert parity.max_error <= TOLERANCE or parity.max_ulp <= 1
+@pytest.mark.parametrize("name", STRINGS)
+def test_tensors_are_the_matrix_that_was_verified(name: str) -> None:
+    _, X = CASES[name].fitted()
+    inputs = compiled(CASES[name]).inputs
+    np.testing.assert_array_equal(inputs.encode(tensors(X, inputs)), matrix(CASES[name]))
 
 
 @pytest.mark.parametrize(
@@ -60,12 +55,12 @@ def test_plans_answer_as_the_models_do(name: str, drawn: bool) -> None:
     [
         ("one-hot", {"X": (1, 4), "cat": (0, 3)}, [0, 3]),
         ("one-hot-ignore", {"X": (1, 4), "cat": (0, 3)}, []),
-        ("strings-alone", {"cat": (0, 3)}, [0, 3]),
+        ("alone", {"cat": (0, 3)}, [0, 3]),
         ("two-groups", {"X": (1, 4), "city": (0,), "job": (3,)}, [3]),
     ],
 )
 def test_tensors(name: str, columns: dict[str, tuple[int, ...]], closed: list[int]) -> None:
-    inputs = compile_estimator(fitted(name)[0]).inputs
+    inputs = compile_estimator(CASES[f"strings-{name}"].fitted()[0]).inputs
     assert inputs.columns() == columns
     assert inputs.closed == closed
 
@@ -75,11 +70,11 @@ def test_tensors(name: str, columns: dict[str, tuple[int, ...]], closed: list[in
     [("one-hot", False), ("one-hot-missing", True), ("one-hot-none", True), ("imputed", True), ("target", True)],
 )
 def test_where_a_string_may_be_missing(name: str, missing: bool) -> None:
-    assert (0 in compile_estimator(fitted(name)[0]).nan_columns) == missing
+    assert (0 in compile_estimator(CASES[f"strings-{name}"].fitted()[0]).nan_columns) == missing
 
 
 def test_unknown_strings_are_what_the_encoder_makes_of_them() -> None:
-    model, X = fitted("one-hot-infrequent")
+    model, X = CASES["strings-one-hot-infrequent"].fitted()
     unknown = X.head(8).assign(city="Atlantis")
     compilation = compile_estimator(model)
     matrix = compilation.inputs.encode(tensors(unknown, compilation.inputs))
@@ -102,7 +97,7 @@ def test_a_string_that_only_another_encoder_knows_makes_no_answer() -> None:
 
 
 def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
-    model, X = fitted("one-hot")
+    model, X = CASES["strings-one-hot"].fitted()
     shuffled = X.assign(more=1.0)[["income", "more", "job", "id", "age", "city"]]
     compilations = [compile_estimator(model, sample=sample) for sample in (X, shuffled, X.to_numpy(object))]
     for compilation in compilations[1:]:
@@ -114,12 +109,12 @@ def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
     [
         (lambda X: X.drop(columns="job"), "The sample lacks the column 'job'."),
         (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: could not convert"),
-        (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [240, 3]."),
+        (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [96, 3]."),
         (lambda X: X.head(0), "The sample must be [rows, 5] with at least one row, not [0, 5]."),
     ],
 )
 def test_samples_that_do_not_fit(change: Any, message: str) -> None:
-    model, X = fitted("one-hot")
+    model, X = CASES["strings-one-hot"].fitted()
     with pytest.raises(ExportError) as error:
         compile_estimator(model, sample=change(X))
     assert message in str(error.value)
@@ -142,7 +137,7 @@ def test_refused_categories(values: list[Any], reason: str) -> None:
 
 
 def test_entries(tmp_path: Path) -> None:
-    model, X = fitted("one-hot")
+    model, X = CASES["strings-one-hot"].fitted()
     entry = export(model, tmp_path, name="houses", sample=X).entry
     config = from_pbtxt((entry.directory / "config.pbtxt").read_bytes())
     assert [(tensor.name, tensor.data_type, list(tensor.dims)) for tensor in config.input] == [
@@ -173,7 +168,7 @@ def test_a_sample_of_the_command_line_keeps_strings_as_they_are_written(
 
 
 def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
-    model, X = fitted("one-hot")
+    model, X = CASES["strings-one-hot"].fitted()
     entry = export(model, tmp_path, name="houses", sample=X).entry
     console = Console(width=60, file=io.StringIO())
     console.print(describe_entry(entry), crop=False)
@@ -183,7 +178,7 @@ def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
 
 
 def test_a_new_version_keeps_the_columns(tmp_path: Path) -> None:
-    model, X = fitted("one-hot")
+    model, X = CASES["strings-one-hot"].fitted()
     assert export(model, tmp_path, name="houses").entry.version == 1
     assert export(model, tmp_path, name="houses").entry.version == 2
     renamed = X.rename(columns={"job": "work"})

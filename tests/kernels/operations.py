@@ -116,7 +116,9 @@ def inputs_for(widths: Sequence[int], rows: int, seed: int = 0) -> list[np.ndarr
 
 
 def tensors(op: Operation, device: torch.device) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in op.parameters().items()}
+    return {
+        name: torch.from_numpy(np.require(a, requirements=["C", "W"])).to(device) for name, a in op.parameters().items()
+    }
 
 
 def run_kernel(

@@ -6,7 +6,8 @@
 
 What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
 therefore puts the plans of cases with as many features side by side into one entry, an output for each, written by the
-exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared.
+exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared. A model of strings
+is an entry of its own in either form, because it has tensors of its own.
 """
 
 import argparse
@@ -17,13 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from tests.exporter.cases import CASES
-from tests.exporter.compiled import compiled
+from tests.exporter.compiled import compiled, matrix
+from tests.numpy1 import interpreter
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter import export
@@ -75,18 +79,22 @@ class Question:
     """An entry, rows to ask it, and the case and output behind each of the outputs to ask for."""
 
     model: str
-    X: np.ndarray
+    X: Any  # a float32 matrix, or a DataFrame with strings in it
     outputs: dict[str, tuple[str, str]]
 
 
 def rows(
-    names: Sequence[str], *, one_by_one: bool = False, progress: Callable[[str], None] = lambda model: None
+    names: Sequence[str],
+    *,
+    one_by_one: bool = False,
+    python: Path | None = None,
+    progress: Callable[[str], None] = lambda model: None,
 ) -> list[Row]:
-    """Serve the named cases and return one row for each of their outputs."""
+    """Serve the named cases and return one row for each of their outputs; see `TritonServer` for `python`."""
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         repository = Path(directory)
         entries = list(export_each(repository, names) if one_by_one else export_together(repository, names))
-        with TritonServer([repository], models=[]) as server, Client(server.grpc_url) as client:
+        with TritonServer([repository], models=[], python=python) as server, Client(server.grpc_url) as client:
 
             def serve(entry: list[Question]) -> list[Row]:
                 model = entry[0].model
@@ -112,7 +120,7 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
     """Write cases of the same number of features as entries of at most `CASES_PER_ENTRY` cases."""
     groups: dict[int, list[str]] = {}
     for name in names:
-        groups.setdefault(CASES[name].fitted()[1].shape[1], []).append(name)
+        groups.setdefault(compiled(CASES[name]).plan.n_features, []).append(name)
     for width, group in groups.items():
         for start in range(0, len(group), CASES_PER_ENTRY):
             yield _publish(repository, f"cases-{width}-{start}", width, group[start : start + CASES_PER_ENTRY])
@@ -125,7 +133,7 @@ def _publish(repository: Path, model: str, width: int, names: Sequence[str]) -> 
     parity: dict[str, dict[str, list[float]]] = {}
     questions: dict[bytes, Question] = {}
     for index, name in enumerate(names):
-        _, X = CASES[name].fitted()
+        X = matrix(CASES[name])
         plan = compiled(CASES[name]).plan
         prefix = {INPUT: INPUT, **{step.output: f"{index}.{step.output}" for step in plan.steps}}
         steps += [
@@ -153,6 +161,11 @@ def _publish(repository: Path, model: str, width: int, names: Sequence[str]) -> 
     return list(questions.values())
 
 
+def take(X: Any, chosen: np.ndarray) -> Any:
+    """Return some rows of a matrix or of a DataFrame."""
+    return X.iloc[chosen] if isinstance(X, pd.DataFrame) else X[chosen]
+
+
 def ask(client: Client, question: Question) -> Iterator[Row]:
     """Ask for all rows in one request and, shuffled, in many small ones at a time, and measure each output."""
     X, names = question.X, tuple(question.outputs)
@@ -161,7 +174,7 @@ def ask(client: Client, question: Question) -> Iterator[Row]:
     ends = np.cumsum(np.resize(ROWS_PER_REQUEST, len(X)))
     chunks = [chunk for chunk in np.split(order, ends[ends < len(X)]) if len(chunk)]
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda chunk: client.infer(question.model, X[chunk], outputs=names), chunks))
+        answers = list(threads.map(lambda chunk: client.infer(question.model, take(X, chunk), outputs=names), chunks))
     for key, (name, output) in question.outputs.items():
         case = CASES[name]
         found, expected = whole[key], case.expected()[output]
@@ -200,12 +213,19 @@ def main() -> None:
     unknown = [name for name in arguments.names if name not in CASES]
     if unknown:
         parser.error(f"there is no case {unknown[0]!r}; see tests/exporter/cases.py")
+    names = arguments.names or list(CASES)
+    of_strings = [name for name in names if CASES[name].strings]
+    of_numbers = [name for name in names if not CASES[name].strings]
+    if of_strings and interpreter() is None:
+        parser.error(f"case {of_strings[0]!r} needs an environment with numpy 1, see tests/numpy1.py; name others")
     with Console(stderr=True).status("Fitting and exporting…") as status:
-        found = rows(
-            arguments.names or list(CASES),
-            one_by_one=arguments.one_by_one,
-            progress=lambda model: status.update(f"Served {model}"),
-        )
+
+        def served(model: str) -> None:
+            status.update(f"Served {model}")
+
+        found = rows(of_numbers, one_by_one=arguments.one_by_one, progress=served) if of_numbers else []
+        if of_strings:
+            found += rows(of_strings, one_by_one=True, python=interpreter(), progress=served)
     Console(width=None if sys.stdout.isatty() else 120).print(table(found))
     failures = [row for row in found if row.failure()]
     print(f"{len({row.case for row in found})} cases, {len(found)} outputs, {len(failures)} misses.")

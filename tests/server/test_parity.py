@@ -1,5 +1,7 @@
 """The promise of accuracy, kept by the real Triton server: see parity.py, which prints the same figures as a table."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.exporter.cases import CASES
@@ -20,15 +22,28 @@ AS_EXPORTED = (
 """Cases served as the very entries that `export` writes: one of each operation and of each number of outputs."""
 
 
+OF_STRINGS = [name for name, case in CASES.items() if case.strings]
+OF_NUMBERS = [name for name in CASES if name not in OF_STRINGS]
+
+
 @pytest.fixture(scope="module")
 def served() -> list[parity.Row]:
-    return parity.rows(list(CASES))
+    return parity.rows(OF_NUMBERS)
+
+
+def answers(names: list[str]) -> set[tuple[str, str]]:
+    """Return each case and output of these cases."""
+    return {(name, output) for name in names for output in CASES[name].expected()}
 
 
 def test_every_case_and_output_is_served(served: list[parity.Row]) -> None:
-    assert {(row.case, row.output) for row in served} == {
-        (name, output) for name, case in CASES.items() for output in case.expected()
-    }
+    assert {(row.case, row.output) for row in served} == answers(OF_NUMBERS)
+
+
+def test_models_of_strings_keep_every_promise(numpy1: Path) -> None:
+    found = parity.rows(OF_STRINGS, one_by_one=True, python=numpy1)
+    assert {(row.case, row.output) for row in found} == answers(OF_STRINGS)
+    assert [(row, row.failure()) for row in found if row.failure()] == []
 
 
 @pytest.mark.parametrize("family", ["affine", "link", "std", "polynomial", "steps"])

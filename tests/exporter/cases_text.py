@@ -1,7 +1,6 @@
-"""Models fitted on columns of strings, by what reads the strings, and the table they were fitted on."""
+"""Cases of models fitted on columns of strings, beside numbers or alone, by what reads the strings."""
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures, StandardScaler, TargetEncoder
 
+from tests.exporter.catalogue import add
+from tests.exporter.data import Data
+
 CITIES = ("Paris", "Rome", "Zürich", "São Paulo", "東京")
 JOBS = ("cook", "smith", "nurse", "judge")
 COMPLETE = object()
@@ -24,21 +26,24 @@ NUMERIC = ["age", "income"]
 TEXT = ["city", "job"]
 
 
-def table(rows: int = 240, missing: Any = COMPLETE) -> pd.DataFrame:
-    """Return rows with strings and numbers in turn, and a column that no model reads; `missing` in some cities."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
+@functools.cache
+def people(missing: Any = COMPLETE) -> Data:
+    """240 rows of strings and numbers in turn, and a column that no model reads; `missing` in some cities."""
+    rng, rows = np.random.default_rng(0), 240
+    X = pd.DataFrame(
         {
             "city": pd.Series(rng.choice(CITIES, rows, p=(0.4, 0.3, 0.2, 0.07, 0.03)), dtype=object),
-            "age": rng.normal(40, 10, rows).astype(np.float32).astype(np.float64),
+            "age": rng.normal(40, 10, rows),
             "id": pd.Series([f"row {number}" for number in range(rows)], dtype=object),
             "job": pd.Series(rng.choice(JOBS, rows), dtype=object),
-            "income": rng.normal(3e4, 8e3, rows).astype(np.float32).astype(np.float64),
+            "income": rng.normal(3e4, 8e3, rows),
         }
     )
     if missing is not COMPLETE:
-        frame.loc[::6, "city"] = missing
-    return frame
+        X.loc[::6, "city"] = missing
+    place = X["city"].map({city: float(number) for number, city in enumerate(CITIES)}).fillna(9.0)
+    noise = rng.normal(0, 0.5, rows)
+    return X, 0.1 * X["age"] + 1e-4 * X["income"] + place + X["job"].str.len() + noise
 
 
 def beside(text: Any, number: Any = "passthrough", columns: list[str] = TEXT) -> ColumnTransformer:
@@ -46,7 +51,7 @@ def beside(text: Any, number: Any = "passthrough", columns: list[str] = TEXT) ->
     return ColumnTransformer([("num", number, NUMERIC), ("cat", text, columns)])
 
 
-MODELS: dict[str, tuple[Any, Any]] = {  # the model, and what stands for a missing city
+MODELS: dict[str, tuple[Any, Any]] = {  # the estimator, and what stands for a missing city
     "one-hot": (make_pipeline(beside(OneHotEncoder(), StandardScaler()), Ridge()), COMPLETE),
     "one-hot-ignore": (make_pipeline(beside(OneHotEncoder(handle_unknown="ignore")), Ridge()), COMPLETE),
     "one-hot-drop": (make_pipeline(beside(OneHotEncoder(drop="first", handle_unknown="ignore")), Ridge()), COMPLETE),
@@ -77,7 +82,7 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the model, and what stands for a missi
         ),
         np.nan,
     ),
-    "strings-alone": (
+    "alone": (
         make_pipeline(ColumnTransformer([("cat", OneHotEncoder(), TEXT)]), TransformedTargetRegressor(Ridge())),
         COMPLETE,
     ),
@@ -145,13 +150,6 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the model, and what stands for a missi
 }
 
 
-@functools.cache
-def fitted(name: str) -> tuple[Any, pd.DataFrame]:
-    """Return the fitted model and the table that it was fitted on."""
-    model, missing = MODELS[name]
-    X = table(missing=missing)
-    place = X["city"].map({city: float(number) for number, city in enumerate(CITIES)}).fillna(9.0)
-    y = 0.1 * X["age"] + 1e-4 * X["income"] + place + X["job"].str.len()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(X, y), X
+for _name, (_model, _missing) in MODELS.items():
+    _family = "std" if _name == "one-hot-missing" else "steps"
+    add(f"strings-{_name}", _family, _model, functools.partial(people, _missing))
