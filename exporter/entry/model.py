@@ -171,8 +171,8 @@ def _numbers_in(request: Any) -> np.ndarray:
     """Return a request's X without copying it, read-only.
 
     Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
-    servers with numpy 2. numpy takes them in sooner than torch, but cannot give them out: the server renames a capsule
-    in a way that only torch bears.
+    servers with numpy 2. Taking a capsule in is faster by numpy than by torch; giving one out is not, because the
+    server marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
     """
     numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack()))
     return numbers
