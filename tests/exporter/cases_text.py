@@ -142,7 +142,11 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the estimator, and what stands for a m
     ),
     "union": (
         make_pipeline(
-            beside(FeatureUnion([("one", OneHotEncoder(handle_unknown="ignore")), ("target", TargetEncoder())])),
+            beside(
+                FeatureUnion(
+                    [("one", OneHotEncoder(handle_unknown="ignore")), ("target", TargetEncoder(random_state=0))]
+                )
+            ),
             Ridge(),
         ),
         COMPLETE,
