@@ -113,7 +113,11 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the estimator, and what stands for a m
             ColumnTransformer(
                 [
                     ("num", "passthrough", make_column_selector(dtype_include=np.number)),
-                    ("cat", OneHotEncoder(handle_unknown="ignore", max_categories=4), make_column_selector("city|job")),
+                    (
+                        "cat",
+                        OneHotEncoder(handle_unknown="ignore", max_categories=4),
+                        make_column_selector("city|job", dtype_include=object),
+                    ),
                 ]
             ),
             Ridge(),
