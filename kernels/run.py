@@ -16,6 +16,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +30,21 @@ SMALLEST_GRAPH_ROWS = 16
 LARGEST_GRAPH_BYTES = 4 * 2**20
 MANY_NUMBERS = 2**17
 
+FLOAT32 = np.dtype(np.float32)
+
 Outputs = tuple[str, ...]
-Answers = dict[str, torch.Tensor]
+
+
+class Answers(NamedTuple):
+    """Each output's rows in CPU memory, float32 `[rows, width]`, as a tensor and as an array over the same numbers."""
+
+    tensors: dict[str, torch.Tensor]
+    arrays: dict[str, np.ndarray]
+
+    @staticmethod
+    def of(tensors: dict[str, torch.Tensor]) -> Answers:
+        """Return the tensors and arrays over them."""
+        return Answers(tensors, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 class Runner:
@@ -74,7 +88,7 @@ class Runner:
     def launch(self, rows: int, outputs: Outputs = ("y",)) -> Answers:
         """Begin to compute the named outputs of the first `rows` staged rows.
 
-        Returns the CPU tensors `[rows, width]` float32 that hold them after `wait`, until the next launch.
+        Returns what holds them after `wait`, until the next launch.
         """
         return self._executor.launch(rows, outputs)
 
@@ -89,19 +103,20 @@ class Runner:
             return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
         answers = self.launch(rows, outputs)
         self.wait()
-        return {name: answer.numpy().copy() for name, answer in answers.items()}
+        return {name: answer.copy() for name, answer in answers.arrays.items()}
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs for a float32 matrix `[rows, n_features]` of any number of rows."""
-        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != np.float32:
+        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != FLOAT32:
             raise PlanError(f"X must be float32 [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
+        if len(X) <= self.max_rows:
+            self._copy_in(X)
+            return self.compute(len(X), outputs)
         answers: list[dict[str, np.ndarray]] = []
-        for start in range(0, max(len(X), 1), self.max_rows):
+        for start in range(0, len(X), self.max_rows):
             rows = min(len(X) - start, self.max_rows)
             self._copy_in(X[start : start + rows])
             answers.append(self.compute(rows, outputs))
-        if len(answers) == 1:
-            return answers[0]
         return {name: np.concatenate([answer[name] for answer in answers]) for name in outputs}
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
@@ -159,7 +174,7 @@ class _TorchExecutor:
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return {name: values[self._plan.outputs[name]].float() for name in outputs}
+        return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
 
     def wait(self) -> None:
         """Launching computed everything."""
@@ -248,23 +263,26 @@ class _KernelExecutor:
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host tensors they end in, and what starts batches of each size."""
+    """The launches that make a set of outputs, the host buffers they end in, and what starts batches of each size."""
 
-    def __init__(self, launches: list[Callable[[int], None]], answers: Answers, device: torch.device) -> None:
+    def __init__(
+        self, launches: list[Callable[[int], None]], buffers: dict[str, torch.Tensor], device: torch.device
+    ) -> None:
         self._launches = launches
-        self._answers = answers
+        self._buffers = buffers
         self._device = device
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
 
     def start(self, rows: int) -> Answers:
-        """Begin a batch, and return the tensors that will hold its answers.
+        """Begin a batch, and return what will hold its answers.
 
         What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
         """
         batch = self._batches.get(rows)
         if batch is None:
-            batch = self._batches[rows] = self._starter(rows), {name: it[:rows] for name, it in self._answers.items()}
+            answers = Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
+            batch = self._batches[rows] = self._starter(rows), answers
         start, answers = batch
         start()
         return answers

@@ -112,12 +112,12 @@ class TritonPythonModel:
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(total, self.outputs)[name], rows)
+            pieces = _cut(self.runner.launch(total, self.outputs).tensors[name], rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         answers = self.runner.launch(total, tuple(name for name in self.outputs if name in asked))
-        cut = {name: _cut(answer, rows) for name, answer in answers.items()}
+        cut = {name: _cut(answer, rows) for name, answer in answers.tensors.items()}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
