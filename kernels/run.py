@@ -110,14 +110,18 @@ class Runner:
         if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != FLOAT32:
             raise PlanError(f"X must be float32 [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
         if len(X) <= self.max_rows:
-            self._copy_in(X)
-            return self.compute(len(X), outputs)
-        answers: list[dict[str, np.ndarray]] = []
-        for start in range(0, len(X), self.max_rows):
-            rows = min(len(X) - start, self.max_rows)
-            self._copy_in(X[start : start + rows])
-            answers.append(self.compute(rows, outputs))
+            return self._predict(X, outputs)
+        starts = range(0, len(X), self.max_rows)
+        answers = [self._predict(X[start : start + self.max_rows], outputs) for start in starts]
         return {name: np.concatenate([answer[name] for answer in answers]) for name in outputs}
+
+    def _predict(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
+        """Answer at most `max_rows` rows; on a CPU they are read where they lie, unless torch would warn of that."""
+        if isinstance(self._executor, _TorchExecutor) and len(X) and X.flags.writeable:
+            answers = self._executor.answer(torch.from_numpy(np.ascontiguousarray(X)), outputs)
+            return {name: answer.copy() for name, answer in answers.arrays.items()}
+        self._copy_in(X)
+        return self.compute(len(X), outputs)
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
         """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
@@ -167,10 +171,14 @@ class _TorchExecutor:
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
     def launch(self, rows: int, outputs: Outputs) -> Answers:
+        return self.answer(self._staging[:rows], outputs)
+
+    def answer(self, x: torch.Tensor, outputs: Outputs) -> Answers:
+        """Compute the outputs of any rows."""
         steps = self._schedules.get(outputs)
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
-        values = {INPUT: self._staging[:rows]}
+        values = {INPUT: x}
         for step in steps:
             inputs = [values[name] for name in step.inputs]
             values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)

@@ -20,13 +20,40 @@ def in_tiles(
     nor on its place: 24 rows times a power of two are a whole number of the blocks that matrix libraries work in.
     `elements_per_row` is how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
-    tile = 24 << (min(max(TILE_ELEMENTS // (24 * elements_per_row), 1), 32).bit_length() - 1)
+    tile = tile_rows(elements_per_row)
     block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
     answer = torch.empty(x.shape[0], width, dtype=torch.float64, device=x.device)
     for rows, out in zip(x.split(tile), answer.split(tile), strict=True):  # type: ignore[no-untyped-call]
         block[: rows.shape[0]] = rows
         out.copy_(compute(block)[: rows.shape[0]])
     return answer
+
+
+def tile_rows(elements_per_row: int) -> int:
+    """Return how many rows a tile has: 24 to 768."""
+    return 24 << (min(max(TILE_ELEMENTS // (24 * elements_per_row), 1), 32).bit_length() - 1)
+
+
+def product(x: torch.Tensor, weight: torch.Tensor, used: torch.Tensor | None = None) -> torch.Tensor:
+    """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them.
+
+    Features that are not `used` are left out, whatever they are.
+    """
+    count, columns = x.shape[0], weight.shape[1]
+    tile = tile_rows(sum(weight.shape))
+    block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
+    answer = torch.empty(-(-count // tile) * tile, columns, dtype=torch.float64, device=x.device)
+    single, out = weight[:, 0], answer[:, 0]
+    for start in range(0, count, tile):
+        rows = x[start : start + tile]
+        if used is not None:
+            rows = torch.where(used, rows, 0.0)
+        (block if start + tile <= count else block[: count - start]).copy_(rows)
+        if columns == 1:
+            torch.mv(block, single, out=out[start : start + tile])
+        else:
+            answer[start : start + tile] = matmul(block, weight)
+    return answer[:count]
 
 
 def matmul(tile: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

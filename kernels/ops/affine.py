@@ -24,7 +24,7 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles, matmul
+from ..tiles import in_tiles, product
 from .elementwise import FUNCTIONS, apply_function, check_function
 
 
@@ -154,14 +154,10 @@ class Affine(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        weight, intercept, function = parameters["weight"], parameters["intercept"], FUNCTIONS[self.function]
-        used = parameters.get("used")
-
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            tile = tile if used is None else torch.where(used, tile, 0.0)
-            return function(matmul(tile, weight) + intercept)
-
-        return in_tiles(x, compute, weight.shape[1], sum(weight.shape))
+        answer = product(x, parameters["weight"], parameters.get("used")) + parameters["intercept"]
+        if self.function == "identity":
+            return answer
+        return in_tiles(answer, FUNCTIONS[self.function], answer.shape[1], answer.shape[1])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (features, targets) = inputs, self.weight.shape
