@@ -22,11 +22,12 @@ def in_tiles(
     """
     tile = tile_rows(elements_per_row)
     block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    answer = torch.empty(x.shape[0], width, dtype=torch.float64, device=x.device)
-    for rows, out in zip(x.split(tile), answer.split(tile), strict=True):  # type: ignore[no-untyped-call]
+    answer = torch.empty(-(-x.shape[0] // tile) * tile, width, dtype=torch.float64, device=x.device)
+    for start in range(0, x.shape[0], tile):
+        rows = x[start : start + tile]
         block[: rows.shape[0]] = rows
-        out.copy_(compute(block)[: rows.shape[0]])
-    return answer
+        answer[start : start + tile] = compute(block)
+    return answer[: x.shape[0]]
 
 
 def tile_rows(elements_per_row: int) -> int:
@@ -34,10 +35,13 @@ def tile_rows(elements_per_row: int) -> int:
     return 24 << (min(max(TILE_ELEMENTS // (24 * elements_per_row), 1), 32).bit_length() - 1)
 
 
-def product(x: torch.Tensor, weight: torch.Tensor, used: torch.Tensor | None = None) -> torch.Tensor:
-    """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them.
+def product(
+    x: torch.Tensor, weight: torch.Tensor, finish: Callable[[torch.Tensor], object], used: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
 
-    Features that are not `used` are left out, whatever they are.
+    `finish` is given each tile of the product and changes it in place. Features that are not `used` are left out,
+    whatever they are.
     """
     count, columns = x.shape[0], weight.shape[1]
     tile = tile_rows(sum(weight.shape))
@@ -49,10 +53,12 @@ def product(x: torch.Tensor, weight: torch.Tensor, used: torch.Tensor | None = N
         if used is not None:
             rows = torch.where(used, rows, 0.0)
         (block if start + tile <= count else block[: count - start]).copy_(rows)
+        part = answer[start : start + tile]
         if columns == 1:
             torch.mv(block, single, out=out[start : start + tile])
         else:
-            answer[start : start + tile] = matmul(block, weight)
+            part.copy_(matmul(block, weight))
+        finish(part)
     return answer[:count]
 
 

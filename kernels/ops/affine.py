@@ -24,7 +24,7 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles, product
+from ..tiles import product
 from .elementwise import FUNCTIONS, apply_function, check_function
 
 
@@ -154,10 +154,14 @@ class Affine(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        answer = product(x, parameters["weight"], parameters.get("used")) + parameters["intercept"]
-        if self.function == "identity":
-            return answer
-        return in_tiles(answer, FUNCTIONS[self.function], answer.shape[1], answer.shape[1])
+        intercept, function = parameters["intercept"], FUNCTIONS[self.function]
+
+        def finish(part: torch.Tensor) -> None:
+            part += intercept
+            if self.function != "identity":
+                part.copy_(function(part))
+
+        return product(x, parameters["weight"], finish, parameters.get("used"))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (features, targets) = inputs, self.weight.shape

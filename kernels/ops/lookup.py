@@ -14,7 +14,7 @@ ascend; `N` is the number of all keys and `L` that of lookups. It finds one row 
 unless `summed`; `f`: a function of `elementwise.py`.
 
 Encoders of categories are lookups: a category is a key, and −0 equals 0. Numbers are equal as float64: a float32 `x` is
-never the 0.1 of float64. So are the numbers of strings. Lookups that read the same column, each
+never the 0.1 of float64. The numbers that strings get are keys like any other. Lookups that read the same column, each
 with a single key, are one-hot columns; before a linear model these are `summed`, and never made.
 
 The search is binary and without branches: the number of keys that are at most v is found bit by bit, highest bit first.
