@@ -73,7 +73,7 @@ def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, cons
         steps = compilation.plan.steps
         parity = ", ".join(f"{key} {found.max_error:.1e}" for key, found in compilation.report.outputs.items())
         shown = " → ".join(type(part).__name__ for _, part in getattr(estimator, "steps", [("", estimator)]))
-        launches = sum(step.operation.launches(len(step.inputs)) for step in steps)
+        launches = sum(step.launches() for step in steps)
         plan = ", ".join(step.operation.kind() for step in steps)
         table.add_row(name, shown, plan, str(launches), parity)
     console.print(table)

@@ -131,7 +131,7 @@ def measure_case(case: Case, engine: str) -> dict[str, dict[str, Any]]:
         figures[output] = {
             "error": rounded(parity.max_error),
             "ulp": rounded(parity.max_ulp),
-            "launches": sum(step.operation.launches(len(step.inputs)) for step in steps),
+            "launches": sum(step.launches() for step in steps),
             "ops": [step.operation.kind() for step in steps],
         }
     return figures

@@ -161,7 +161,7 @@ def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
                 "what": step.operation.describe(),
                 "parameters": sum(array.size for _, array in step.operation.arrays()),
                 "bytes": sum(array.nbytes for _, array in step.operation.arrays()),
-                "launches": step.operation.launches(len(step.inputs)),
+                "launches": step.launches(),
             }
             for step in plan.steps
         ],

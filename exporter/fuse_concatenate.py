@@ -69,7 +69,7 @@ class Scope:
 
 def launches(steps: Sequence[Step]) -> int:
     """Return how many kernels the steps launch."""
-    return sum(step.operation.launches(len(step.inputs)) for step in steps)
+    return sum(step.launches() for step in steps)
 
 
 def stepwise(

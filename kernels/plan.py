@@ -110,6 +110,10 @@ class Step:
     inputs: tuple[str, ...]
     output: str
 
+    def launches(self) -> int:
+        """Return how many kernels the step launches."""
+        return self.operation.launches(len(self.inputs))
+
 
 @dataclass(frozen=True)
 class Plan:

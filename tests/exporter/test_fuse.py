@@ -129,7 +129,7 @@ def test_scaler_polynomial_and_ridge_are_one_launch(degree: int, kind: type) -> 
     model = make_pipeline(StandardScaler(), PolynomialFeatures(degree), Ridge()).fit(X[:, :5], y)
     plan = compile_estimator(model).plan
     assert [type(step.operation) for step in plan.steps] == [kind]
-    assert sum(step.operation.launches(1) for step in plan.steps) == 1
+    assert sum(step.launches() for step in plan.steps) == 1
 
 
 def test_what_stands_around_a_polynomial_is_folded_too() -> None:
