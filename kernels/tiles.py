@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -21,13 +21,10 @@ def in_tiles(
     `elements_per_row` is how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
     tile = tile_rows(elements_per_row)
-    block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    answer = torch.empty(-(-x.shape[0] // tile) * tile, width, dtype=torch.float64, device=x.device)
-    for start in range(0, x.shape[0], tile):
-        rows = x[start : start + tile]
-        block[: rows.shape[0]] = rows
+    answer = torch.empty(-(-len(x) // tile) * tile, width, dtype=torch.float64, device=x.device)
+    for start, block in _blocks(x, tile):
         answer[start : start + tile] = compute(block)
-    return answer[: x.shape[0]]
+    return answer[: len(x)]
 
 
 def tile_rows(elements_per_row: int) -> int:
@@ -36,30 +33,33 @@ def tile_rows(elements_per_row: int) -> int:
 
 
 def product(
-    x: torch.Tensor, weight: torch.Tensor, finish: Callable[[torch.Tensor], object], used: torch.Tensor | None = None
+    x: torch.Tensor, weight: torch.Tensor, finish: Callable[[torch.Tensor], object] | None = None
 ) -> torch.Tensor:
     """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
 
-    `finish` is given each tile of the product and changes it in place. Features that are not `used` are left out,
-    whatever they are.
+    `finish` is given each tile of the product, `[tile, columns]`, and changes it in place.
     """
-    count, columns = x.shape[0], weight.shape[1]
+    columns = weight.shape[1]
     tile = tile_rows(sum(weight.shape))
-    block = torch.zeros(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    answer = torch.empty(-(-count // tile) * tile, columns, dtype=torch.float64, device=x.device)
-    single, out = weight[:, 0], answer[:, 0]
-    for start in range(0, count, tile):
-        rows = x[start : start + tile]
-        if used is not None:
-            rows = torch.where(used, rows, 0.0)
-        (block if start + tile <= count else block[: count - start]).copy_(rows)
-        part = answer[start : start + tile]
+    answer = torch.empty(-(-len(x) // tile) * tile, columns, dtype=torch.float64, device=x.device)
+    single, out = weight[:, 0], answer.view(-1)
+    for start, block in _blocks(x, tile):
         if columns == 1:
             torch.mv(block, single, out=out[start : start + tile])
         else:
-            part.copy_(matmul(block, weight))
-        finish(part)
-    return answer[:count]
+            answer[start : start + tile] = matmul(block, weight)
+        if finish is not None:
+            finish(answer[start : start + tile])
+    return answer[: len(x)]
+
+
+def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield each tile's first row and its rows as float64 `[tile, features]`, in one and the same memory."""
+    count = x.shape[0]
+    block = (torch.empty if count >= tile else torch.zeros)(tile, x.shape[1], dtype=torch.float64, device=x.device)
+    for start in range(0, count, tile):
+        (block if start + tile <= count else block[: count - start]).copy_(x[start : start + tile])
+        yield start, block
 
 
 def matmul(tile: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -155,13 +155,15 @@ class Affine(Operation):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         intercept, function = parameters["intercept"], FUNCTIONS[self.function]
+        if "used" in parameters:
+            x = torch.where(parameters["used"], x, 0.0)
 
         def finish(part: torch.Tensor) -> None:
-            part += intercept
-            if self.function != "identity":
-                part.copy_(function(part))
+            part.copy_(function(part.add_(intercept)))
 
-        return product(x, parameters["weight"], finish, parameters.get("used"))
+        if self.function == "identity":
+            return product(x, parameters["weight"]).add_(intercept)
+        return product(x, parameters["weight"], finish)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (features, targets) = inputs, self.weight.shape
@@ -203,9 +205,13 @@ def slot_shape(features: int) -> tuple[int, int, int]:
 
 
 def tile_shape(features: int) -> tuple[int, int]:
-    """Return the rows and features of one tile: 2,048 elements, wide rows in pieces of 1,024 features."""
+    """Return the rows and features of one tile: 1,024 elements, twice as many where some of them are masked.
+
+    Wide rows come in pieces of 1,024 features, at least 4 rows together.
+    """
     block_features = min(triton.next_power_of_2(features), 1024)
-    return max(2048 // block_features, 4 if block_features > 256 else 16), block_features
+    elements = 1024 if features == block_features else 2048
+    return max(elements // block_features, 4 if block_features > 256 else 16), block_features
 
 
 def target_block(targets: int) -> int:

@@ -5,7 +5,7 @@ import pytest
 
 from triton_regressors.kernels.allowed import Allowed
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in dot")
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in dot")
 
 
 def rows(count: int = 7, width: int = 5) -> np.ndarray:

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
+from triton_regressors.kernels import executors
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.plan import Plan, Step
-from triton_regressors.kernels.run import Runner, choose_engine, graph_sizes
-
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in dot")
+from triton_regressors.kernels.run import Runner, choose_engine
 
 ONE_STEP = Plan(5, (Step(affine(5, 2), ("X",), "v0"),), {"y": "v0"})
 TWO_OUTPUTS = Plan(
@@ -74,9 +73,10 @@ def test_any_set_of_outputs_gives_the_same_bits(any_engine: str, outputs: tuple[
         assert found[output].tobytes() == everything[output].tobytes()
 
 
-def test_an_output_that_is_not_there(any_engine: str) -> None:
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_output_that_is_not_there(any_engine: str, count: int) -> None:
     with pytest.raises(PlanError, match=r"^There is no output 'z'; the outputs are y\.$"):
-        Runner(ONE_STEP, engine=any_engine).predict(rows(2), ("z",))
+        Runner(ONE_STEP, engine=any_engine).predict(rows(count), ("z",))
 
 
 def test_zero_rows(any_engine: str) -> None:
@@ -100,7 +100,9 @@ def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:
     runner, X = Runner(ONE_STEP, engine=any_engine, max_rows=32), rows(20)
     whole = runner.predict(X)["y"]
     stage(runner, X[:3], X[3:3], X[3:4], X[4:])
-    assert runner.compute(20)["y"].tobytes() == whole.tobytes()
+    answers = runner.launch(20)
+    runner.wait()
+    assert answers.arrays["y"].tobytes() == answers.tensors["y"].numpy().tobytes() == whole.tobytes()
 
 
 def test_what_was_staged_before_does_not_matter(any_engine: str) -> None:
@@ -188,15 +190,18 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert graph_sizes(5, 100) == [16, 32, 64]
-    assert graph_sizes(2**16, 4096) == [16]
-    assert graph_sizes(2**20, 4096) == []
-    assert graph_sizes(5, 8) == []
+    assert executors.graph_sizes(5, 100) == [16, 32, 64]
+    assert executors.graph_sizes(2**16, 4096) == [16]
+    assert executors.graph_sizes(2**20, 4096) == []
+    assert executors.graph_sizes(5, 8) == []
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("by", ["the driver", "torch"])
 @pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
-def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan) -> None:
+def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by == "torch":
+        monkeypatch.setattr(executors, "driver", None)
     X, outputs = rows(300), tuple(plan.outputs)
     launched = Runner(plan, engine="triton", max_rows=300)
     captured = Runner(plan, engine="triton", max_rows=300)
