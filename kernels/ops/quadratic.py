@@ -30,6 +30,7 @@ from .elementwise import FUNCTIONS, apply_function, check_function
 
 BLOCK_ROWS = 64
 MAX_BLOCK_FEATURES = 32
+PROGRAMS_PER_MULTIPROCESSOR = 16
 
 
 @triton.jit
@@ -88,7 +89,7 @@ def quadratic_kernel(
         q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
         w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
         zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
-        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=4):
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=3):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
             u = shifted_tile(x, shift, row, i, rows, FEATURES, SHIFTED)
             inner = multiply(u, q, zero, PRECISION) + w[None, :]
@@ -181,8 +182,7 @@ class Quadratic(Operation):
         double = self.precision == "float64"
         precision = "float64" if double else float32_precision(x.device)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
-        few = not double and features <= MAX_BLOCK_FEATURES  # each has the rows to come on their way
-        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(x.device, 4 if few else 16)), targets)
+        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(x.device)), targets)
         shapes = (features, targets, shifted, self.function, precision)
         quadratic_kernel[grid](
             x, *tables, output, rows, *shapes, BLOCK_ROWS, block_features, num_warps=2 if double else 4
@@ -206,8 +206,8 @@ def float32_precision(device: torch.device) -> str:
 
 
 @functools.cache
-def program_limit(device: torch.device, per_multiprocessor: int) -> int:
+def program_limit(device: torch.device) -> int:
     """Return how many programs to start at most along the rows; more would only read the weights again."""
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count * per_multiprocessor
+        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
     return 64
