@@ -115,8 +115,8 @@ def kernels_section(document: Document, where: str) -> str:
     header = ["kernel", "rows", "µs", "of copy", "error", "fastest of torch", "µs", "error", "faster by"]
     return "\n\n".join(
         [
-            f"Kernels alone, median device time beside a copy of memory at {bandwidth:.2f} TB/s or more; errors are the "
-            f"largest, in standard deviations{note(document)}:",
+            f"Kernels alone, median device time beside a copy of memory at {bandwidth:.2f} TB/s or more; errors are "
+            f"the largest, in standard deviations{note(document)}:",
             table(header, "lrrrrlrrr", rows),
             f"![Share of copy bandwidth]({where}/kernels.png)",
         ]

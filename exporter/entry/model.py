@@ -50,7 +50,7 @@ class TritonPythonModel:
         if max_rows < 1:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
-        np.seterr(over="ignore")  # a huge number in a request is no mistake, and none for the log
+        np.seterr(over="ignore")  # by the search for NaN, when numbers are huge: no warning in the log
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)

@@ -61,7 +61,7 @@ def bfloat16_head(value):
 def bfloat16_parts(value):
     """Return three bfloat16 numbers whose sum is the float32 `value`.
 
-    Integers do the rounding: a GPU converts to bfloat16 and back at a sixteenth of the speed at which it adds.
+    Integers do the rounding: to convert to bfloat16 and back takes a GPU longer.
     """
     high = bfloat16_head(value)
     rest = value - high
