@@ -241,10 +241,10 @@ class _Schedule:
         graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
         if graph is None or self._stream is None:
             return functools.partial(self.launch, rows)
-        return _graph_starter(graph, self._stream)
+        return graph_starter(graph, self._stream)
 
 
-def _graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
+def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
     """Return what launches a captured graph on a stream: the driver itself where it can be had, as torch takes longer.
 
     Between a small batch and its answer lie some ten microseconds; torch's part of the launch is one to three of them.

@@ -54,7 +54,10 @@ def product(
 
 
 def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield each tile's first row and its rows as float64 `[tile, features]`, in one and the same memory."""
+    """Yield each tile's first row and its rows as float64 `[tile, features]`, in one and the same memory.
+
+    What no row has filled is zero: memory that was never written may hold what is slow to compute with.
+    """
     count = x.shape[0]
     block = (torch.empty if count >= tile else torch.zeros)(tile, x.shape[1], dtype=torch.float64, device=x.device)
     for start in range(0, count, tile):

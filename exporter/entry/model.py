@@ -50,7 +50,7 @@ class TritonPythonModel:
         if max_rows < 1:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
-        np.seterr(over="ignore")  # by the search for NaN, when numbers are huge: no warning in the log
+        np.seterr(over="ignore", invalid="ignore")  # what the search for NaN meets: no warning in the log
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)

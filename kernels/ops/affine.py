@@ -207,7 +207,7 @@ def slot_shape(features: int) -> tuple[int, int, int]:
 def tile_shape(features: int) -> tuple[int, int]:
     """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
 
-    Wide rows come in pieces of 1,024 features, at least 4 rows together.
+    But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
     """
     block_features = min(triton.next_power_of_2(features), 1024)
     elements = 1024 if features == block_features > 4 else 2048

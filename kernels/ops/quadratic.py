@@ -59,7 +59,7 @@ def bfloat16_head(value):
 
 @triton.jit
 def bfloat16_parts(value):
-    """Return three bfloat16 numbers whose sum is the float32 `value`.
+    """Return three bfloat16 numbers whose sum is the float32 `value`, less than 2¹²⁸ − 2¹¹⁹ in magnitude.
 
     Integers do the rounding: to convert to bfloat16 and back takes a GPU longer.
     """
@@ -229,7 +229,7 @@ class Quadratic(Operation):
 
 @functools.cache
 def float32_precision(device: torch.device) -> str:
-    """Return the `input_precision` that keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
+    """Return how `multiply` keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
         return "bf16x6"
     return "ieee"

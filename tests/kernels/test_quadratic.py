@@ -28,7 +28,8 @@ def split(values: np.ndarray, device: torch.device) -> np.ndarray:
 def test_the_parts_add_up_to_the_number(device: torch.device) -> None:
     random = np.random.default_rng(0)
     values = (random.standard_normal(2048) * 10.0 ** random.integers(-20, 30, 2048)).astype(np.float32)
-    values[:6] = [0.0, -0.0, 1.0, -1.99999988, 2.0**-100, 3e38]
+    largest = np.nextafter(np.float32(2.0**128 - 2.0**119), np.float32(0))
+    values[:6] = [0.0, -0.0, 1.0, -1.99999988, 2.0**-100, largest]
     high, middle, low = (part.astype(np.float64) for part in split(values, device))
     np.testing.assert_array_equal(high + middle + low, values)
     assert (np.abs(middle) <= 2.0**-8 * np.abs(values)).all()

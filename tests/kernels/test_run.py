@@ -1,5 +1,8 @@
 """The Runner: staging, batches of any size, outputs, engines."""
 
+import enum
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -211,6 +214,24 @@ def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan, by: str, mon
         whole = captured.predict(X, outputs)
         for output in outputs:
             assert graph[output].tobytes() == plain[output].tobytes() == whole[output][:count].tobytes()
+
+
+class FailingDriver:
+    """Stands for the CUDA driver, which fails only where a GPU does."""
+
+    CUgraphExec = CUstream = int
+    CUresult = enum.IntEnum("CUresult", {"CUDA_SUCCESS": 0, "CUDA_ERROR_ILLEGAL_ADDRESS": 700})
+
+    @classmethod
+    def cuGraphLaunch(cls, executable: int, stream: int) -> tuple[int]:  # noqa: N802
+        return (cls.CUresult(700),)
+
+
+def test_a_graph_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "driver", FailingDriver)
+    graph, stream = SimpleNamespace(raw_cuda_graph_exec=lambda: 1), SimpleNamespace(cuda_stream=2)
+    with pytest.raises(RuntimeError, match=r"^Launching a captured graph failed: CUDA_ERROR_ILLEGAL_ADDRESS\.$"):
+        executors.graph_starter(graph, stream)()
 
 
 @pytest.mark.gpu
