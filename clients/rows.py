@@ -16,7 +16,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.tables import in_words, numbers
 from triton_regressors.clients.tables import take as take_columns
-from triton_regressors.clients.tensors import InputTensor, Tensors, float32_rows, input_tensors, listed, split
+from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, number_rows
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 
@@ -41,7 +41,7 @@ def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDA
             values = numbers(values)
         if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
             raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
-        return float32_rows(values)
+        return number_rows(values, InputTensor("X", "FP32", values.shape[-1]))
     except InvalidRequest as error:
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
 
@@ -71,15 +71,21 @@ def read_tensors(
     """
     inputs = input_tensors(config)
     if len(inputs) == 1 and not inputs[0].text:
-        names = columns if columns is not None or entry is None else feature_names(entry, version)
-        return {inputs[0].name: read_rows(path, names)}
+        names = columns or inputs[0].columns or (feature_names(entry, version) if entry is not None else None)
+        inputs, values = (replace(inputs[0], columns=tuple(names or ())),), read_table(path)
+        if names is not None and np.shape(values)[1:] != (len(names),) and not hasattr(values, "columns"):
+            raise RowsError(f"{path} has shape {values.shape}; {len(names)} features are expected.")
+        try:
+            return model_tensors(values, inputs, config.name)
+        except InvalidRequest as error:
+            raise RowsError(f"Cannot read rows from {path}: {error}") from None
     inputs = _named(inputs, config.name, columns)
     wanted = [name for tensor in inputs for name in tensor.columns]
     table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns])
     if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
         raise RowsError(f"{path} does not name its columns; model '{config.name}' needs {in_words(wanted)}.")
     try:
-        return split(table, inputs, config.name)
+        return model_tensors(table, inputs, config.name)
     except InvalidRequest as error:
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""From a fitted estimator to an entry: lower → fuse → verify → publish."""
+"""From a fitted estimator to an entry: lower → choose the input's types → fuse → verify → publish."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from triton_regressors import __version__
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
+from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.missing import nan_columns
+from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.precision import choose_precision
-from triton_regressors.exporter.verify import Report, Sample, check, feature_names, take_sample, verify
+from triton_regressors.exporter.sample import Sample, as_sent, take_rows
+from triton_regressors.exporter.specialise import specialise
+from triton_regressors.exporter.verify import Report, check, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
@@ -61,17 +65,20 @@ class Export:
 
 
 def compile_estimator(
-    estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE
+    estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE, input: str = "auto"
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings, or, for an
-    estimator fitted on named columns, a function from the names of those that are strings to rows; without it rows are
-    drawn to the fitted scale.
+    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`, or,
+    for an estimator fitted on named columns, a function from the names of those that are strings to rows; without it
+    rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is FP32 where
+    rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    if input not in INPUT_TYPES:
+        raise ExportError(f"input must be one of {', '.join(INPUT_TYPES)}, not {input!r}.")
     if isinstance(estimator, str | Path):
         raise ExportError(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
@@ -82,21 +89,25 @@ def compile_estimator(
     if not hasattr(estimator, "predict"):
         raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
     try:
-        stages = [("lowered", builder.plan(outputs))]
+        lowered = builder.plan(outputs)
+        plain = builder.text.inputs(lowered)
+        if callable(sample):
+            names = feature_names(estimator) or []
+            sample = sample([names[column] for column in builder.text.columns()])
+        oracle = Oracle(estimator, builder.input.width, tuple(outputs), builder.text)
+        rows = take_rows(oracle, builder, plain.numeric, sample)
+        inputs, rounding = choose_inputs(oracle, builder, lowered, plain, rows, input, tolerance)
+        stages = [("lowered", specialise(lowered, inputs.matrix_dtype))]
         stages.extend(fusion_steps(stages[0][1]))
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = builder.text.inputs(stages[0][1])
-    if callable(sample):
-        names = feature_names(estimator) or []
-        sample = sample([names[column] for column in builder.text.columns()])
-    rows = take_sample(estimator, builder, inputs, tuple(outputs), sample)
-    chosen = choose_precision(stages[-1][1], rows.X, tolerance)
+    sent = as_sent(rows, inputs, oracle)
+    chosen = choose_precision(stages[-1][1], sent.X, tolerance)
     if chosen is not stages[-1][1]:
         stages.append(("choose precision", chosen))
-    report = verify(chosen, rows, tolerance)
-    nan = nan_columns(estimator, chosen, inputs, rows, tolerance, builder.text)
-    return Compilation(estimator, stages, inputs, rows, report, *nan)
+    report = verify(chosen, inputs, sent, tolerance, rounding, input)
+    nan = nan_columns(oracle, chosen, inputs, sent, tolerance)
+    return Compilation(estimator, stages, inputs, sent, report, *nan)
 
 
 def export(
@@ -106,13 +117,17 @@ def export(
     name: str | None = None,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    input: str = "auto",
     **options: Any,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
     `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
-    `sample`: rows `[rows, n_features]` to verify on (default: rows drawn to the fitted scale).
-    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations.
+    `sample`: rows to verify on, as `predict` takes them (default: rows drawn to the fitted scale).
+    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations. One unit in the
+    answer's last float32 place is allowed in any case.
+    `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
+    with FP64 keeps it.
     `options`: see `ServingOptions`.
 
     Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
@@ -126,11 +141,14 @@ def export(
     unknown = [option for option in options if option not in accepted]
     if unknown:
         known = ", ".join(accepted)
-        raise ExportError(f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, {known}.")
+        raise ExportError(f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, input, {known}.")
     serving = ServingOptions(**options)
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
-    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance)
+    repositories.check_name(name)
+    if input == "auto" and repositories.takes_fp64(repository, name):
+        input = "fp64"
+    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance, input=input)
     plan = compilation.plan
     repositories.check_target(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
@@ -169,13 +187,16 @@ def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
 
 
 def _golden(compilation: Compilation) -> dict[str, np.ndarray]:
-    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers."""
+    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+
+    The rows are as the entry gets them, and the answers the estimator's to these.
+    """
     parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
     return {
         "X": np.concatenate([sample.X[:rows] for sample, rows in parts]),
         **{
-            name: np.concatenate([sample.expected[name][:rows] for sample, rows in parts])
-            for name in compilation.sample.expected
+            name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+            for name in compilation.sample.rounded
         },
     }
 

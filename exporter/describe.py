@@ -41,7 +41,9 @@ def describe_entry(entry: Entry) -> Group:
 def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str] = ()) -> str:
     """Return Python that asks a running server for the entry's answers with tritonclient alone."""
     wanted = ", ".join(f'grpc.InferRequestedOutput("{output}")' for output in outputs)
-    datatype = '"FP32" if name == "X" else "BYTES"' if inputs.text else '"FP32"'
+    datatypes = inputs.datatypes()
+    given = ", ".join(f'"{tensor}": "{datatype}"' for tensor, datatype in datatypes.items())
+    datatype = f"{{{given}}}[name]" if len(datatypes) > 1 else f'"{next(iter(datatypes.values()))}"'
     values = []
     for tensor, columns in inputs.columns().items():
         shown = ", ".join(feature_names[column] for column in columns[:SHOWN_NAMES]) if feature_names else ""
@@ -70,18 +72,36 @@ def _example(inputs: Inputs, tensor: str) -> str:
         if group.name == tensor:
             strings = json.dumps([next(iter(known), "") for known in group.categories], ensure_ascii=False)
             return f"np.array([{strings}] * 2, dtype=object)"
-    return f"np.zeros((2, {len(inputs.numeric)}), dtype=np.float32)"
+    dtype = {"FP32": "float32", "FP64": "float64", "INT64": "int64"}[inputs.datatypes()[tensor]]
+    return f"np.zeros((2, {len(inputs.columns()[tensor])}), dtype=np.{dtype})"
 
 
 def parity_table(parity: Mapping[str, Any]) -> Table:
     """Return the measured differences from the estimator's own predictions."""
     rows = f"{parity['rows']} rows from {parity['rows_from']}, {parity['engine']} engine"
-    table = Table(title=f"Parity with the estimator's own predict ({rows})", title_justify="left")
-    for heading in ("output", "max |error| / std", "in float32 ulp", "tolerance / std"):
-        table.add_column(heading, justify="left" if heading == "output" else "right")
+    title = f"Parity with the estimator's own predict ({rows})"
+    table = Table(title=title, title_justify="left", caption=_parity_notes(parity), caption_justify="left")
+    for heading in ("output", "rows", "max |error| / std", "in float32 ulp", "tolerance / std"):
+        table.add_column(heading, justify="left" if heading in ("output", "rows") else "right")
     for name, found in parity["outputs"].items():
-        table.add_row(name, f"{found['max_error']:.1e}", f"{found['max_ulp']:.2f}", f"{parity['tolerance']:.0e}")
+        measured = {"as given": found} | ({"as FP32 holds them": found["rounded"]} if "rounded" in found else {})
+        for which, numbers in measured.items():
+            error, ulp = f"{numbers['max_error']:.1e}", f"{numbers['max_ulp']:.2f}"
+            table.add_row(name, which, error, ulp, f"{parity['tolerance']:.0e} or 1 ulp")
     return table
+
+
+def _parity_notes(parity: Mapping[str, Any]) -> str | None:
+    """Return what the errors do not say: what chose the input's type, and why one above the tolerance passed."""
+    notes = [f"{parity['why']}."] if parity.get("why") else []
+    for name, found in parity["outputs"].items():
+        if found["max_error"] > parity["tolerance"]:
+            if found["excess"] <= parity["tolerance"]:
+                why = f"is all but {found['excess']:.0e} within one unit in the answer's last float32 place"
+            else:
+                why = "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict does"
+            notes.append(f"Output {name} passes: its error of {found['max_error']:.1e} {why}.")
+    return "\n".join(notes) or None
 
 
 def _describe(subject: str, stages: Sequence[Mapping[str, Any]], parity: Mapping[str, Any]) -> Group:
