@@ -13,7 +13,16 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
-from triton_regressors.clients.tensors import Given, InputTensor, input_tensors, model_tensors, row_count, take
+from triton_regressors.clients.tensors import (
+    Given,
+    InputTensor,
+    Tensors,
+    input_tensors,
+    model_tensors,
+    ready_tensors,
+    row_count,
+    take,
+)
 
 __all__ = ["AsyncClient", "Client", "Protocol", "infer_in_batches"]
 
@@ -46,10 +55,18 @@ class _Connection:
         self._inputs: dict[str, tuple[InputTensor, ...]] = {}  # of the models that were asked, as they were then
         self._closed = False
 
-    def _learn(self, model: str, config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
+    def _learn(self, config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
         """Keep and return what the inputs of a model are."""
-        self._inputs[model] = input_tensors(config)
-        return self._inputs[model]
+        self._inputs[config.name] = input_tensors(config)
+        return self._inputs[config.name]
+
+    def _ready(self, model: str, X: Given) -> Tensors | None:
+        """X as tensors if it is arrays of the very types that the model took when it was asked; None otherwise.
+
+        Nothing is converted by what may be out of date: where a column stood, or which of them hold categories.
+        """
+        known = self._inputs.get(model)
+        return None if known is None else ready_tensors(X, known)
 
     def _grpc_options(self) -> list[tuple[str, int]]:
         options = [
@@ -135,20 +152,21 @@ class Client(_Connection):
             model: its name.
             X: a pandas DataFrame, whose columns are taken by name where the model was fitted on named ones; an array of
                 numbers, see `number_rows`; or, where the model has other inputs than X, a mapping of each one's name to
-                an array of numbers or of strings, see `text_rows`. Which types they are sent in is what the server says
-                of the model, which is asked once, and again should a request not fit.
+                an array of numbers or of strings, see `text_rows`. They are sent in the types that the server says the
+                model takes; it is asked first, but once only for arrays that have these types.
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        known = self._inputs.get(model)
-        if known is not None:
+        ready = self._ready(model, X)
+        if ready is not None:
             try:
-                return self._run(self._calls.infer(model, model_tensors(X, known, model), outputs, version))
-            except InvalidRequest:  # the model may be another one by now
-                if self._learn(model, self.config(model)) == known:
+                return self._run(self._calls.infer(model, ready, outputs, version))
+            except InvalidRequest:  # the model may take other types by now
+                known = self._inputs.pop(model)
+                if self._learn(self.config(model)) == known:
                     raise
-        inputs = self._inputs.get(model) or self._learn(model, self.config(model))
-        return self._run(self._calls.infer(model, model_tensors(X, inputs, model), outputs, version))
+        tensors = model_tensors(X, self._learn(self.config(model)), model)
+        return self._run(self._calls.infer(model, tensors, outputs, version))
 
     def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -267,15 +285,16 @@ class AsyncClient(_Connection):
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
         """See `Client.infer`."""
-        known = self._inputs.get(model)
-        if known is not None:
+        ready = self._ready(model, X)
+        if ready is not None:
             try:
-                return await self._run(self._calls.infer(model, model_tensors(X, known, model), outputs, version))
-            except InvalidRequest:  # the model may be another one by now
-                if self._learn(model, await self.config(model)) == known:
+                return await self._run(self._calls.infer(model, ready, outputs, version))
+            except InvalidRequest:  # the model may take other types by now
+                known = self._inputs.pop(model)
+                if self._learn(await self.config(model)) == known:
                     raise
-        inputs = self._inputs.get(model) or self._learn(model, await self.config(model))
-        return await self._run(self._calls.infer(model, model_tensors(X, inputs, model), outputs, version))
+        tensors = model_tensors(X, self._learn(await self.config(model)), model)
+        return await self._run(self._calls.infer(model, tensors, outputs, version))
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""

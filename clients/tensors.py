@@ -80,6 +80,17 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         ) from None
 
 
+def ready_tensors(X: Given, inputs: Sequence[InputTensor]) -> Tensors | None:
+    """X as tensors where it is arrays of numbers in the inputs' types already; None where something is to be done."""
+    given: Mapping[str, Any] = X if isinstance(X, Mapping) else {inputs[0].name: X}
+    tensors: Tensors = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
+    dtypes = {tensor.name: DTYPES.get(tensor.datatype) for tensor in inputs if not tensor.text}
+    if not len(tensors) == len(given) == len(inputs) or tensors.keys() != dtypes.keys():
+        return None
+    ready = all(array.dtype == dtypes[name] and array.ndim == 2 and array.size for name, array in tensors.items())
+    return tensors if ready and len({len(array) for array in tensors.values()}) == 1 else None
+
+
 def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
     """The tensors that X is for a model with these inputs.
 

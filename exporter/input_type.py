@@ -31,6 +31,10 @@ SHARE_OF_TOLERANCE = 0.75
 Float32 sums may take the last quarter of the tolerance, see `precision.py`, and rounding the answer half a unit."""
 
 
+TINY = np.finfo(np.float64).tiny
+"""What counts as an error where a client refuses to send a row, since it would have to round a category."""
+
+
 @dataclass(frozen=True)
 class Rounding:
     """What rounding numbers to FP32 would do: how many answers of how many rows move, and how far at most.
@@ -101,11 +105,14 @@ class _Probe:
         """Return what these inputs do to the rows."""
         X = np.concatenate([self._rows.X, self._edges])
         rounded = inputs.rounded(X)
-        changed = np.asarray(differ(rounded, X).any(axis=1))
+        moves = differ(rounded, X)
+        changed = np.asarray(moves.any(axis=1))
         error = np.zeros(len(X))
         if changed.any():
             found = self._oracle.finite_answers(rounded[changed])
             error[changed] = np.inf if found is None else self._errors(found, changed)
+            unsent = moves[:, list(inputs.categorical)].any(axis=1)
+            error[unsent] = np.maximum(error[unsent], TINY)
         given, at_edges = np.split(error, [len(self._rows.X)])
         moved, moved_edges = (int(np.count_nonzero(part)) for part in (given, at_edges))
         largest, largest_at_edges = (float(part.max(initial=0.0)) for part in (given, at_edges))
@@ -171,4 +178,6 @@ def _share(part: int, whole: int) -> str:
 
 
 def _by(error: float) -> str:
-    return f", by up to {error:.2g} std" if np.isfinite(error) else ": the estimator refuses them"
+    if not np.isfinite(error):
+        return " or leave them without one"
+    return f", by up to {error:.2g} std" if error > TINY else ": it does not hold their categories"

@@ -118,8 +118,8 @@ class TextColumns:
             for column, values in columns.items():
                 cells[:, column] = values
             return cells
-        cells = {name: columns.get(column, X[:, column]) for column, name in enumerate(names)}
-        return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in cells.items()})
+        series = {name: columns.get(column, X[:, column]) for column, name in enumerate(names)}
+        return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in series.items()})
 
     def _values(self, column: int, numbers: np.ndarray) -> np.ndarray:
         """Return the values of a column's categories by their numbers."""

@@ -13,8 +13,8 @@ from triton_regressors.clients.tensors import (
     InputTensor,
     datatype,
     input_tensors,
-    request_tensors,
-    split,
+    model_tensors,
+    number_rows,
     take,
     text_rows,
     wire,
@@ -77,38 +77,27 @@ class TestMappings:
     def test_numbers_and_strings_of_any_kind(self) -> None:
         for numbers in (X, X.astype(float), X.tolist(), pd.DataFrame(X), pd.DataFrame(X).convert_dtypes()):
             for strings in (np.array(CITIES), pd.DataFrame([["Köln", "nurse"], [None, None]])):
-                tensors = request_tensors({"X": numbers, "cat": strings})
-                assert tensors is not None
+                tensors = model_tensors({"X": numbers, "cat": strings}, INPUTS, "people")
                 np.testing.assert_array_equal(tensors["X"], X)
                 assert tensors["X"].dtype == np.float32
                 assert tensors["cat"].tolist() == CITIES
 
-    def test_float32_is_taken_as_it_is(self) -> None:
-        tensors = request_tensors({"X": X})
-        assert tensors is not None
-        assert tensors["X"] is X
-
     @pytest.mark.parametrize(
         ("given", "says"),
         [
-            ({}, "There are no inputs"),
-            ({"X": X, "cat": [["a"]]}, "differ in their number of rows: 'X' 2, 'cat' 1"),
-            ({3: X}, "the key 3; its keys must be the names of inputs"),
-            ({"X": [[1.0, None]]}, r"X\[0, 0\] is 1.0, not a string"),
-            ({"numbers": [[1e39]]}, r"numbers\[0, 0\] is 1e\+39, beyond float32"),
-            ({"numbers": X[0]}, r"numbers has shape \(2,\).*numbers\.reshape"),
-            ({"numbers": [[1], [2, 3]]}, "numbers is not an array"),
-            ({"numbers": np.ones((1, 1), complex)}, "numbers has dtype complex128"),
+            ({}, r"^Model 'people' has inputs, and the mapping is empty; it takes the inputs 'X' and 'cat'\.$"),
+            ({"X": X, "cat": [["a", "b"]]}, "differ in their number of rows: 'X' 2, 'cat' 1"),
+            ({3: X}, r"^Model 'people' has no input 3; it takes the inputs 'X' and 'cat'\.$"),
+            ({"X": [[1.0, None]]}, "X has dtype object; accepted: floats, integers and booleans"),
+            ({"X": [[1e39]]}, r"X\[0, 0\] \('age'\) is 1e\+39, beyond float32"),
+            ({"X": X[0]}, r"X has shape \(2,\).*X\.reshape"),
+            ({"X": [[1], [2, 3]]}, "X is not an array"),
+            ({"X": np.ones((1, 1), complex)}, "X has dtype complex128"),
         ],
     )
     def test_errors_name_the_input(self, given: dict, says: str) -> None:
         with pytest.raises(InvalidRequest, match=says):
-            request_tensors(given)
-
-    def test_sparse_matrices_are_told_what_to_do(self) -> None:
-        sparse = pytest.importorskip("scipy.sparse")
-        with pytest.raises(InvalidRequest, match=r"numbers has dtype object.*toarray"):
-            request_tensors({"numbers": sparse.csr_matrix(np.eye(3))})
+            model_tensors(given, INPUTS, "people")
 
     def test_rows_are_taken_of_every_input(self) -> None:
         tensors = take({"X": X, "cat": np.array(CITIES, object)}, np.array([1, 0]))
@@ -118,7 +107,7 @@ class TestMappings:
 
 class TestTables:
     def test_columns_are_found_by_name(self) -> None:
-        tensors = split(PEOPLE, INPUTS, "people")
+        tensors = model_tensors(PEOPLE, INPUTS, "people")
         np.testing.assert_array_equal(tensors["X"], X)
         assert tensors["cat"].tolist() == CITIES
 
@@ -132,13 +121,13 @@ class TestTables:
         ids=["nullable", "objects", "categories"],
     )
     def test_whatever_their_dtypes(self, change: Callable) -> None:
-        tensors = split(change(PEOPLE), INPUTS, "people")
+        tensors = model_tensors(change(PEOPLE), INPUTS, "people")
         np.testing.assert_array_equal(tensors["X"], X)
         assert tensors["cat"].tolist() == CITIES
 
     def test_a_column_without_a_value_is_missing_throughout(self) -> None:
         table = PEOPLE.assign(city=np.nan, job=None, income=None)
-        tensors = split(table, INPUTS, "people")
+        tensors = model_tensors(table, INPUTS, "people")
         assert tensors["cat"].tolist() == [[b"", b""]] * 2
         assert np.isnan(tensors["X"][:, 1]).all()
 
@@ -150,36 +139,115 @@ class TestTables:
             (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' is not numeric, for example 'old' in row 1"),
             (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
             (PEOPLE.rename(columns={"id": "job"}), "has column 'job' of input 'cat' more than once"),
-            (PEOPLE.assign(age=1e39), r"X\[0, 0\] is 1e\+39, beyond float32"),
+            (PEOPLE.assign(age=1e39), r"X\[0, 0\] \('age'\) is 1e\+39, beyond float32"),
             (PEOPLE[:0], "X has no rows"),
         ],
     )
     def test_errors_name_the_column(self, table: pd.DataFrame, says: str) -> None:
         with pytest.raises(InvalidRequest, match=says):
-            split(table, INPUTS, "people")
+            model_tensors(table, INPUTS, "people")
 
     def test_the_only_input_without_names_takes_all_columns(self) -> None:
-        tensors = split(PEOPLE[["city", "job"]], (InputTensor("cat", "BYTES", 2),), "people")
+        tensors = model_tensors(PEOPLE[["city", "job"]], (InputTensor("cat", "BYTES", 2),), "people")
         assert tensors["cat"].tolist() == CITIES
+
+    def test_a_table_without_names_is_taken_in_its_order(self) -> None:
+        named, unnamed = (InputTensor("X", "FP32", 2, columns) for columns in (("b", "a"), ()))
         mixed = pd.DataFrame({"a": [True, False], "b": [0.5, np.nan]})
-        for columns in ((), ("b", "a")):  # of numbers alone: in their own order, as ever
-            tensors = split(mixed, (InputTensor("X", "FP32", 2, columns),), "people")
-            np.testing.assert_array_equal(tensors["X"], [[1, 0.5], [0, np.nan]])
+        for table, tensor, first in (
+            (mixed, unnamed, 1),
+            (mixed.set_axis([0, 1], axis=1), named, 1),
+            (mixed, named, 0.5),
+        ):
+            assert model_tensors(table, (tensor,), "people")["X"][0, 0] == first
 
     def test_several_inputs_need_names(self) -> None:
         inputs = (INPUTS[0], InputTensor("cat", "BYTES", 2))
         with pytest.raises(InvalidRequest, match=r"'people' does not tell which columns its inputs 'X' and 'cat' are"):
-            split(PEOPLE, inputs, "people")
+            model_tensors(PEOPLE, inputs, "people")
 
-    def test_numbers_alone_need_no_configuration(self) -> None:
-        tensors = request_tensors(PEOPLE[["id", "age"]])
-        assert tensors is not None
-        np.testing.assert_array_equal(tensors["X"], [[7, 34], [8, 51]])
-        assert request_tensors(PEOPLE[["age", "income"]]) is not None, "a NaN among numbers"
+    def test_an_array_is_for_an_only_input(self) -> None:
+        with pytest.raises(InvalidRequest, match=r"^Model 'people' has the inputs 'X' and 'cat': give a DataFrame, or"):
+            model_tensors(X, INPUTS, "people")
 
-    @pytest.mark.parametrize("table", [PEOPLE, PEOPLE[["id", "age"]].assign(city=np.nan), PEOPLE.astype("object")])
-    def test_others_need_one(self, table: pd.DataFrame) -> None:
-        assert request_tensors(table) is None
+
+class TestNumbers:
+    @pytest.mark.parametrize(
+        ("array", "says"),
+        [
+            (np.ones(3), r"two-dimensional.*reshape\(1, -1\)"),
+            (np.ones((2, 2, 2)), r"shape \(2, 2, 2\)"),
+            (np.ones((0, 3)), "no rows"),
+            (np.array([["1", "2"]]), "dtype <U1"),
+            (np.array([[1, None]], dtype=object), "dtype object"),
+            (np.ones((1, 2), complex), "dtype complex128"),
+            ([[1, 2], [3]], "not an array"),
+            (np.array([[0.0, 1e39]]), r"X\[0, 1\] is 1e\+39, beyond float32"),
+            (np.array([["2020-01-01"]], "datetime64[D]"), "dtype datetime64"),
+        ],
+    )
+    def test_what_they_may_not_be(self, array: object, says: str) -> None:
+        with pytest.raises(InvalidRequest, match=says):
+            number_rows(array, InputTensor("X", "FP32", 2))
+
+    def test_sparse_matrices_are_told_what_to_do(self) -> None:
+        sparse = pytest.importorskip("scipy.sparse")
+        with pytest.raises(InvalidRequest, match="toarray"):
+            number_rows(sparse.csr_matrix(np.eye(3)), InputTensor("X", "FP32", 3))
+
+    @pytest.mark.parametrize(
+        ("array", "rows"),
+        [
+            (np.array([[1, 2**24 + 1]]), [[1, 2**24]]),  # rounded
+            (np.array([[True, False]]), [[1, 0]]),
+            (np.array([[np.nan, np.inf]]), [[np.nan, np.inf]]),
+            (np.array([[1e-60, -0.1]]), [[0, -0.1]]),
+            (np.ones((1, 2), np.float16), [[1, 1]]),
+        ],
+    )
+    def test_what_they_may_be(self, array: np.ndarray, rows: list) -> None:
+        result = number_rows(array, InputTensor("X", "FP32", 2))
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, np.array(rows, np.float32))
+
+    @pytest.mark.parametrize(("datatype", "dtype"), [("FP32", np.float32), ("FP64", np.float64), ("INT64", np.int64)])
+    def test_an_array_of_the_inputs_type_is_taken_as_it_is(self, datatype: str, dtype: type) -> None:
+        array = np.array([[1, 2]], dtype)
+        assert number_rows(array, InputTensor("X", datatype, 2)) is array
+
+    def test_fp64_takes_what_float64_holds(self) -> None:
+        tensor = InputTensor("X", "FP64", 2)
+        assert number_rows([[0.1, 2**53 - 1]], tensor).tolist() == [[0.1, 2.0**53 - 1]]
+        assert number_rows(X, tensor).dtype == np.float64
+
+    @pytest.mark.parametrize(
+        "whole",
+        [
+            [[2**60 + 1, -5]],
+            np.array([[2**60 + 1, -5]], object).astype(np.int64),
+            pd.DataFrame({"a": [2**60 + 1], "b": [-5]}),
+            pd.DataFrame({"a": [2**60 + 1], "b": [-5]}, dtype="Int64"),
+        ],
+        ids=["list", "array", "table", "nullable"],
+    )
+    def test_int64_holds_every_whole_number(self, whole: object) -> None:
+        found = number_rows(whole, InputTensor("integers", "INT64", 2))
+        assert (found.dtype, found.tolist()) == (np.int64, [[2**60 + 1, -5]])
+
+    @pytest.mark.parametrize("number", [0.5, np.nan, 2.0**63, -np.inf, np.uint64(2**63)])
+    def test_int64_holds_nothing_else(self, number: float) -> None:
+        with pytest.raises(InvalidRequest, match=r"^integers\[1, 0\] is .*, which is not a whole number that INT64"):
+            number_rows(np.array([[1], [number]]), InputTensor("integers", "INT64", 1))
+
+    @pytest.mark.parametrize(
+        ("datatype", "number"), [("FP32", 0.1), ("FP32", 2**24 + 1), ("FP32", 1e-60), ("FP64", 2**53 + 1)]
+    )
+    def test_a_category_is_not_rounded(self, datatype: str, number: float) -> None:
+        tensor = InputTensor("X", datatype, 2, ("size", "id"), categories=(1,))
+        fits = np.array([[number, 3]], type(number))
+        assert number_rows(fits, tensor)[0, 1] == 3
+        with pytest.raises(InvalidRequest, match=rf"^X\[0, 1\] \('id'\) is .*, a category, which {datatype} would"):
+            number_rows(fits[:, ::-1], tensor)
 
 
 class TestConfigurations:
