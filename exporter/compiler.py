@@ -146,10 +146,16 @@ def export(
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
     repositories.check_name(name)
-    if input == "auto" and repositories.takes_fp64(repository, name):
+    existing = repositories.input_type(repository, name)
+    if input == "auto" and existing == "fp64":
         input = "fp64"
     compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance, input=input)
     plan = compilation.plan
+    if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":
+        raise ExportError(
+            f"The entry '{name}' exists with FP32, and this model needs {compilation.report.why}; choose another name, "
+            "or --input fp32."
+        )
     repositories.check_target(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
     )

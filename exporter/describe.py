@@ -84,7 +84,7 @@ def parity_table(parity: Mapping[str, Any]) -> Table:
     for heading in ("output", "rows", "max |error| / std", "in float32 ulp", "tolerance / std"):
         table.add_column(heading, justify="left" if heading in ("output", "rows") else "right")
     for name, found in parity["outputs"].items():
-        measured = {"as given": found} | ({"as FP32 holds them": found["rounded"]} if "rounded" in found else {})
+        measured = {"as given": found} | ({"rounded": found["rounded"]} if "rounded" in found else {})
         for which, numbers in measured.items():
             error, ulp = f"{numbers['max_error']:.1e}", f"{numbers['max_ulp']:.2f}"
             table.add_row(name, which, error, ulp, f"{parity['tolerance']:.0e} or 1 ulp")
@@ -97,7 +97,8 @@ def _parity_notes(parity: Mapping[str, Any]) -> str | None:
     for name, found in parity["outputs"].items():
         if found["max_error"] > parity["tolerance"]:
             if found["excess"] <= parity["tolerance"]:
-                why = f"is all but {found['excess']:.0e} within one unit in the answer's last float32 place"
+                rest = f", all but {found['excess']:.0e} of it" if found["excess"] else ""
+                why = f"is within one unit in the answer's last float32 place{rest}"
             else:
                 why = "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict does"
             notes.append(f"Output {name} passes: its error of {found['max_error']:.1e} {why}.")

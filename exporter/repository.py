@@ -25,7 +25,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels import plan as plan_module
-from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan, save_plan
 
 KERNELS = Path(plan_module.__file__).parent
@@ -89,12 +89,13 @@ def check_target(
         )
 
 
-def takes_fp64(repository: Path, name: str) -> bool:
-    """Whether an entry of this name exists whose numbers are FP64."""
+def input_type(repository: Path, name: str) -> str | None:
+    """Return "fp32" or "fp64" as the numbers of the entry of this name are, or None if there is no such entry."""
     directory = repository / name
     if not (directory / "config.pbtxt").is_file():
-        return False
-    return any(tensor.data_type == model_config_pb2.TYPE_FP64 for tensor in _read_config(directory).input)
+        return None
+    types = {tensor.name: tensor.data_type for tensor in _read_config(directory).input}
+    return {model_config_pb2.TYPE_FP32: "fp32", model_config_pb2.TYPE_FP64: "fp64"}.get(types.get(NUMBERS, 0))
 
 
 def publish(

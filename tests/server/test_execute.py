@@ -92,7 +92,7 @@ def in_process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[An
     entry = module.TritonPythonModel()
     config = {
         "max_batch_size": 16,
-        "input": [{"name": "X", "dims": ["8"]}],
+        "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": ["8"]}],
         "parameters": {"engine": {"string_value": "torch"}},
     }
     threads = torch.get_num_threads()
