@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from triton_regressors.clients.rows import read_rows, read_table
 from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
@@ -15,6 +16,7 @@ from triton_regressors.exporter.describe import describe_compilation, describe_e
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.exporter.repository import find_entry
+from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import feature_names
 
 Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
@@ -52,6 +54,13 @@ def export(
     instance_kind: Annotated[str | None, typer.Option(help="auto, gpu or cpu; default auto.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, triton, torch or interpret; default auto.")] = None,
     versions: Annotated[int | None, typer.Option(help="How many of the newest versions to serve; default 1.")] = None,
+    missing_string: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A string that stands for a missing value where it is no category, beside the empty one; can be "
+            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none."
+        ),
+    ] = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
     estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or ())
@@ -71,18 +80,20 @@ def export(
         name=model.stem if name is None else name,
         sample=_sample(sample, estimator),
         tolerance=tolerance,
+        missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
         **options,
     )
     entry, plan = result.entry, result.compilation.plan
     console = Console()
     operations = ", ".join(step.operation.kind() for step in plan.steps)
     console.print(
-        f"Wrote [bold]{entry.name}[/bold] version {entry.version} to {entry.version_directory}: "
-        f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
-        highlight=False,
+        Text.assemble(
+            *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
+            f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+        )
     )
     console.print(parity_table(result.compilation.report.to_json()))
-    console.print(f"Serve it with: triton-regressors serve {repository}", highlight=False)
+    console.print(Text(f"Serve it with: triton-regressors serve {repository}"))
 
 
 def describe(

@@ -18,6 +18,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.precision import choose_precision
+from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import Report, Sample, check, feature_names, take_sample, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -61,17 +62,23 @@ class Export:
 
 
 def compile_estimator(
-    estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE
+    estimator: Any,
+    *,
+    sample: Any | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    missing_strings: Sequence[str] = MISSING_STRINGS,
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
     `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings, or, for an
     estimator fitted on named columns, a function from the names of those that are strings to rows; without it rows are
-    drawn to the fitted scale.
+    drawn to the fitted scale. `missing_strings` stand for a missing value in columns of strings.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    if isinstance(missing_strings, str) or not all(isinstance(text, str) for text in missing_strings):
+        raise ExportError(f"missing_strings must be a sequence of strings, not {missing_strings!r}.")
     if isinstance(estimator, str | Path):
         raise ExportError(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
@@ -86,7 +93,7 @@ def compile_estimator(
         stages.extend(fusion_steps(stages[0][1]))
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = builder.text.inputs(stages[0][1])
+    inputs = builder.text.inputs(stages[0][1], tuple(missing_strings))
     if callable(sample):
         names = feature_names(estimator) or []
         sample = sample([names[column] for column in builder.text.columns()])
@@ -106,6 +113,7 @@ def export(
     name: str | None = None,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    missing_strings: Sequence[str] = MISSING_STRINGS,
     **options: Any,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
@@ -113,6 +121,7 @@ def export(
     `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
     `sample`: rows `[rows, n_features]` to verify on (default: rows drawn to the fitted scale).
     `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations.
+    `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
     `options`: see `ServingOptions`.
 
     Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
@@ -126,11 +135,13 @@ def export(
     unknown = [option for option in options if option not in accepted]
     if unknown:
         known = ", ".join(accepted)
-        raise ExportError(f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, {known}.")
+        raise ExportError(
+            f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, {known}, missing_strings."
+        )
     serving = ServingOptions(**options)
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
-    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance)
+    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance, missing_strings=missing_strings)
     plan = compilation.plan
     repositories.check_target(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()

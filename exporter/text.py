@@ -21,6 +21,9 @@ UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
 RESERVED = (NUMBERS, "y", "std")
 
+MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
+"""What clients that make a string of every value, as tritonclient does, send for None, NaN and pandas' own."""
+
 
 class TextColumns:
     """The columns of a model's input that hold strings, found while it is lowered; false while there is none."""
@@ -64,8 +67,11 @@ class TextColumns:
         """Have requests refused whose string is none of the column's categories, as scikit-learn refuses it."""
         self._closed.add(column)
 
-    def inputs(self, plan: Plan) -> Inputs:
-        """Return the input tensors of a lowered plan, before any pass. Columns that nothing reads are in none."""
+    def inputs(self, plan: Plan, missing: tuple[str, ...] = ()) -> Inputs:
+        """Return the input tensors of a lowered plan, before any pass. Columns that nothing reads are in none.
+
+        `missing` are strings that stand for a missing value where they are no category.
+        """
         if not self:
             return Inputs.plain(plan.n_features)
         numeric = sorted(_columns_read(plan) - self._categories.keys())
@@ -76,7 +82,7 @@ class TextColumns:
         for group, columns in groups.items():
             categories = tuple(tuple(self._categories[column]) for column in columns)
             closed = tuple(column in self._closed for column in columns)
-            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed))
+            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, missing))
         return Inputs(plan.n_features, tuple(numeric), tuple(text))
 
     def draw(self, X: np.ndarray, rng: np.random.Generator) -> None:
@@ -108,10 +114,20 @@ class TextColumns:
             except (TypeError, ValueError) as error:
                 name = "" if names is None else f" ('{names[column]}')"
                 raise ExportError(f"The sample's column {column}{name} must be numbers: {error}.") from None
-        for column, known in self._categories.items():
-            numbers = {"": np.nan, **known}
-            values = cells[:, column]
-            X[:, column] = [np.nan if _is_missing(value) else numbers.get(str(value), UNKNOWN) for value in values]
+        for group in inputs.text:
+            for column in group.columns:
+                known = self._categories[column]
+                strings = ["" if _is_missing(value) else str(value) for value in cells[:, column]]
+                misspelt = next((text for text in strings if text in group.missing and text not in known), None)
+                if misspelt is not None:
+                    name = "" if names is None else f" ('{names[column]}')"
+                    raise ExportError(
+                        f"The sample's column {column}{name} holds the string {misspelt!r}, which is no category of the "
+                        "model and which its entry takes for a missing value: give None, NaN or an empty string, or "
+                        f"leave {misspelt!r} out of missing_strings (--missing-string)."
+                    )
+                numbers = {"": np.nan, **known}
+                X[:, column] = [numbers.get(text, UNKNOWN) for text in strings]
         return X
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None) -> Any:

@@ -9,6 +9,9 @@ import torch
 
 MANY_NUMBERS = 2**17
 
+MAX_NUMBERS = 2**28
+"""Rows × features that an entry may stage: 1 GiB of float32. What asks for much more takes a whole server down."""
+
 
 class Staging:
     """Float32 `[max_rows, n_features]`; `pinned` if a GPU is to read it across the bus."""

@@ -190,6 +190,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "batch of a half": ({"max_batch_size": 0.5}, r"^max_batch_size must be a whole number of at least 1, not 0\.5\.$"),
     "batch in words": ({"max_batch_size": "8"}, r"^max_batch_size must be a whole number of at least 1, not '8'\.$"),
     "batch past the server's numbers": ({"max_batch_size": 2**31}, r"^max_batch_size must be "),
+    "batch that no machine holds": (
+        {"max_batch_size": 2**31 - 1},
+        r"^max_batch_size 2147483647 × 10 features are 21,474,836,470 numbers in a batch; at most 268,435,456 are "
+        r"accepted, which is a max_batch_size of 26843545\.$",
+    ),
     "batch of True": ({"max_batch_size": True}, r"^max_batch_size must be a whole number of at least 1, not True\.$"),
     "negative delay": (
         {"max_queue_delay_us": -1},
@@ -217,6 +222,10 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "delay without batching": (
         {"dynamic_batching": False, "max_queue_delay_us": 5},
         r"^max_queue_delay_us and preferred_batch_sizes need dynamic_batching\.$",
+    ),
+    "missing strings as one": (
+        {"missing_strings": "None"},
+        r"^missing_strings must be a sequence of strings, not 'None'\.$",
     ),
     "tolerance of zero": ({"tolerance": 0}, r"^tolerance must lie between 0 and 1 standard deviations, not 0\.$"),
     "tolerance of NaN": ({"tolerance": float("nan")}, r"^tolerance must lie between 0 and 1 .*, not nan\.$"),
