@@ -122,9 +122,9 @@ class TextColumns:
                 if misspelt is not None:
                     name = "" if names is None else f" ('{names[column]}')"
                     raise ExportError(
-                        f"The sample's column {column}{name} holds the string {misspelt!r}, which is no category of the "
-                        "model and which its entry takes for a missing value: give None, NaN or an empty string, or "
-                        f"leave {misspelt!r} out of missing_strings (--missing-string)."
+                        f"The sample's column {column}{name} holds the string {misspelt!r}, which is no category of "
+                        "the model and which its entry takes for a missing value: give None, NaN or an empty string, "
+                        f"or leave {misspelt!r} out of missing_strings (--missing-string)."
                     )
                 numbers = {"": np.nan, **known}
                 X[:, column] = [numbers.get(text, UNKNOWN) for text in strings]

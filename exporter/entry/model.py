@@ -62,7 +62,8 @@ class TritonPythonModel:
         if max_rows * plan.n_features > MAX_NUMBERS:
             raise ValueError(
                 f"max_batch_size {max_rows} × {plan.n_features} features are {max_rows * plan.n_features:,} numbers; "
-                f"at most {MAX_NUMBERS:,} can be staged: set max_batch_size to {MAX_NUMBERS // plan.n_features} or less."
+                f"at most {MAX_NUMBERS:,} can be staged: set max_batch_size to {MAX_NUMBERS // plan.n_features} or "
+                "less."
             )
         self.inputs = Inputs.from_json(plan.n_features, document["inputs"])
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
