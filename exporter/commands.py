@@ -90,10 +90,11 @@ def export(
         Text.assemble(
             *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
             f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
-        )
+        ),
+        soft_wrap=True,
     )
     console.print(parity_table(result.compilation.report.to_json()))
-    console.print(Text(f"Serve it with: triton-regressors serve {repository}"))
+    console.print(Text(f"Serve it with: triton-regressors serve {repository}"), soft_wrap=True)
 
 
 def describe(

@@ -138,5 +138,5 @@ def _stage_table(title: str, steps: Sequence[Mapping[str, Any]]) -> Table:
         operation = f"{step['op']} {step['what']}".strip()
         reads = ", ".join("X" if name == INPUT else name for name in step["inputs"])
         numbers = (f"{step[key]:,}" for key in ("launches", "parameters", "bytes"))
-        table.add_row(step["output"], reads, operation, *numbers)
+        table.add_row(step["output"], reads, Text(operation), *numbers)
     return table
