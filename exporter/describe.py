@@ -92,9 +92,10 @@ def curl_snippet(name: str, inputs: Inputs, outputs: Sequence[str]) -> str:
         ],
         "outputs": [{"name": output} for output in outputs],
     }
-    missing = " A missing string is an empty one." if inputs.text else ""
+    number, string = "A missing number is NaN, without quotes.", 'A missing string is "", an empty one.'
+    missing = " ".join([*([number] if inputs.numeric else []), *([string] if inputs.text else [])])
     return f"""\
-    # JSON has no NaN: what may be NaN is sent by tritonclient.{missing}
+    # {missing}
     curl -s 127.0.0.1:8000/v2/models/{name}/infer -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"""
 
 

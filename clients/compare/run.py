@@ -165,7 +165,9 @@ def compare(
                 try:
                     return measure(pool, load, payloads, address, read_counters, settings, count, seed, report)
                 except NoAnswers as error:
-                    raise ComparisonError(f"Model {model!r} failed every request ({what}): {error}") from error
+                    raise ComparisonError(
+                        f"Model {model!r} answers requests with errors alone ({what}): {error}"
+                    ) from error
 
             display.total(comparison.planned * (1 + floor))
             for configuration in chosen:

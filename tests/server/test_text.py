@@ -192,10 +192,10 @@ def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> Non
     expected = model.predict(rows[model.feature_names_in_])
     for found in run_snippets(repository / "one-hot", server):
         np.testing.assert_allclose(found["y"], expected, rtol=1e-6)
-    as_missing = run_snippets(repository / "owners", server, {'["Ada", "cat"], ["Ada", "cat"]': '["Ada", None]'})
+    as_missing = run_snippets(repository / "owners", server, {'["Ada", "cat"]': '["Ada", None]'})
     for found in as_missing:
         np.testing.assert_allclose(
-            found["y"], fit_owners().predict(pd.DataFrame({"owner": ["Ada"], "pet": [None]})), rtol=1e-6
+            found["y"], fit_owners().predict(pd.DataFrame({"owner": ["Ada"] * 2, "pet": [None] * 2})), rtol=1e-6
         )
 
 

@@ -362,8 +362,10 @@ def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_
         client.load("linear")
     partial = caught.value.partial
     assert [point.load.concurrency for point in partial.points] == [1]
-    assert re.match(r"Model 'linear' failed every request \(none, 2 clients, .*\): .*[Ss]tub", partial.failure)
-    assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' failed every request")
+    assert re.match(
+        r"Model 'linear' answers requests with errors alone \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
+    )
+    assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests with errors alone")
     assert partial.write(tmp_path)[0].name == "report.html"
 
 
@@ -383,7 +385,7 @@ def test_a_model_that_answers_nothing(server: TritonServer, tmp_path: Path, repo
         client.load("broken")
     started = time.monotonic()
     with pytest.raises(
-        ComparisonError, match=r"'broken' failed every request \(none, 1 client, .*it is broken"
+        ComparisonError, match=r"'broken' answers requests with errors alone \(none, 1 client, .*it is broken"
     ) as caught:
         compare("broken", repository, url=server.grpc_url, warmup_s=0.2, window_s=0.2)
     assert not isinstance(caught.value, IncompleteComparison)
