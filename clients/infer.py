@@ -13,9 +13,9 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
-from triton_regressors.clients.tensors import Given, float32_rows, model_tensors, request_tensors, row_count, take
+from triton_regressors.clients.tensors import Given, InputTensor, input_tensors, model_tensors, row_count, take
 
-__all__ = ["AsyncClient", "Client", "Protocol", "float32_rows", "infer_in_batches"]
+__all__ = ["AsyncClient", "Client", "Protocol", "infer_in_batches"]
 
 T = TypeVar("T")
 _LOOPBACK = ("127.", "localhost", "[::1]")
@@ -43,7 +43,13 @@ class _Connection:
         self.protocol: Protocol = protocol
         self.timeout_s = timeout_s
         self._calls = Calls(protocol, timeout_s, load_timeout_s, admin_key)
+        self._inputs: dict[str, tuple[InputTensor, ...]] = {}  # of the models that were asked, as they were then
         self._closed = False
+
+    def _learn(self, model: str, config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
+        """Keep and return what the inputs of a model are."""
+        self._inputs[model] = input_tensors(config)
+        return self._inputs[model]
 
     def _grpc_options(self) -> list[tuple[str, int]]:
         options = [
@@ -127,17 +133,22 @@ class Client(_Connection):
 
         Args:
             model: its name.
-            X: an array of numbers, see `float32_rows`; where the model has other inputs than X, a mapping of each one's
-                name to an array of numbers or of strings, see `text_rows`; or a pandas DataFrame. One of numbers alone
-                is an array. Of another, the columns that the model was fitted on are taken by their names, which the
-                server is asked for first.
+            X: a pandas DataFrame, whose columns are taken by name where the model was fitted on named ones; an array of
+                numbers, see `number_rows`; or, where the model has other inputs than X, a mapping of each one's name to
+                an array of numbers or of strings, see `text_rows`. Which types they are sent in is what the server says
+                of the model, which is asked once, and again should a request not fit.
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        tensors = request_tensors(X)
-        if tensors is None:
-            tensors = model_tensors(X, self.config(model))
-        return self._run(self._calls.infer(model, tensors, outputs, version))
+        known = self._inputs.get(model)
+        if known is not None:
+            try:
+                return self._run(self._calls.infer(model, model_tensors(X, known, model), outputs, version))
+            except InvalidRequest:  # the model may be another one by now
+                if self._learn(model, self.config(model)) == known:
+                    raise
+        inputs = self._inputs.get(model) or self._learn(model, self.config(model))
+        return self._run(self._calls.infer(model, model_tensors(X, inputs, model), outputs, version))
 
     def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -256,10 +267,15 @@ class AsyncClient(_Connection):
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
         """See `Client.infer`."""
-        tensors = request_tensors(X)
-        if tensors is None:
-            tensors = model_tensors(X, await self.config(model))
-        return await self._run(self._calls.infer(model, tensors, outputs, version))
+        known = self._inputs.get(model)
+        if known is not None:
+            try:
+                return await self._run(self._calls.infer(model, model_tensors(X, known, model), outputs, version))
+            except InvalidRequest:  # the model may be another one by now
+                if self._learn(model, await self.config(model)) == known:
+                    raise
+        inputs = self._inputs.get(model) or self._learn(model, await self.config(model))
+        return await self._run(self._calls.infer(model, model_tensors(X, inputs, model), outputs, version))
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -313,7 +329,7 @@ def infer_in_batches(
 ) -> dict[str, npt.NDArray[Any]]:
     """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
     config = client.config(model)
-    tensors = model_tensors(X, config)
+    tensors = model_tensors(X, input_tensors(config), model)
     rows = row_count(tensors)
     limit = config.max_batch_size or rows
     parts = [

@@ -14,70 +14,49 @@ import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tables import in_words, numbers
-from triton_regressors.clients.tables import take as take_columns
-from triton_regressors.clients.tensors import InputTensor, Tensors, float32_rows, input_tensors, listed, split
+from triton_regressors.clients.tables import in_words
+from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
 """Of fewer columns, a row that counts them, such as 0,1, is nothing rare."""
 
 
-def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDArray[np.float32]:
-    """The rows of a file, float32 [rows, n_features].
+def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
+    """The rows of a file as the inputs of a model.
+
+    The model's columns are found by their names, if both it and the file have names; other columns are left out. A file
+    without names must have as many. Where the model takes strings, the first line of a .csv holds names; a string is
+    then whatever a cell holds, spaces and all, and missing where it is empty.
 
     Args:
         path: .npy (one 2-D array), .csv (commas; see `read_table` for what its first line is) or .parquet. Empty cells
             are NaN.
-        feature_names: the columns to take, in this order, from a file whose columns have names; others are left out. A
-            file without names must have as many columns.
-
-    Raises:
-        RowsError: the file cannot be read, is of another kind, has no rows, or holds what is not a number.
-    """
-    values = read_table(path, names=feature_names or ())
-    try:
-        if isinstance(values, pd.DataFrame):
-            if feature_names is not None and all(isinstance(name, str) for name in values.columns):
-                values = take_columns(values, feature_names)
-            values = numbers(values)
-        if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
-            raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
-        return float32_rows(values)
-    except InvalidRequest as error:
-        raise RowsError(f"Cannot read rows from {path}: {error}") from None
-
-
-def read_tensors(
-    path: Path,
-    config: model_config_pb2.ModelConfig,
-    columns: Sequence[str] | None = None,
-) -> Tensors:
-    """The rows of a file as the inputs of a model.
-
-    The model's columns are found by their names, if both it and the file have names. Where it takes strings, the first
-    line of a .csv holds them; a string is then whatever a cell holds, spaces and all, and missing where it is empty.
-
-    Args:
-        path: see `read_rows`.
         config: the model's, as the server has it.
         columns: the names of the columns to take, those of one input after those of another, in place of the names that
             the configuration has.
 
     Raises:
-        RowsError: see `read_rows`; or columns are missing, or have no names where they need them.
+        RowsError: the file cannot be read, is of another kind, has no rows, holds what is not a number where numbers
+            belong; or columns are missing, or have no names where they need them.
     """
     inputs = input_tensors(config)
     if len(inputs) == 1 and not inputs[0].text:
-        names = inputs[0].columns if columns is None else columns
-        return {inputs[0].name: read_rows(path, names or None)}
+        names = tuple(inputs[0].columns if columns is None else columns)
+        inputs, values = (replace(inputs[0], columns=names),), read_table(path, names=names)
+        if names and np.shape(values)[1:] != (len(names),) and not _has_names(values):
+            raise RowsError(f"{path} has shape {values.shape}; {len(names)} features are expected.")
+        try:
+            return model_tensors(values, inputs, config.name)
+        except InvalidRequest as error:
+            raise RowsError(f"Cannot read rows from {path}: {error}") from None
     inputs = _named(inputs, config.name, columns)
     wanted = [name for tensor in inputs for name in tensor.columns]
-    table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns])
+    table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns] or None, wanted)
     if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
         raise RowsError(f"{path} does not name its columns; model '{config.name}' needs {in_words(wanted)}.")
     try:
-        return split(table, inputs, config.name)
+        return model_tensors(table, inputs, config.name)
     except InvalidRequest as error:
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
 
@@ -90,7 +69,7 @@ def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[st
     of whole numbers alone. If it is, or there are but a few columns from 0, it may as well be a row, and is refused.
 
     Args:
-        path: see `read_rows`.
+        path: see `read_tensors`.
         text: names of columns of a .csv that hold strings, which are taken as they are written. With this the first
             line is a header whatever it holds, and spaces after a comma belong to the cell.
         names: of columns that are looked for.
@@ -107,6 +86,11 @@ def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[st
     if suffix == ".csv":
         return _read_csv(path, text, names)
     return _read_npy(path) if suffix == ".npy" else _read_parquet(path)
+
+
+def _has_names(values: Any) -> bool:
+    """Whether they are a table whose columns have names."""
+    return isinstance(values, pd.DataFrame) and all(isinstance(name, str) for name in values.columns)
 
 
 def _read_npy(path: Path) -> npt.NDArray[Any]:

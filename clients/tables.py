@@ -60,6 +60,14 @@ def numbers(table: Any, owner: str = "") -> npt.NDArray[Any]:
     return np.asarray(table.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
+def integers(table: Any) -> npt.NDArray[Any]:
+    """A table of whole numbers as an array that holds them exactly, int64 if their dtypes are integers."""
+    table = table.infer_objects()
+    if all(dtype.kind in "iub" for dtype in table.dtypes) and not table.isna().to_numpy().any():
+        return np.asarray(table.to_numpy(dtype=np.int64 if table.max(axis=None) < 2**63 else np.uint64))
+    return numbers(table)
+
+
 def in_words(names: Sequence[Any]) -> str:
     """Names of columns, the first of them at least, for an error."""
     shown = ", ".join(repr(str(name)) for name in names[:5])

@@ -1,7 +1,7 @@
 """The tensors of a request: rows in any form that a user has them → input name → array, ready to send.
 
-Numbers are float32 arrays, strings are arrays of `bytes` objects in UTF-8; both are [rows, columns]. A missing string
-is an empty one.
+What an input takes is what the model's configuration says: numbers become float32, float64 or int64 arrays, and strings
+arrays of `bytes` objects in UTF-8; all are [rows, columns]. A missing string is an empty one.
 """
 
 import json
@@ -16,27 +16,37 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
-from triton_regressors.kernels.inputs import NUMBERS
 
-Rows = npt.NDArray[np.float32]
 Tensors: TypeAlias = dict[str, npt.NDArray[Any]]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
-"""What rows may be given as: an array for the input X, arrays by the inputs' names, or a pandas DataFrame."""
+"""What rows may be given as: an array for a model's only input, arrays by the inputs' names, or a pandas DataFrame."""
 
 COLUMNS = "columns"
 """Parameter of a configuration: JSON, an object of each input's name to the names that its columns had in training."""
+
+CATEGORIES = "categories"
+"""Parameter of a configuration: JSON, an object of each input's name to the places of columns that hold categories."""
+
+DTYPES: dict[str, Any] = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "BYTES": np.object_}
+"""What requests call a type, and arrays."""
+
+LARGEST = {np.float32: "3.4e38", np.float64: "1.8e308"}
 
 _NUMERIC_KINDS = "fiub"
 
 
 @dataclass(frozen=True)
 class InputTensor:
-    """An input of a model. width: of a row, −1 if it is not fixed. columns: their names in training; () without."""
+    """An input of a model. width: of a row, −1 if it is not fixed. columns: their names in training; () without.
+
+    categories: the places of the columns whose numbers are categories, which are sent exactly or not at all.
+    """
 
     name: str
-    datatype: str  # as requests call it: "FP32", "BYTES"
+    datatype: str  # as requests call it: "FP32", "FP64", "INT64", "BYTES"
     width: int
     columns: tuple[str, ...] = ()
+    categories: tuple[int, ...] = ()
 
     @property
     def text(self) -> bool:
@@ -46,71 +56,63 @@ class InputTensor:
 
 def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
     """The inputs of a model, in the order of its configuration."""
-    named = config.parameters[COLUMNS].string_value if COLUMNS in config.parameters else "{}"
-    try:
-        columns = {name: tuple(map(str, names)) for name, names in json.loads(named).items()}
-    except (ValueError, TypeError, AttributeError):
-        raise ServerFault(
-            f"Parameter {COLUMNS!r} of model '{config.name}' does not name its inputs' columns."
-        ) from None
+    columns, categories = _of_inputs(config, COLUMNS, str), _of_inputs(config, CATEGORIES, int)
     return tuple(
         InputTensor(
             tensor.name,
             model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_").replace("STRING", "BYTES"),
             int(tensor.dims[-1]) if tensor.dims else -1,
             columns.get(tensor.name, ()),
+            categories.get(tensor.name, ()),
         )
         for tensor in config.input
     )
 
 
-def request_tensors(X: Given) -> Tensors | None:
-    """The tensors that X is; None for a table of which the model's configuration alone tells, see `split`.
+def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type) -> dict[str, tuple[Any, ...]]:
+    """What a parameter says of each input's columns."""
+    text = config.parameters[parameter].string_value if parameter in config.parameters else "{}"
+    try:
+        return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        raise ServerFault(
+            f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
+        ) from None
+
+
+def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
+    """The tensors that X is for a model with these inputs.
+
+    An array is for a model's only input; the arrays of a mapping are for the inputs of these names. The columns of a
+    DataFrame are taken by their names where the model and the table have names, and in their order where one has none.
 
     Raises:
-        InvalidRequest: X cannot be sent to any model.
+        InvalidRequest: something does not fit an input, a column is missing, or a number would have to be rounded where
+            that is another number or another category.
     """
     if isinstance(X, Mapping):
-        return _by_name(X)
+        return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
     if tables.is_table(X):
-        array = np.asarray(X)
-        # A column without a single value may be of numbers or of strings.
-        empty = array.dtype.kind == "f" and np.isnan(array[:1]).any() and np.isnan(array).all(axis=0).any()
-        return None if empty or array.dtype.kind not in _NUMERIC_KINDS else {NUMBERS: float32_rows(array)}
-    return {NUMBERS: float32_rows(X)}
+        return {tensor.name: _rows(part, tensor) for tensor, part in _split(X, inputs, model)}
+    if len(inputs) != 1:
+        raise InvalidRequest(
+            f"Model '{model}' has the {listed(inputs)}: give a DataFrame, or a mapping of their names to arrays."
+        )
+    return {inputs[0].name: _rows(X, inputs[0])}
 
 
-def model_tensors(X: Given, config: model_config_pb2.ModelConfig) -> Tensors:
-    """The tensors that X is for the model of this configuration."""
-    tensors = request_tensors(X)
-    return split(X, input_tensors(config), config.name) if tensors is None else tensors
-
-
-def split(table: Any, inputs: Sequence[InputTensor], model: str) -> Tensors:
-    """A DataFrame as the inputs of a model: their columns, by name.
-
-    A single input whose columns have no names takes all columns in their order, and so does one of numbers if they are
-    all numeric.
-
-    Raises:
-        InvalidRequest: a column is missing or of the wrong kind, or the model does not tell its columns' names.
-    """
-    if len(inputs) == 1 and (not inputs[0].columns or (not inputs[0].text and tables.all_numeric(table))):
-        parts = {inputs[0].name: table}
-    else:
-        unnamed = [tensor for tensor in inputs if not tensor.columns]
-        if unnamed:
-            raise InvalidRequest(
-                f"Model '{model}' does not tell which columns its {listed(inputs)} are: it was fitted on columns "
-                "without names; give a mapping of each input's name to an array."
-            )
-        parts = {tensor.name: tables.take(table, tensor.columns, f" of {listed([tensor])}") for tensor in inputs}
-    return {
-        tensor.name: text_rows(parts[tensor.name], tensor.name)
-        if tensor.text
-        else float32_rows(tables.numbers(parts[tensor.name], f" of {listed([tensor])}"), tensor.name)
-        for tensor in inputs
-    }
+def _split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[InputTensor, Any]]:
+    """Each input and its columns of a DataFrame."""
+    named = all(isinstance(name, str) for name in table.columns)
+    if len(inputs) == 1 and not (named and inputs[0].columns):
+        return [(inputs[0], table)]
+    unnamed = [tensor for tensor in inputs if not tensor.columns]
+    if unnamed:
+        raise InvalidRequest(
+            f"Model '{model}' does not tell which columns its {listed(inputs)} are: it was fitted on columns "
+            "without names; give a mapping of each input's name to an array."
+        )
+    return [(tensor, tables.take(table, tensor.columns, f" of {listed([tensor])}")) for tensor in inputs]
 
 
 def listed(inputs: Sequence[InputTensor]) -> str:
@@ -119,15 +121,19 @@ def listed(inputs: Sequence[InputTensor]) -> str:
     return f"input{'s' if len(inputs) > 1 else ''} {names}"
 
 
-def float32_rows(X: npt.ArrayLike, name: str = NUMBERS) -> Rows:
-    """X as a request carries it: float32 [rows, n_features].
+def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> npt.NDArray[Any]:
+    """X as a request carries it to an input of numbers: [rows, columns] in the input's type.
 
-    float32 is taken as it is. Other floats, integers and booleans are rounded to the nearest float32; NaN and infinity
-    pass through, for the model to judge.
+    An array of that type is taken as it is. Other floats, integers and booleans are rounded to the nearest float, but
+    not where they are categories. NaN and infinity pass through to floats, for the model to judge.
 
     Raises:
-        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a finite value beyond float32.
+        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a number that the type does not:
+            a finite one beyond it, a fraction or a missing one where it is INT64, or a category that would be rounded.
     """
+    name, dtype = tensor.name, DTYPES[tensor.datatype]
+    if tables.is_table(X):
+        X = tables.integers(X) if tensor.datatype == "INT64" else tables.numbers(X, f" of {listed([tensor])}")
     try:
         array = np.asarray(X)
     except ValueError as error:
@@ -138,18 +144,37 @@ def float32_rows(X: npt.ArrayLike, name: str = NUMBERS) -> Rows:
             hint = "; use .toarray() on a sparse matrix"
         raise InvalidRequest(f"{name} has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
     _check_shape(array, name)
-    if array.dtype == np.float32:
+    if array.dtype == dtype:
         return array
-    with np.errstate(over="ignore"):
-        rows = array.astype(np.float32)
+    if array.dtype == np.bool_:
+        return array.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = array.astype(dtype)
+    if tensor.datatype == "INT64":
+        _refuse(_changed(rows, array), array, tensor, "which is not a whole number that INT64 holds")
+        return rows
     beyond = np.isinf(rows) & np.isfinite(array)
-    if beyond.any():
-        row, column = np.argwhere(beyond)[0]
-        value = array[row, column]
-        raise InvalidRequest(
-            f"{name}[{row}, {column}] is {value}, beyond float32, whose largest value is about 3.4e38."
-        )
+    _refuse(beyond, array, tensor, f"beyond {np.dtype(dtype)}, whose largest value is about {LARGEST[dtype]}")
+    if tensor.categories:
+        places, rounded = list(tensor.categories), np.zeros(array.shape, dtype=bool)
+        rounded[:, places] = _changed(rows[:, places], array[:, places])
+        _refuse(rounded, array, tensor, f"a category, which {tensor.datatype} would round to another number")
     return rows
+
+
+def _changed(rows: npt.NDArray[Any], array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which numbers of an array are others after it was converted."""
+    with np.errstate(invalid="ignore"):
+        same = (rows.astype(array.dtype) == array) & (np.sign(rows) == np.sign(array))
+    return np.asarray(~(same | (np.isnan(rows) & np.isnan(array))))
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], array: npt.NDArray[Any], tensor: InputTensor, why: str) -> None:
+    """Raise InvalidRequest that names the first number that is wrong, if there is one."""
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        named = f" ('{tensor.columns[column]}')" if tensor.columns else ""
+        raise InvalidRequest(f"{tensor.name}[{row}, {column}]{named} is {array[row, column]}, {why}.")
 
 
 def text_rows(strings: npt.ArrayLike, name: str) -> npt.NDArray[np.object_]:
@@ -181,14 +206,14 @@ def text_rows(strings: npt.ArrayLike, name: str) -> npt.NDArray[np.object_]:
 
 def datatype(array: npt.NDArray[Any]) -> str:
     """What requests call the type of a tensor."""
-    return "BYTES" if array.dtype == object else "FP32"
+    return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
 
 
 def wire(array: npt.NDArray[Any]) -> bytes:
     """The bytes of a tensor in a request: little-endian numbers, or strings with their lengths before them."""
     if array.dtype == object:
         return b"".join(struct.pack("<I", len(text)) + text for text in array.ravel().tolist())
-    return array.astype("<f4", copy=False).tobytes()
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def row_count(tensors: Mapping[str, npt.NDArray[Any]]) -> int:
@@ -201,29 +226,30 @@ def take(tensors: Mapping[str, npt.NDArray[Any]], rows: slice | npt.NDArray[np.i
     return {name: array[rows] for name, array in tensors.items()}
 
 
-def _by_name(given: Mapping[str, Any]) -> Tensors:
-    tensors = {name: _array(value, name) for name, value in given.items()}
+def _rows(X: Any, tensor: InputTensor) -> npt.NDArray[Any]:
+    """X as a request carries it to an input."""
+    if tensor.datatype not in DTYPES:
+        accepted = ", ".join(DTYPES)
+        raise InvalidRequest(f"Input '{tensor.name}' takes {tensor.datatype}; this client sends {accepted}.")
+    return text_rows(X, tensor.name) if tensor.text else number_rows(X, tensor)
+
+
+def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model: str) -> Tensors:
+    unknown = [name for name in given if name not in inputs]
+    if unknown or not given:
+        which = f"no input {unknown[0]!r}" if unknown else "inputs, and the mapping is empty"
+        raise InvalidRequest(f"Model '{model}' has {which}; it takes the {listed(list(inputs.values()))}.")
+    tensors = {name: _rows(_own_columns(value, inputs[name]), inputs[name]) for name, value in given.items()}
     if len({len(array) for array in tensors.values()}) != 1:
         counts = ", ".join(f"'{name}' {len(array)}" for name, array in tensors.items())
-        raise InvalidRequest(
-            f"The inputs differ in their number of rows: {counts}."
-            if counts
-            else "There are no inputs: a mapping of each input's name to an array is empty."
-        )
+        raise InvalidRequest(f"The inputs differ in their number of rows: {counts}.")
     return tensors
 
 
-def _array(value: Any, name: str) -> npt.NDArray[Any]:
-    if not isinstance(name, str):
-        raise InvalidRequest(f"The mapping has the key {name!r}; its keys must be the names of inputs.")
-    if tables.is_table(value):
-        numeric = tables.all_numeric(value)
-        return float32_rows(tables.numbers(value), name) if numeric else text_rows(value, name)
-    try:
-        kind = np.asarray(value).dtype.kind
-    except ValueError as error:
-        raise InvalidRequest(f"{name} is not an array: {error}") from None
-    return text_rows(value, name) if kind in "USTO" and not hasattr(value, "toarray") else float32_rows(value, name)
+def _own_columns(value: Any, tensor: InputTensor) -> Any:
+    """An input's columns of a DataFrame, by their names where both have some; anything else as it is."""
+    named = tables.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
+    return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 
 
 def _check_shape(array: npt.NDArray[Any], name: str) -> None:

@@ -38,8 +38,9 @@ class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
     `location` and `scale_of_input` are where the fitted model says its input features lie, `[n_features]` each, NaN
-    where it does not say; `choices` are the only numbers that a feature takes, and `text` are the features that are
-    strings. The exporter draws rows from them when it is given none.
+    where it does not say; `choices` are the only numbers that a feature takes, `integers` those of them whose choices
+    are whole numbers by their dtype, and `text` are the features that are strings. The exporter draws rows from them
+    when it is given none.
     """
 
     def __init__(self, n_features: int) -> None:
@@ -47,6 +48,7 @@ class Builder:
         self.location = np.full(n_features, np.nan)
         self.scale_of_input = np.full(n_features, np.nan)
         self.choices: dict[int, np.ndarray] = {}
+        self.integers: set[int] = set()
         self.text = TextColumns()
         self._origins = {INPUT: np.arange(n_features)}
         self._guards: list[Value] = []
@@ -123,10 +125,12 @@ class Builder:
 
     def note_choices(self, x: Value, column: int, numbers: ArrayLike) -> None:
         """Record the only numbers that a column of `x` takes, if it is a feature of the model's input."""
-        held = _float64(numbers)
-        held = held[held == held.astype(np.float32)]
-        if x.name in self._origins and len(held):
-            self.choices.setdefault(int(self._origins[x.name][column]), held)
+        given = np.asarray(numbers)
+        if x.name in self._origins and len(given):
+            feature = int(self._origins[x.name][column])
+            self.choices.setdefault(feature, _float64(given))
+            if given.dtype.kind in "iu":
+                self.integers.add(feature)
 
     def name_columns(self, x: Value, name: str) -> None:
         """Name the tensor that brings the columns of `x` if they are strings of the model's input."""
@@ -143,6 +147,13 @@ class Builder:
             return self.text.numbers(origin, values)
         except ValueError as error:
             raise self.refuse(estimator, f"feature {column} holds {error}; supported: strings, or numbers") from None
+
+    def number_integers(self, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
+        """Return the numbers that the plan has for whole numbers of a column of `x` that float64 does not hold."""
+        if x.name not in self._origins:
+            reason = f"feature {column}, which another step makes, has categories beyond 2⁵³ that float64 merges"
+            raise self.refuse(estimator, reason)
+        return self.text.places(int(self._origins[x.name][column]), integers.tolist())
 
     def refuse_unknown_strings(self, x: Value, column: int) -> None:
         """Have requests refused that hold another string than those that were numbered in a column of `x`."""

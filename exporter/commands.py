@@ -9,15 +9,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from triton_regressors.clients.rows import read_rows, read_table
+from triton_regressors.clients.rows import read_table
 from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
 from triton_regressors.exporter.compiler import export as export_estimator
 from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.repository import find_entry
 from triton_regressors.exporter.text import MISSING_STRINGS
-from triton_regressors.exporter.verify import feature_names
 
 Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
 ModelOrEntry = Annotated[Path, typer.Argument(help="A fitted estimator's file, or an entry's directory.")]
@@ -27,6 +27,13 @@ SampleOption = Annotated[
 ]
 ToleranceOption = Annotated[
     float, typer.Option(help="Largest difference from the estimator's own prediction, in its standard deviations.")
+]
+InputOption = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        help="The type of numbers in requests: fp32, fp64, or auto, which is FP32 where rounding moves no answer.",
+    ),
 ]
 TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
 TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
@@ -38,6 +45,7 @@ def export(
     name: Annotated[str | None, typer.Option(help="The model's name on the server; by default the file's.")] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
     max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
@@ -81,6 +89,7 @@ def export(
         sample=_sample(sample, estimator),
         tolerance=tolerance,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
+        input=input,
         **options,
     )
     entry, plan = result.entry, result.compilation.plan
@@ -102,6 +111,7 @@ def describe(
     version: Annotated[int | None, typer.Option(help="Which version of an entry; by default the newest.")] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
 ) -> None:
@@ -113,7 +123,7 @@ def describe(
         console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied
         return
     estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or ())
-    compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance)
+    compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance, input=input)
     console.print(describe_compilation(compilation))
 
 
@@ -121,5 +131,5 @@ def _sample(path: Path | None, estimator: Any) -> Any | None:
     """Return the rows of a file, or what reads them once it is known which columns are strings."""
     names = feature_names(estimator)
     if path is None or names is None:
-        return None if path is None else read_rows(path)
-    return lambda strings: read_table(path, strings) if strings else read_rows(path, names)
+        return None if path is None else read_table(path)
+    return lambda strings: read_table(path, strings or None, names)

@@ -1,4 +1,4 @@
-"""From a fitted estimator to an entry: lower → fuse → verify → publish."""
+"""From a fitted estimator to an entry: lower → choose the input's types → fuse → verify → publish."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from triton_regressors import __version__
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
+from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.missing import nan_columns
+from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.precision import choose_precision
+from triton_regressors.exporter.sample import Sample, as_sent, take_rows
+from triton_regressors.exporter.specialise import specialise
 from triton_regressors.exporter.text import MISSING_STRINGS
-from triton_regressors.exporter.verify import Report, Sample, check, feature_names, take_sample, verify
+from triton_regressors.exporter.verify import Report, check, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
@@ -66,17 +70,22 @@ def compile_estimator(
     *,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows `[rows, n_features]` like those to be served, a DataFrame where the model reads strings, or, for an
-    estimator fitted on named columns, a function from the names of those that are strings to rows; without it rows are
-    drawn to the fitted scale. `missing_strings` stand for a missing value in columns of strings.
+    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`, or,
+    for an estimator fitted on named columns, a function from the names of those that are strings to rows; without it
+    rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is FP32 where
+    rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64. `missing_strings`
+    stand for a missing value in columns of strings.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    if input not in INPUT_TYPES:
+        raise ExportError(f"input must be one of {', '.join(INPUT_TYPES)}, not {input!r}.")
     if isinstance(missing_strings, str) or not all(isinstance(text, str) for text in missing_strings):
         raise ExportError(f"missing_strings must be a sequence of strings, not {missing_strings!r}.")
     if isinstance(estimator, str | Path):
@@ -85,25 +94,30 @@ def compile_estimator(
             "triton_regressors.exporter.loading.load_estimator, or use the command `triton-regressors export`."
         )
     builder = Builder(_feature_count(estimator, sample))
+    builder.text.spellings = tuple(missing_strings)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
     try:
-        stages = [("lowered", builder.plan(outputs))]
+        lowered = builder.plan(outputs)
+        plain = builder.text.inputs(lowered)
+        if callable(sample):
+            names = feature_names(estimator) or []
+            sample = sample([names[column] for column in builder.text.columns()])
+        oracle = Oracle(estimator, builder.input.width, tuple(outputs), builder.text)
+        rows = take_rows(oracle, builder, plain.numeric, sample)
+        inputs, rounding = choose_inputs(oracle, builder, lowered, plain, rows, input, tolerance)
+        stages = [("lowered", specialise(lowered, inputs.matrix_dtype))]
         stages.extend(fusion_steps(stages[0][1]))
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = builder.text.inputs(stages[0][1], tuple(missing_strings))
-    if callable(sample):
-        names = feature_names(estimator) or []
-        sample = sample([names[column] for column in builder.text.columns()])
-    rows = take_sample(estimator, builder, inputs, tuple(outputs), sample)
-    chosen = choose_precision(stages[-1][1], rows.X, tolerance)
+    sent = as_sent(rows, inputs, oracle)
+    chosen = choose_precision(stages[-1][1], sent.X, tolerance)
     if chosen is not stages[-1][1]:
         stages.append(("choose precision", chosen))
-    report = verify(chosen, rows, tolerance)
-    nan = nan_columns(estimator, chosen, inputs, rows, tolerance, builder.text)
-    return Compilation(estimator, stages, inputs, rows, report, *nan)
+    report = verify(chosen, inputs, sent, tolerance, rounding, input)
+    nan = nan_columns(oracle, chosen, inputs, sent, tolerance)
+    return Compilation(estimator, stages, inputs, sent, report, *nan)
 
 
 def export(
@@ -113,14 +127,18 @@ def export(
     name: str | None = None,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     **options: Any,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
     `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
-    `sample`: rows `[rows, n_features]` to verify on (default: rows drawn to the fitted scale).
-    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations.
+    `sample`: rows to verify on, as `predict` takes them (default: rows drawn to the fitted scale).
+    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations. One unit in the
+    answer's last float32 place is allowed in any case.
+    `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
+    with FP64 keeps it.
     `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
     `options`: see `ServingOptions`.
 
@@ -136,12 +154,17 @@ def export(
     if unknown:
         known = ", ".join(accepted)
         raise ExportError(
-            f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, {known}, missing_strings."
+            f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, input, {known}, missing_strings."
         )
     serving = ServingOptions(**options)
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
-    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance, missing_strings=missing_strings)
+    repositories.check_name(name)
+    if input == "auto" and repositories.takes_fp64(repository, name):
+        input = "fp64"
+    compilation = compile_estimator(
+        estimator, sample=sample, tolerance=tolerance, input=input, missing_strings=missing_strings
+    )
     plan = compilation.plan
     repositories.check_target(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
@@ -180,13 +203,16 @@ def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
 
 
 def _golden(compilation: Compilation) -> dict[str, np.ndarray]:
-    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers."""
+    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+
+    The rows are as the entry gets them, and the answers the estimator's to these.
+    """
     parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
     return {
         "X": np.concatenate([sample.X[:rows] for sample, rows in parts]),
         **{
-            name: np.concatenate([sample.expected[name][:rows] for sample, rows in parts])
-            for name in compilation.sample.expected
+            name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+            for name in compilation.sample.rounded
         },
     }
 

@@ -12,13 +12,19 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.inputs import MAX_STRING_BYTES, NUMBERS, Inputs
+from triton_regressors.kernels.inputs import MAX_STRING_BYTES, Inputs
 from triton_regressors.kernels.run import ENGINES
 from triton_regressors.kernels.staging import MAX_NUMBERS
 
 FULL_BATCH = "a full batch"
 """Name of the warm-up that follows max_batch_size."""
 
+DATA_TYPES = {
+    "FP32": model_config_pb2.TYPE_FP32,
+    "FP64": model_config_pb2.TYPE_FP64,
+    "INT64": model_config_pb2.TYPE_INT64,
+    "BYTES": model_config_pb2.TYPE_STRING,
+}
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096
 STAGED_NUMBERS = 2**24
@@ -90,12 +96,13 @@ def make_config(
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
-    Where there are tensors of strings and the columns have names, the parameter `columns` says which are in which.
+    Two parameters tell clients of the columns, as JSON objects of each tensor's name: `columns` has their names, where
+    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
-    for tensor, columns in inputs.columns().items():
-        kind = model_config_pb2.TYPE_FP32 if tensor == NUMBERS else model_config_pb2.TYPE_STRING
-        config.input.add(name=tensor, data_type=kind, dims=[len(columns)])
+    datatypes, tensors = inputs.datatypes(), inputs.columns()
+    for tensor, columns in tensors.items():
+        config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)])
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
     config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // inputs.n_features, 1))
@@ -103,13 +110,20 @@ def make_config(
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
-    if not inputs.text:
-        _add_warm_up(config)  # the server would send empty strings, which a model may refuse
-    else:
+    if inputs.text:
         config.parameters["max_string_bytes"].string_value = str(MAX_STRING_BYTES)
-    if inputs.text and feature_names:
-        named = {tensor: [feature_names[i] for i in columns] for tensor, columns in inputs.columns().items()}
+    elif not inputs.closed:
+        _add_warm_up(config)  # the server would send empty strings and zeros, which a model may refuse
+    if feature_names:
+        named = {tensor: [feature_names[i] for i in columns] for tensor, columns in tensors.items()}
         config.parameters["columns"].string_value = json.dumps(named, ensure_ascii=False)
+    categories = {
+        tensor: [place for place, column in enumerate(columns) if column in inputs.categorical]
+        for tensor, columns in tensors.items()
+    }
+    if any(categories.values()):
+        found = {tensor: places for tensor, places in categories.items() if places}
+        config.parameters["categories"].string_value = json.dumps(found)
     return apply_options(config, options)
 
 
@@ -175,7 +189,8 @@ def _add_warm_up(config: Any) -> None:
     """Have the server run one row and a full batch through each instance before it is ready."""
     for name, rows in (("one row", 1), (FULL_BATCH, config.max_batch_size)):
         sample = config.model_warmup.add(name=name, batch_size=rows)
-        tensor = sample.inputs["X"]
-        tensor.data_type = model_config_pb2.TYPE_FP32
-        tensor.dims.extend(config.input[0].dims)
-        tensor.zero_data = True
+        for given in config.input:
+            tensor = sample.inputs[given.name]
+            tensor.data_type = given.data_type
+            tensor.dims.extend(given.dims)
+            tensor.zero_data = True

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from triton_regressors.exporter.compiler import Compilation, stage_summary
 from triton_regressors.exporter.repository import Entry
-from triton_regressors.kernels.inputs import NUMBERS, Inputs
+from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import INPUT, read_document
 
 SHOWN_NAMES = 8
 ROWS = 2
 CURL_FEATURES = 64
+DTYPES = {"FP32": "np.float32", "FP64": "np.float64", "INT64": "np.int64", "BYTES": "object"}
 
 
 def describe_compilation(compilation: Compilation) -> Group:
@@ -46,15 +47,18 @@ def describe_entry(entry: Entry) -> Group:
 def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str] = ()) -> str:
     """Return Python that asks a running server for the entry's answers with tritonclient alone."""
     wanted = ", ".join(f'protocol.InferRequestedOutput("{output}")' for output in outputs)
-    datatype = '"FP32" if name == "X" else "BYTES"' if inputs.text else '"FP32"'
+    datatypes = inputs.datatypes()
+    given = ", ".join(f'"{tensor}": "{datatype}"' for tensor, datatype in datatypes.items())
+    datatype = f"{{{given}}}[name]" if len(datatypes) > 1 else f'"{next(iter(datatypes.values()))}"'
     values = []
     for tensor, columns in inputs.columns().items():
         shown = ", ".join(feature_names[column] for column in columns[:SHOWN_NAMES]) if feature_names else ""
         what = (
             f"your {shown}{', ...' * (len(columns) > SHOWN_NAMES)}" if shown else "your rows, in training column order"
         )
-        numbers = f"np.zeros(({ROWS}, {len(columns)}), dtype=np.float32)"
-        example = numbers if tensor == NUMBERS else f"np.array({_example(inputs, tensor)}, dtype=object)"
+        dtype = DTYPES[datatypes[tensor]]
+        numbers = f"np.zeros(({ROWS}, {len(columns)}), dtype={dtype})"
+        example = f"np.array({_example(inputs, tensor)}, dtype={dtype})" if dtype == "object" else numbers
         values.append(f'"{tensor}": {example},  # {what}')
     missing = """
     for x in rows.values():
@@ -84,11 +88,11 @@ def curl_snippet(name: str, inputs: Inputs, outputs: Sequence[str]) -> str:
         "inputs": [
             {
                 "name": tensor,
-                "datatype": "FP32" if tensor == NUMBERS else "BYTES",
-                "shape": [ROWS, len(columns)],
+                "datatype": datatype,
+                "shape": [ROWS, len(inputs.columns()[tensor])],
                 "data": json.loads(_example(inputs, tensor)),
             }
-            for tensor, columns in inputs.columns().items()
+            for tensor, datatype in inputs.datatypes().items()
         ],
         "outputs": [{"name": output} for output in outputs],
     }
@@ -105,18 +109,36 @@ def _example(inputs: Inputs, tensor: str) -> str:
         if group.name == tensor:
             row = [next(iter(known), "") for known in group.categories]
             return json.dumps([row] * ROWS, ensure_ascii=False)
-    return json.dumps([[0.0] * len(inputs.numeric)] * ROWS)
+    zero = 0 if inputs.datatypes()[tensor] == "INT64" else 0.0
+    return json.dumps([[zero] * len(inputs.columns()[tensor])] * ROWS)
 
 
 def parity_table(parity: Mapping[str, Any]) -> Table:
     """Return the measured differences from the estimator's own predictions."""
     rows = f"{parity['rows']} rows from {parity['rows_from']}, {parity['engine']} engine"
-    table = Table(title=f"Parity with the estimator's own predict ({rows})", title_justify="left")
-    for heading in ("output", "max |error| / std", "in float32 ulp", "tolerance / std"):
-        table.add_column(heading, justify="left" if heading == "output" else "right")
+    title = f"Parity with the estimator's own predict ({rows})"
+    table = Table(title=title, title_justify="left", caption=_parity_notes(parity), caption_justify="left")
+    for heading in ("output", "rows", "max |error| / std", "in float32 ulp", "tolerance / std"):
+        table.add_column(heading, justify="left" if heading in ("output", "rows") else "right")
     for name, found in parity["outputs"].items():
-        table.add_row(name, f"{found['max_error']:.1e}", f"{found['max_ulp']:.2f}", f"{parity['tolerance']:.0e}")
+        measured = {"as given": found} | ({"as FP32 holds them": found["rounded"]} if "rounded" in found else {})
+        for which, numbers in measured.items():
+            error, ulp = f"{numbers['max_error']:.1e}", f"{numbers['max_ulp']:.2f}"
+            table.add_row(name, which, error, ulp, f"{parity['tolerance']:.0e} or 1 ulp")
     return table
+
+
+def _parity_notes(parity: Mapping[str, Any]) -> str | None:
+    """Return what the errors do not say: what chose the input's type, and why one above the tolerance passed."""
+    notes = [f"{parity['why']}."] if parity.get("why") else []
+    for name, found in parity["outputs"].items():
+        if found["max_error"] > parity["tolerance"]:
+            if found["excess"] <= parity["tolerance"]:
+                why = f"is all but {found['excess']:.0e} within one unit in the answer's last float32 place"
+            else:
+                why = "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict does"
+            notes.append(f"Output {name} passes: its error of {found['max_error']:.1e} {why}.")
+    return "\n".join(notes) or None
 
 
 def _describe(subject: str, stages: Sequence[Mapping[str, Any]], parity: Mapping[str, Any]) -> Group:

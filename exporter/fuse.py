@@ -86,7 +86,7 @@ def pairwise(rule: Pair) -> Callable[[Plan], Plan]:
                 step = Step(both, maker.inputs, step.output)
                 changed = True
             makers[step.output] = step
-        return _without_dead_steps(Plan(plan.n_features, tuple(makers.values()), plan.outputs)) if changed else plan
+        return _without_dead_steps(plan.with_steps(makers.values())) if changed else plan
 
     return run
 
@@ -101,7 +101,7 @@ def _drop_steps_without_effect(plan: Plan) -> Plan:
             renamed[step.output] = inputs[0]
         else:
             steps.append(Step(step.operation, inputs, step.output))
-    return Plan(plan.n_features, tuple(steps), plan.outputs) if renamed else plan
+    return plan.with_steps(steps) if renamed else plan
 
 
 def _has_no_effect(op: Operation, width: int) -> bool:
@@ -249,7 +249,7 @@ def _use_quadratic_form(plan: Plan) -> Plan:
         else step
         for step in plan.steps
     )
-    return plan if steps == plan.steps else Plan(plan.n_features, steps, plan.outputs)
+    return plan if steps == plan.steps else plan.with_steps(steps)
 
 
 def _form(op: PolynomialAffine) -> Affine | Quadratic:
@@ -277,7 +277,7 @@ def _form(op: PolynomialAffine) -> Affine | Quadratic:
 
 def _without_dead_steps(plan: Plan) -> Plan:
     steps = plan.steps_for(tuple(plan.outputs))
-    return plan if len(steps) == len(plan.steps) else Plan(plan.n_features, steps, plan.outputs)
+    return plan if len(steps) == len(plan.steps) else plan.with_steps(steps)
 
 
 PASSES: tuple[Pass, ...] = (

@@ -87,10 +87,10 @@ def stepwise(
             new = rewrite(step, scope) if scope.operation(step.output) is step.operation else None
             if new is not None:
                 steps = [part for old in plan.steps for part in (new if old.output == step.output else [old])]
-                after = Plan(plan.n_features, tuple(steps), plan.outputs)
+                after = plan.with_steps(steps)
                 kept = after.steps_for(tuple(plan.outputs))
                 if cost(kept) <= cost(plan.steps):
-                    plan = Plan(plan.n_features, kept, plan.outputs)
+                    plan = plan.with_steps(kept)
                 scope = Scope(plan)
         return plan
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from triton_regressors.exporter.text import TextColumns
-from triton_regressors.exporter.verify import Sample, answers
-from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.sample import Sample
+from triton_regressors.kernels.inputs import INTEGERS, Inputs
 from triton_regressors.kernels.parity import measure
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
@@ -23,24 +23,24 @@ ROWS = 64
 
 
 def nan_columns(
-    estimator: object, plan: Plan, inputs: Inputs, sample: Sample, tolerance: float, text: TextColumns
+    oracle: Oracle, plan: Plan, inputs: Inputs, sample: Sample, tolerance: float
 ) -> tuple[list[int], Sample]:
     """Return those columns, and rows of the sample with NaN in them and the estimator's answers."""
-    outputs = tuple(sample.expected)
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
-    nothing = Sample(complete[:0], {name: values[:0] for name, values in sample.expected.items()}, sample.drawn)
+    none = {name: values[:0] for name, values in sample.expected.items()}
+    nothing = Sample(complete[:0], none, none, sample.drawn)
     if not len(complete):
-        complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(np.float32)
+        complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(sample.X.dtype)
 
     runner = Runner(plan, engine="auto", max_rows=ROWS)
 
-    def matched(rows: np.ndarray) -> dict[str, np.ndarray] | None:
+    def matched(rows: np.ndarray) -> Answers | None:
         """Return the estimator's answers if the plan's are the same."""
-        expected = _answers(estimator, rows, outputs, text)
+        expected = oracle.finite_answers(rows)
         if expected is None:
             return None
-        found = runner.predict(rows, outputs)
-        same = all(measure(found[name], expected[name], sample.units[name]).within(tolerance) for name in outputs)
+        found = runner.predict(rows, oracle.outputs)
+        same = all(measure(found[name], expected[name], sample.units[name]).within(tolerance) for name in expected)
         return expected if same else None
 
     def takes(columns: np.ndarray) -> bool:
@@ -48,7 +48,11 @@ def nan_columns(
         rows[:, columns] = np.nan
         return matched(rows) is not None
 
-    columns = _search(np.sort(np.concatenate(list(inputs.columns().values()))), takes)
+    tensors = inputs.columns()
+    tensors.pop(INTEGERS, None)
+    if not tensors:
+        return [], nothing
+    columns = _search(np.sort(np.concatenate(list(tensors.values()))), takes)
     if not len(columns):
         return [], nothing
     rng = np.random.default_rng(0)
@@ -59,7 +63,7 @@ def nan_columns(
     expected = matched(rows)
     if expected is None:
         return [], nothing
-    return [int(column) for column in columns], Sample(rows, expected, sample.drawn)
+    return [int(column) for column in columns], Sample(rows, expected, expected, sample.drawn)
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
@@ -75,14 +79,3 @@ def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndar
         elif len(part) > 1:
             waiting += np.array_split(part, 2)
     return np.sort(np.concatenate(allowed)) if allowed else columns[:0]
-
-
-def _answers(
-    estimator: object, rows: np.ndarray, outputs: tuple[str, ...], text: TextColumns
-) -> dict[str, np.ndarray] | None:
-    """Return the estimator's answers, or None where it raises or its answer is not finite."""
-    try:
-        found = answers(estimator, rows, outputs, text)
-    except Exception:
-        return None
-    return found if all(np.isfinite(values).all() for values in found.values()) else None

@@ -29,14 +29,14 @@ def choose_precision(plan: Plan, X: np.ndarray, tolerance: float) -> Plan:
         for step in plan.steps
     )
     changed = any(new.operation is not old.operation for new, old in zip(steps, plan.steps, strict=True))
-    return Plan(plan.n_features, steps, plan.outputs) if changed else plan
+    return plan.with_steps(steps) if changed else plan
 
 
 def _chosen(plan: Plan, step: Step, X: np.ndarray, tolerance: float) -> Quadratic:
     op = step.operation
     assert isinstance(op, Quadratic)
     read = {"x": step.inputs[0]} if step.inputs[0] != INPUT else {}
-    probe = Plan(plan.n_features, plan.steps, {"y": step.output, **read})
+    probe = dataclasses.replace(plan, outputs={"y": step.output, **read})
     values = Runner(probe, engine="torch", max_rows=len(X)).predict(X, tuple(probe.outputs))
     x, y = values.get("x", X), values["y"].astype(np.float64)
     error = np.abs(_in_float32(op, x) - y) / units(y)

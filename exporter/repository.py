@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
+from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
@@ -60,12 +61,17 @@ def find_entry(directory: Path, version: int | None = None) -> Entry:
     return Entry(directory, found[-1] if version is None else version)
 
 
+def check_name(name: str) -> None:
+    """Raise `ExportError` unless a model can have this name."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
+
+
 def check_target(
     repository: Path, name: str, inputs: Inputs, outputs: Mapping[str, int], feature_names: Sequence[str] = ()
 ) -> None:
     """Raise `ExportError` unless this model can become the next version of `name` in the repository."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
+    check_name(name)
     if repository.exists() and not repository.is_dir():
         raise ExportError(f"The repository {repository} is not a directory.")
     directory = repository / name
@@ -73,13 +79,22 @@ def check_target(
         return
     if not (directory / "config.pbtxt").is_file():
         raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
-    existing = _interface(_read_config(directory))
-    new = _interface(make_config(name, inputs, outputs, ServingOptions(), feature_names))
+    config, mine = _read_config(directory), make_config(name, inputs, outputs, ServingOptions(), feature_names)
+    named = all("columns" in either.parameters for either in (config, mine))
+    existing, new = _interface(config, named), _interface(mine, named)
     if existing != new:
         raise ExportError(
             f"The entry '{name}' exists with {existing}, and this model has {new}; a new version must keep the "
             "interface, so choose another name."
         )
+
+
+def takes_fp64(repository: Path, name: str) -> bool:
+    """Whether an entry of this name exists whose numbers are FP64."""
+    directory = repository / name
+    if not (directory / "config.pbtxt").is_file():
+        return False
+    return any(tensor.data_type == model_config_pb2.TYPE_FP64 for tensor in _read_config(directory).input)
 
 
 def publish(
@@ -170,9 +185,12 @@ def _versions(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
 
 
-def _interface(config: Any) -> str:
-    """Return what clients of a model depend on, in words."""
-    inputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.input)
+def _interface(config: Any, named: bool) -> str:
+    """Return what clients of a model depend on, in words, with the columns' names if they count."""
+    inputs = ", ".join(
+        f"{tensor.name} {model_config_pb2.DataType.Name(tensor.data_type).removeprefix('TYPE_')} {list(tensor.dims)}"
+        for tensor in config.input
+    )
     outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
-    columns = config.parameters["columns"].string_value if "columns" in config.parameters else ""
+    columns = config.parameters["columns"].string_value if named else ""
     return f"input {inputs} {columns}".rstrip() + f" and output {outputs}"

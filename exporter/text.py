@@ -13,23 +13,30 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.inputs import NUMBERS, UNKNOWN, Inputs, TextInput
+from triton_regressors.kernels.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.plan import INPUT, Plan
 
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
-RESERVED = (NUMBERS, "y", "std")
+RESERVED = (NUMBERS, INTEGERS, "y", "std")
 
 MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
 """What clients that make a string of every value, as tritonclient does, send for None, NaN and pandas' own."""
 
 
 class TextColumns:
-    """The columns of a model's input that hold strings, found while it is lowered; false while there is none."""
+    """The columns of a model's input that are read by the numbers of their categories; false while there is none.
+
+    These are the columns of strings, and those of whole numbers whose categories float64 does not tell apart. They are
+    found while the model is lowered.
+    """
 
     def __init__(self) -> None:
-        self._categories: dict[int, dict[str, int]] = {}
+        self.spellings: tuple[str, ...] = ()
+        """Strings that stand for a missing value where they are no category."""
+        self._categories: dict[int, dict[Any, int]] = {}
+        self._whole: set[int] = set()
         self._closed: set[int] = set()
         self._missing: dict[int, Any] = {}
         self._groups: dict[int, str] = {}
@@ -39,7 +46,7 @@ class TextColumns:
 
     def columns(self) -> list[int]:
         """Return the columns that hold strings."""
-        return sorted(self._categories)
+        return sorted(self._categories.keys() - self._whole)
 
     def group(self, columns: Iterable[int], name: str) -> None:
         """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
@@ -63,27 +70,33 @@ class TextColumns:
                 raise ValueError(f"{value!r}, of type {type(value).__name__}, beside strings")
         return found
 
+    def places(self, column: int, integers: Sequence[int]) -> np.ndarray:
+        """Return the places of whole numbers of a column among its categories, which learns those it does not know."""
+        self._whole.add(column)
+        known = self._categories.setdefault(column, {})
+        return np.array([known.setdefault(integer, len(known)) for integer in integers], dtype=np.float64)
+
     def close(self, column: int) -> None:
-        """Have requests refused whose string is none of the column's categories, as scikit-learn refuses it."""
+        """Have requests refused that hold none of the column's categories, as scikit-learn refuses it."""
         self._closed.add(column)
 
-    def inputs(self, plan: Plan, missing: tuple[str, ...] = ()) -> Inputs:
-        """Return the input tensors of a lowered plan, before any pass. Columns that nothing reads are in none.
-
-        `missing` are strings that stand for a missing value where they are no category.
-        """
+    def inputs(self, plan: Plan) -> Inputs:
+        """Return the input tensors of a lowered plan, before any pass. Columns that nothing reads are in none."""
         if not self:
             return Inputs.plain(plan.n_features)
         numeric = sorted(_columns_read(plan) - self._categories.keys())
         groups: dict[str, list[int]] = {}
-        for column in sorted(self._categories):
+        for column in self.columns():
             groups.setdefault(self._groups.get(column, "text"), []).append(column)
         text: list[TextInput] = []
         for group, columns in groups.items():
             categories = tuple(tuple(self._categories[column]) for column in columns)
             closed = tuple(column in self._closed for column in columns)
-            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, missing))
-        return Inputs(plan.n_features, tuple(numeric), tuple(text))
+            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, self.spellings))
+        whole = sorted(self._whole)
+        known = tuple(tuple(self._categories[column]) for column in whole)
+        integers = IntegerInput(tuple(whole), known, tuple(column in self._closed for column in whole))
+        return Inputs(plan.n_features, tuple(numeric), tuple(text), integers=integers)
 
     def draw(self, X: np.ndarray, rng: np.random.Generator) -> None:
         """Put numbers of categories, and now and then of none where that is allowed, into rows `[rows, n_features]`."""
@@ -92,60 +105,59 @@ class TextColumns:
             if column not in self._closed:
                 X[rng.random(len(X)) < UNKNOWN_SHARE, column] = UNKNOWN
 
-    def rows(self, table: Any, names: Sequence[str] | None, inputs: Inputs) -> np.ndarray:
-        """Return a table of numbers and strings, a DataFrame or a matrix, as the plan's matrix, float64.
+    def fill(self, X: np.ndarray, table: Any) -> None:
+        """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`.
 
-        `names` are the columns to take from a DataFrame, in order. What no tensor of `inputs` holds becomes 0.
-        Raises `ExportError` where something does not fit.
+        Raises `ExportError` for a string that the entry takes for a missing value and the estimator does not.
         """
-        if names is not None and hasattr(table, "columns"):
-            absent = [name for name in names if name not in table.columns]
-            if absent:
-                raise ExportError(f"The sample lacks the column '{absent[0]}'.")
-            table = table[list(names)]
-        cells = np.asarray(table, dtype=object)
-        width = inputs.n_features
-        if cells.ndim != 2 or cells.shape[1] != width or not len(cells):
-            raise ExportError(f"The sample must be [rows, {width}] with at least one row, not {list(cells.shape)}.")
-        X = np.zeros(cells.shape)
-        for column in inputs.numeric:
-            try:
-                X[:, column] = cells[:, column].astype(np.float64)
-            except (TypeError, ValueError) as error:
-                name = "" if names is None else f" ('{names[column]}')"
-                raise ExportError(f"The sample's column {column}{name} must be numbers: {error}.") from None
-        for group in inputs.text:
-            for column in group.columns:
-                known = self._categories[column]
-                strings = ["" if _is_missing(value) else str(value) for value in cells[:, column]]
-                misspelt = next((text for text in strings if text in group.missing and text not in known), None)
-                if misspelt is not None:
-                    name = "" if names is None else f" ('{names[column]}')"
-                    raise ExportError(
-                        f"The sample's column {column}{name} holds the string {misspelt!r}, which is no category of "
-                        "the model and which its entry takes for a missing value: give None, NaN or an empty string, "
-                        f"or leave {misspelt!r} out of missing_strings (--missing-string)."
-                    )
-                numbers = {"": np.nan, **known}
-                X[:, column] = [numbers.get(text, UNKNOWN) for text in strings]
-        return X
+        for column, known in self._categories.items():
+            values = (table.iloc[:, column] if hasattr(table, "columns") else table[:, column]).tolist()
+            number = _place if column in self._whole else _number
+            X[:, column] = [number(known, value) for value in values]
+            spelt = {value for value in values if isinstance(value, str)} & set(self.spellings) - set(known)
+            if spelt:
+                name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
+                raise ExportError(
+                    f"The sample's column {column}{name} holds the string {min(spelt)!r}, which is no category of the "
+                    "model and which its entry takes for a missing value: give None, NaN or an empty string, or leave "
+                    f"{min(spelt)!r} out of missing_strings (--missing-string)."
+                )
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None) -> Any:
         """Return rows of the plan's matrix as the estimator is asked: with strings, in a DataFrame if it has names."""
+        if not self and names is None:
+            return X
         import pandas as pd
 
-        cells = X.astype(object)
-        for column, known in self._categories.items():
-            texts = [*known, UNKNOWN_TEXT]  # −1 is the last
-            missing = self._missing.get(column, np.nan)
-            cells[:, column] = [missing if np.isnan(number) else texts[int(number)] for number in X[:, column]]
+        columns = {column: self._values(column, X[:, column]) for column in self._categories}
         if names is None:
+            cells = X.astype(object)
+            for column, values in columns.items():
+                cells[:, column] = values
             return cells
-        columns = {
-            name: pd.Series(cells[:, column], dtype=object if column in self._categories else np.float64)
-            for column, name in enumerate(names)
-        }
-        return pd.DataFrame(columns)
+        series = {name: columns.get(column, X[:, column]) for column, name in enumerate(names)}
+        return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in series.items()})
+
+    def _values(self, column: int, numbers: np.ndarray) -> np.ndarray:
+        """Return the values of a column's categories by their numbers."""
+        known, missing = self._categories[column], self._missing.get(column, np.nan)
+        if column in self._whole:
+            unknown = next(number for number in range(len(known) + 1) if number not in known)
+            return np.array([*known, unknown], dtype=np.int64)[numbers.astype(np.int64)]  # −1 is the last
+        texts = [*known, UNKNOWN_TEXT]
+        values = np.empty(len(numbers), dtype=object)
+        values[:] = [missing if np.isnan(number) else texts[int(number)] for number in numbers]
+        return values
+
+
+def _number(known: dict[Any, int], value: Any) -> float:
+    """Return the number of a string among a column's categories."""
+    return np.nan if _is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
+
+
+def _place(known: dict[Any, int], value: Any) -> float:
+    """Return the number of a whole number among a column's categories."""
+    return known.get(value, UNKNOWN)  # 3.0 finds 3
 
 
 def _is_missing(value: Any) -> bool:

@@ -25,7 +25,7 @@ class Allowed:
         self._n_features = n_features
 
     def holds(self, numbers: np.ndarray) -> bool:
-        """Whether all of float32 `[rows * n_features]`, one row after the other, are allowed."""
+        """Whether all of `[rows * n_features]`, one row after the other, are allowed."""
         if self._all_finite:
             return _finite(numbers)
         rows = numbers.reshape(-1, self._n_features)

@@ -125,7 +125,8 @@ class KernelExecutor:
         self._parameters = bind_parameters(plan, device)
         self._values: dict[str, torch.Tensor] = {}
         self._schedules: dict[Outputs, _Schedule] = {}
-        self._graph_rows = graph_sizes(plan.n_features, self._max_rows) if self._on_gpu else []
+        row_bytes = plan.n_features * staging.tensor.itemsize
+        self._graph_rows = graph_sizes(row_bytes, self._max_rows) if self._on_gpu else []
 
     def launch(self, rows: int, outputs: Outputs) -> Answers:
         """Begin to compute outputs of the first `rows` staged rows."""
@@ -186,7 +187,7 @@ class KernelExecutor:
             self._values[value] = torch.empty(
                 self._max_rows,
                 self._widths[value],
-                dtype=torch.float32 if value == INPUT else torch.float64,
+                dtype=self._staging.tensor.dtype if value == INPUT else torch.float64,
                 device=self._device,
             )
         return self._values[value]
@@ -268,11 +269,11 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
     return launch
 
 
-def graph_sizes(n_features: int, max_rows: int) -> list[int]:
+def graph_sizes(row_bytes: int, max_rows: int) -> list[int]:
     """Return the row counts to capture: powers of two whose rows are few enough for a launch's cost to matter."""
     sizes = []
     rows = SMALLEST_GRAPH_ROWS
-    while rows <= max_rows and rows * n_features * 4 <= LARGEST_GRAPH_BYTES:
+    while rows <= max_rows and rows * row_bytes <= LARGEST_GRAPH_BYTES:
         sizes.append(rows)
         rows *= 2
     return sizes

@@ -1,9 +1,11 @@
 """An entry's input tensors and the matrix that its plan reads.
 
-Most plans read one float32 tensor `X`, which is that matrix. Where a model was fitted on columns of strings, each group
-of these is a BYTES tensor of its own, `X` holds the other columns, in training order, and the matrix has for a string
-its number among the column's categories: −1 if it is none of them, NaN for an empty string, or another spelling of a
-missing value, that is none of them. What `X` leaves out and no group has is read by no kernel, and 0.
+Most plans read one tensor `X`, FP32 or FP64, which is that matrix. Where a model was fitted on columns of strings, each
+group of these is a BYTES tensor of its own, and the matrix has for a string its number among the column's categories:
+−1 if it is none of them, NaN for an empty string, or another spelling of a missing value, that is none of them. Columns
+of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`; where float64 would round a
+column's categories too, the matrix has their places among these. `X` holds the other columns, in training order. What
+`X` leaves out and no group has is read by no kernel, and 0.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import numpy as np
 
 NUMBERS = "X"
 """Name of the tensor of numbers."""
+
+INTEGERS = "integers"
+"""Name of the tensor of whole numbers."""
 
 UNKNOWN = -1.0
 
@@ -78,39 +83,114 @@ class TextInput:
 
 
 @dataclass(frozen=True)
+class IntegerInput:
+    """The INT64 tensor `[rows, len(columns)]`, `integers`.
+
+    `columns` are the plan's columns. `categories` are, for a column whose categories float64 does not tell apart, these
+    in the order of their places, and nothing for a column of numbers. `closed` says of each whether a number that is
+    none of its categories is refused.
+    """
+
+    columns: tuple[int, ...] = ()
+    categories: tuple[tuple[int, ...], ...] = ()
+    closed: tuple[bool, ...] = ()
+
+    def encode(self, integers: np.ndarray) -> np.ndarray:
+        """Return int64 `[rows, columns]` as the plan's numbers, float64 of the same shape."""
+        found = integers.astype(np.float64)
+        for column, places in enumerate(self._places):
+            if places:
+                found[:, column] = [places.get(number, UNKNOWN) for number in integers[:, column].tolist()]
+        return found
+
+    def decode(self, numbers: np.ndarray) -> np.ndarray:
+        """Return int64 that have these numbers, `[rows, columns]`."""
+        integers = np.empty(numbers.shape, dtype=np.int64)
+        for column, categories in enumerate(self.categories):
+            if categories:
+                unknown = next(number for number in range(len(categories) + 1) if number not in categories)
+                known = np.array([*categories, unknown], dtype=np.int64)  # UNKNOWN is the last
+                integers[:, column] = known[numbers[:, column].astype(np.int64)]
+            else:
+                integers[:, column] = numbers[:, column]
+        return integers
+
+    @functools.cached_property
+    def _places(self) -> list[dict[int, float]]:
+        return [{number: float(place) for place, number in enumerate(known)} for known in self.categories]
+
+
+@dataclass(frozen=True)
 class Inputs:
-    """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own."""
+    """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own.
+
+    `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
+    are the columns of numbers that are compared with categories, for equality: a client must not round these.
+    """
 
     n_features: int
     numeric: tuple[int, ...]
     text: tuple[TextInput, ...] = ()
+    dtype: str = "float32"
+    integers: IntegerInput = IntegerInput()
+    categorical: tuple[int, ...] = ()
 
     @staticmethod
-    def plain(n_features: int) -> Inputs:
-        """Return the inputs of a plan whose every column is a number."""
-        return Inputs(n_features, tuple(range(n_features)))
+    def plain(n_features: int, dtype: str = "float32") -> Inputs:
+        """Return the inputs of a plan whose every column is a number of that type."""
+        return Inputs(n_features, tuple(range(n_features)), dtype=dtype)
+
+    @property
+    def plain_matrix(self) -> bool:
+        """Whether `X` alone, as it comes, is the plan's matrix."""
+        return not self.text and not self.integers.columns
+
+    @property
+    def matrix_dtype(self) -> str:
+        """What the numbers of the plan's matrix are: float64 where a tensor holds what float32 does not."""
+        return "float64" if self.integers.columns else self.dtype
 
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
-        return {**({NUMBERS: self.numeric} if self.numeric else {}), **{each.name: each.columns for each in self.text}}
+        numbers = {NUMBERS: self.numeric, INTEGERS: self.integers.columns}
+        tensors = {name: columns for name, columns in numbers.items() if columns}
+        return {**tensors, **{each.name: each.columns for each in self.text}}
+
+    def datatypes(self) -> dict[str, str]:
+        """Return what the server calls the type of each tensor."""
+        numbers = {NUMBERS: "FP64" if self.dtype == "float64" else "FP32", INTEGERS: "INT64"}
+        return {name: numbers.get(name, "BYTES") for name in self.columns()}
 
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
-        """Return the plan's matrix, float32 `[rows, n_features]`, for the tensors of a request.
+        """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
         A string of more than `max_string_bytes` that is no category is `TOO_LONG`.
         """
         rows = len(next(iter(tensors.values())))
-        matrix = np.zeros((rows, self.n_features), dtype=np.float32)
+        matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
         if self.numeric:
             matrix[:, self.numeric] = tensors[NUMBERS]
+        if self.integers.columns:
+            matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
         for group in self.text:
             matrix[:, group.columns] = group.encode(tensors[group.name], max_string_bytes)
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
-        """Return tensors that `encode` makes this matrix of: float32, and bytes in object arrays."""
-        tensors = {NUMBERS: np.ascontiguousarray(matrix[:, list(self.numeric)])} if self.numeric else {}
+        """Return tensors that `encode` makes this matrix of: numbers of their types, and bytes in object arrays."""
+        tensors = {}
+        if self.numeric:
+            tensors[NUMBERS] = np.ascontiguousarray(matrix[:, list(self.numeric)].astype(self.dtype))
+        if self.integers.columns:
+            tensors[INTEGERS] = self.integers.decode(matrix[:, self.integers.columns])
         return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
+
+    def rounded(self, X: np.ndarray) -> np.ndarray:
+        """Return rows of the plan's matrix, float64, with each number as its tensor holds it."""
+        rounded: np.ndarray = X.copy()
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity
+            rounded[:, self.numeric] = X[:, self.numeric].astype(self.dtype)
+        return rounded
 
     def place(self, column: int) -> tuple[str, int]:
         """Return the tensor that a column of the plan's matrix comes from, and its column there."""
@@ -119,20 +199,38 @@ class Inputs:
     @property
     def closed(self) -> list[int]:
         """The columns of the matrix that hold no `UNKNOWN`."""
-        return [
-            column for group in self.text for column, closed in zip(group.columns, group.closed, strict=True) if closed
-        ]
+        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
+        pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
+        return [column for column, closed in pairs if closed]
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the inputs as `plan.json` holds them under "inputs"; None where `X` is the plan's matrix."""
-        return {"numeric": list(self.numeric), "text": [asdict(group) for group in self.text]} if self.text else None
+        """Return the inputs as `plan.json` holds them under "inputs"; None where `X`, FP32, is the plan's matrix."""
+        if self == Inputs.plain(self.n_features):
+            return None
+        return {
+            "dtype": self.dtype,
+            "numeric": list(self.numeric),
+            "integers": asdict(self.integers),
+            "categorical": list(self.categorical),
+            "text": [asdict(group) for group in self.text],
+        }
 
     @staticmethod
     def from_json(n_features: int, document: Mapping[str, Any] | None) -> Inputs:
-        """Return the inputs that `to_json` wrote for a plan of `n_features` columns."""
+        """Return the inputs that `to_json` wrote for a plan of `n_features` columns; older ones say less."""
         if document is None:
             return Inputs.plain(n_features)
-        return Inputs(n_features, tuple(document["numeric"]), tuple(map(_text_input, document["text"])))
+        integers = document.get("integers", {"columns": (), "categories": (), "closed": ()})
+        return Inputs(
+            n_features,
+            tuple(document["numeric"]),
+            tuple(map(_text_input, document["text"])),
+            document.get("dtype", "float32"),
+            IntegerInput(
+                tuple(integers["columns"]), tuple(map(tuple, integers["categories"])), tuple(integers["closed"])
+            ),
+            tuple(document.get("categorical", ())),
+        )
 
 
 def _text_input(document: Mapping[str, Any]) -> TextInput:

@@ -32,11 +32,17 @@ def measure(answers: np.ndarray, expected: np.ndarray, unit: float | list[float]
     if not expected.size:
         return Parity(0.0, 0.0, 0.0)
     error = np.abs(answers.astype(np.float64) - expected)
-    ulp = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
+    ulp = ulps(expected)
     excess = np.maximum(error - ulp, 0.0) / np.asarray(unit)
     if not np.isfinite(error).all():
         return Parity(float("nan"), float("nan"), float("nan"))
     return Parity(float((error / np.asarray(unit)).max()), float((error / ulp).max()), float(excess.max()))
+
+
+def ulps(expected: np.ndarray) -> np.ndarray:
+    """Return the unit in the last place of the float32 nearest to each float64."""
+    found: np.ndarray = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
+    return found
 
 
 def units(expected: np.ndarray) -> np.ndarray:

@@ -1,10 +1,10 @@
 """What an entry computes: a short program over matrices of rows.
 
 A plan is a list of steps in single-assignment order. Each step applies one operation (a file of `ops/`) to values made
-before it and makes one new value. Every value is a matrix `[rows, width]`. The plan's own input is the float32 value
-`X` of width `n_features`; what steps hand to each other is float64, and outputs are rounded to float32 once, at the
-end: so a long plan is as exact as a short one, and a decision taken on the way is scikit-learn's own. A plan says
-nothing of devices, batches or servers: `run.py` binds it to those.
+before it and makes one new value. Every value is a matrix `[rows, width]`. The plan's own input is the value `X` of
+width `n_features`, float32 or float64 as `dtype` says; what steps hand to each other is float64, and outputs are
+rounded to float32 once, at the end: so a long plan is as exact as a short one, and a decision taken on the way is
+scikit-learn's own. A plan says nothing of devices, batches or servers: `run.py` binds it to those.
 
 On disk a plan is two things: JSON for its structure, and a safetensors file for its arrays, named `<step>.<field>`.
 """
@@ -16,7 +16,7 @@ import importlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,14 @@ from safetensors.numpy import save_file
 
 from .errors import PlanError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Number of the plan's written form. A reader accepts its own number alone: entries carry their own reader."""
 
 INPUT = "X"
 """Name of the plan's input value."""
+
+DTYPES = ("float32", "float64")
+"""What the input's numbers may be."""
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -117,14 +120,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`)."""
+    """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
+
+    `dtype` is that of the input. Operations may rely on it: what was made for float32 rows, such as thresholds rounded
+    down to float32, decides otherwise about float64 rows.
+    """
 
     n_features: int
     steps: tuple[Step, ...]
     outputs: Mapping[str, str]
+    dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise PlanError(f"A plan's dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}.")
         self.widths()
+
+    def with_steps(self, steps: Iterable[Step]) -> Plan:
+        """Return the plan with other steps and everything else as it is."""
+        return dataclasses.replace(self, steps=tuple(steps))
 
     def widths(self) -> dict[str, int]:
         """Return the width of every value; raise `PlanError` where the program is not well formed."""
@@ -176,6 +190,7 @@ class Plan:
         return {
             "protocol": PROTOCOL,
             "n_features": self.n_features,
+            "dtype": self.dtype,
             "steps": [
                 {
                     "op": step.operation.kind(),
@@ -215,7 +230,7 @@ class Plan:
                 )
                 for step, fields in zip(document["steps"], arrays, strict=True)
             )
-            return Plan(document["n_features"], steps, dict(document["outputs"]))
+            return Plan(document["n_features"], steps, dict(document["outputs"]), document["dtype"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, PlanError):
                 raise

@@ -20,8 +20,6 @@ from .staging import Staging
 
 ENGINES = ("auto", "triton", "torch", "interpret")
 
-FLOAT32 = np.dtype(np.float32)
-
 
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
@@ -37,12 +35,13 @@ class Runner:
         self.plan = plan
         self.engine, self.device = choose_engine(engine, device)
         self.max_rows = max_rows
-        self._staging = Staging(max_rows, plan.n_features, pinned=self.device.type == "cuda")
+        self.dtype = np.dtype(plan.dtype)
+        self._staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
         executor = TorchExecutor if self.engine == "torch" else KernelExecutor
         self._executor: Executor = executor(plan, self._staging, self.device)
 
     def stage(self, parts: Sequence[np.ndarray], rows: int) -> None:
-        """Copy float32 matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
+        """Copy matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
         self._staging.gather(parts, rows)
 
     def staged(self, rows: int) -> np.ndarray:
@@ -61,9 +60,9 @@ class Runner:
         self._executor.wait()
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
-        """Return the named outputs, float32 `[rows, width]`, for a float32 matrix `[rows, n_features]` of any rows."""
-        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != FLOAT32:
-            raise PlanError(f"X must be float32 [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
+        """Return the named outputs, float32 `[rows, width]`, for a matrix `[rows, n_features]` of the plan's dtype."""
+        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != self.dtype:
+            raise PlanError(f"X must be {self.dtype} [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
         rows = len(X)
         if 0 < rows <= self.max_rows:
             return {name: answer.copy() for name, answer in self._executor.answer(X, outputs).arrays.items()}

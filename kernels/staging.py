@@ -14,16 +14,16 @@ MAX_NUMBERS = 2**28
 
 
 class Staging:
-    """Float32 `[max_rows, n_features]`; `pinned` if a GPU is to read it across the bus."""
+    """`[max_rows, n_features]` of a dtype, float32 or float64; `pinned` if a GPU is to read it across the bus."""
 
-    def __init__(self, max_rows: int, n_features: int, *, pinned: bool) -> None:
-        self.tensor = torch.zeros(max_rows, n_features, pin_memory=pinned)
+    def __init__(self, max_rows: int, n_features: int, dtype: str, *, pinned: bool) -> None:
+        self.tensor = torch.zeros(max_rows, n_features, dtype=getattr(torch, dtype), pin_memory=pinned)
         self._rows = self.tensor.numpy()
         self._numbers = self._rows.reshape(-1)
         self._n_features = n_features
 
     def gather(self, parts: Sequence[np.ndarray], rows: int) -> None:
-        """Copy float32 matrices `[*, n_features]`, `rows` in all, one below the other."""
+        """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other."""
         if len(parts) == 1:
             self.copy(parts[0])
         else:

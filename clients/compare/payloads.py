@@ -24,6 +24,14 @@ FLOAT32_ROUNDING = 2.0**-22
 REFERENCE_TOLERANCE = 1e-5
 
 
+_INPUT_TYPES = (
+    model_config_pb2.TYPE_FP32,
+    model_config_pb2.TYPE_FP64,
+    model_config_pb2.TYPE_INT64,
+    model_config_pb2.TYPE_STRING,
+)
+
+
 @dataclass(frozen=True)
 class Signature:
     """The inputs of a model, by name, and its first output."""
@@ -34,7 +42,7 @@ class Signature:
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> Signature:
         """Read it from a configuration; ComparisonError unless all are of one dimension per row, the output FP32, and
-        the inputs FP32 or strings."""
+        the inputs FP32, FP64, INT64 or strings."""
         if not config.input or not config.output:
             raise ComparisonError(
                 f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "
@@ -42,12 +50,12 @@ class Signature:
             )
         output = config.output[0]
         for tensor in (*config.input, output):
-            text = tensor.data_type == model_config_pb2.TYPE_STRING and tensor is not output
-            if not (text or tensor.data_type == model_config_pb2.TYPE_FP32) or len(tensor.dims) != 1:
+            accepted = _INPUT_TYPES if tensor is not output else _INPUT_TYPES[:1]
+            if tensor.data_type not in accepted or len(tensor.dims) != 1:
                 raise ComparisonError(
                     f"Tensor {tensor.name!r} of model {config.name!r} is "
                     f"{model_config_pb2.DataType.Name(tensor.data_type)} with dims {list(tensor.dims)}; compare works "
-                    "with TYPE_FP32, for inputs also TYPE_STRING, and one dimension."
+                    "with TYPE_FP32, for inputs also TYPE_FP64, TYPE_INT64 and TYPE_STRING, and one dimension."
                 )
         return cls(tuple(tensor.name for tensor in config.input), output.name)
 

@@ -20,6 +20,9 @@ from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 NUMBERS = "X"
 
+DATATYPES = {"TYPE_FP32": "FP32", "TYPE_FP64": "FP64", "TYPE_INT64": "INT64", "TYPE_STRING": "BYTES"}
+"""What a configuration calls the types that requests call so."""
+
 LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
@@ -69,12 +72,19 @@ class TritonPythonModel:
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
             _check_strings()
-        configured = {tensor["name"]: [int(dim) for dim in tensor["dims"]] for tensor in config["input"]}
+        configured = {
+            tensor["name"]: (DATATYPES.get(tensor["data_type"]), [int(dim) for dim in tensor["dims"]])
+            for tensor in config["input"]
+        }
+        self.datatypes = self.inputs.datatypes()
         for name, columns in self.inputs.columns().items():
-            if configured.get(name) != [len(columns)]:
-                raise ValueError(f"config.pbtxt must give {name} the dims [{len(columns)}], the features of the plan.")
-        self.read = self._matrix if self.inputs.text else _numbers_in
-        self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
+            if configured.get(name) != (self.datatypes[name], [len(columns)]):
+                raise ValueError(
+                    f"config.pbtxt must give {name} the type {self.datatypes[name]} and the dims [{len(columns)}], the "
+                    "features of the plan."
+                )
+        self.read = _numbers_in if self.inputs.plain_matrix else self._matrix
+        self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
         self.outputs = tuple(plan.outputs)
         self.allowed = Allowed(plan.n_features, document["nan_columns"], self.inputs.closed)
@@ -136,10 +146,11 @@ class TritonPythonModel:
         ]
 
     def _matrix(self, request: Any) -> np.ndarray:
-        """Return the plan's matrix for a request some of whose tensors are strings."""
-        tensors = {group.name: _strings_in(request, group.name) for group in self.inputs.text}
-        if self.inputs.numeric:
-            tensors[NUMBERS] = _numbers_in(request)
+        """Return the plan's matrix for a request that has other tensors than X."""
+        tensors = {
+            name: _strings_in(request, name) if datatype == "BYTES" else _numbers_in(request, name)
+            for name, datatype in self.datatypes.items()
+        }
         matrix: np.ndarray = self.inputs.encode(tensors, self.max_string_bytes)
         return matrix
 
@@ -173,6 +184,9 @@ class TritonPythonModel:
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             return f"X must be finite: {where} is {number}."
+        if self.datatypes[tensor] != "BYTES":
+            given = _numbers_in(request, tensor)[row, place]
+            return f"{tensor} must hold categories that the model was fitted on: {where} is {given}."
         string = _strings_in(request, tensor)[row, place]
         if np.isinf(number):
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
@@ -184,14 +198,14 @@ class TritonPythonModel:
         return f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
 
 
-def _numbers_in(request: Any) -> np.ndarray:
-    """Return a request's X without copying it, read-only.
+def _numbers_in(request: Any, name: str = NUMBERS) -> np.ndarray:
+    """Return a request's tensor of numbers without copying it, read-only.
 
     Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
     servers with numpy 2. Taking a capsule in is faster by numpy than by torch; giving one out is not, because the
     server marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
     """
-    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, NUMBERS).to_dlpack()))
+    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()))
     return numbers
 
 

@@ -14,7 +14,6 @@ from triton_regressors.exporter.lowerings.trees import Trees, arrange, fitted_tr
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
-from triton_regressors.kernels.plan import INPUT
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 
@@ -29,7 +28,7 @@ def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder:
         return builder.add(arrange(trees, baseline=model.init_.constant_.item()), x)
     y = builder.add(arrange(trees), x)
     with builder.at("init_"):
-        first = builder.lower(model.init_, x if x.name == INPUT else builder.add(Float32(), x))
+        first = builder.lower(model.init_, builder.add(Float32(), x))
     return builder.affine(builder.concatenate([first, y]), np.ones(2), 0.0)
 
 
@@ -37,7 +36,7 @@ def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder:
 def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(baseline + Σₜ value[leaf(t, x)])`; trees read categories by their numbers, in columns after `x`.
 
-    The estimator compares in float64. Its thresholds may be rounded down to float32 where `x` is the plan's own input.
+    The estimator compares in float64.
     """
     columns, read = np.arange(x.width), x
     if model._preprocessor is not None:  # it puts categorical features first
@@ -52,7 +51,7 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
     note_thresholds(trees, x, builder)
     ensemble = arrange(
         trees,
-        exact=x.name != INPUT,
+        exact=True,
         baseline=model._baseline_prediction.item(),
         function="exp" if model.loss in ("gamma", "poisson") else "identity",
     )

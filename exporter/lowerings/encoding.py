@@ -1,8 +1,8 @@
 """Encoders of categories: one-hot, ordinal and target encoders, as lookups.
 
 scikit-learn's encoders find a number among the sorted categories of its feature: equal as float64 is equal, −0 as 0,
-NaN as NaN where NaN is a category. Rows are float32: a category such as 0.1, which float32 does not hold, is met by no
-row, here and in scikit-learn alike. Categories that are strings are numbers in the plan, see `exporter/text.py`.
+NaN as NaN where NaN is a category. Categories that are strings, and whole numbers that float64 does not tell apart, are
+other numbers in the plan, see `exporter/text.py`.
 
 Where scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
 feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value. A
@@ -20,6 +20,9 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.lookup import Lookup
+
+EXACT = 2.0**53
+"""Every whole number up to this one is a float64 of its own."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder
     """
     codes = []
     for feature, numbers in enumerate(categories):
-        if _are_strings(encoder.categories_[feature]):
+        if _are_strings(encoder.categories_[feature]) or _are_large(encoder.categories_[feature]):
             builder.refuse_unknown_strings(x, feature)
         codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
     builder.guard(lookup(builder, x, codes, summed=True))
@@ -141,10 +144,13 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
         if not set(kinds) <= {"int", "float", "bool"}:
             what = f"feature {feature} has categories of type {' and '.join(kinds)}"
             raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
+        if _are_large(categories):
+            found.append(builder.number_integers(encoder, x, feature, categories))
+            continue
+        numbers = categories if categories.dtype.kind in "iu" else categories.astype(np.float64)
+        builder.note_choices(x, feature, numbers[numbers == numbers])
         found.append(categories.astype(np.float64))
     known = [categories[~np.isnan(categories)] for categories in found]
-    for feature, numbers in enumerate(known):
-        builder.note_choices(x, feature, numbers)
     spread = [values.std() if len(values) else 0.0 for values in known]
     builder.note_scale(
         x,
@@ -157,6 +163,11 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
 def _are_strings(categories: np.ndarray) -> bool:
     """Whether a feature's categories are strings, some of them perhaps missing."""
     return categories.dtype.kind in "UT" or any(isinstance(category, str) for category in categories.tolist())
+
+
+def _are_large(categories: np.ndarray) -> bool:
+    """Whether a feature's categories are whole numbers that float64 does not all hold."""
+    return categories.dtype.kind in "iu" and bool((np.abs(categories.astype(np.float64)) >= EXACT).any())
 
 
 def _infrequent(encoder: Any, feature: int) -> np.ndarray | None:

@@ -8,6 +8,7 @@ from sklearn.isotonic import IsotonicRegression
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pieces import add_pieces, interpolation, note_range, steps
 from triton_regressors.exporter.registry import lowers
+from triton_regressors.kernels.ops.float32 import Float32
 
 
 @lowers(IsotonicRegression)
@@ -23,6 +24,8 @@ def lower_isotonic(regressor: IsotonicRegression, x: Value, builder: Builder) ->
     values = np.asarray(regressor.y_thresholds_, dtype=np.float64)
     clip = regressor.out_of_bounds == "clip" or len(values) == 1
     note_range(builder, x, thresholds[:1], thresholds[-1:], within=not clip)
+    if regressor.X_thresholds_.dtype == np.float32:  # numbers are rounded before they are compared
+        x = builder.add(Float32(), x)
     if len(values) == 1:
         return add_pieces(builder, x, [0], [steps([], values)])
     below, above = (values[0], values[-1]) if clip else (np.nan, np.nan)

@@ -1,15 +1,31 @@
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.rows import read_rows
-from triton_regressors.clients.tensors import request_tensors
+from triton_regressors.clients.rows import read_tensors
+from triton_regressors.clients.tensors import input_tensors, model_tensors
 
 ROWS = np.array([[1, 2.5, -3], [4, 5, 6e-3]], np.float32)
+
+
+def config(names: Sequence[str] | None = None) -> model_config_pb2.ModelConfig:
+    """Return what a server tells of a model of numbers, and of its columns' names if it has any."""
+    found = model_config_pb2.ModelConfig(name="model")
+    found.input.add(name="X", data_type=model_config_pb2.TYPE_FP32, dims=[-1])
+    if names is not None:
+        found.parameters["columns"].string_value = json.dumps({"X": list(names)})
+    return found
+
+
+def read_rows(path: Path, names: Sequence[str] | None = None) -> np.ndarray:
+    return read_tensors(path, config(names))["X"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +81,7 @@ class TestFeatureNames:
 
     def test_missing_columns_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(RowsError, match=r"lacks columns 'c', 'd'; it has a, b\.$"):
+        with pytest.raises(RowsError, match=r"lacks columns 'c', 'd' of input 'X'; it has a, b\.$"):
             read_rows(tmp_path / "x.csv", ["a", "c", "d"])
 
     def test_a_file_without_names_must_have_as_many(self, tmp_path: Path) -> None:
@@ -84,8 +100,8 @@ class TestFeatureNames:
         ("x.csv", b"", "has no rows"),
         ("x.csv", b"\n\n", "has no rows"),
         ("x.csv", b"a,b\n", "has no rows"),
-        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' is not numeric, for example 'Bonn' in row 1"),
-        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' are not numeric, for example 'x' in row 0"),
+        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' of input 'X' is not numeric, for example 'Bonn' in row 1"),
+        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' of input 'X' are not numeric, for example 'x' in row 0"),
         ("x.csv", b"1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2,3\n", "has lines with more cells than its first"),
@@ -122,7 +138,7 @@ def test_arrays_that_are_not_rows(tmp_path: Path, array: np.ndarray, says: str) 
 
 def test_dates_are_not_numbers(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(RowsError, match="column 'day' is not numeric"):
+    with pytest.raises(RowsError, match="column 'day' of input 'X' is not numeric"):
         read_rows(tmp_path / "x.parquet")
 
 
@@ -185,7 +201,6 @@ def test_what_is_no_number_is_refused_by_its_dtype(tmp_path: Path, array: np.nda
         RowsError, match=rf"dtype {re.escape(str(array.dtype))}; accepted: floats, integers and booleans"
     ):
         read_rows(tmp_path / "x.npy")
-    with pytest.raises(InvalidRequest, match="accepted: floats, integers and booleans"):
-        request_tensors(array)
-    with pytest.raises(InvalidRequest):
-        request_tensors({"X": array})
+    for given in (array, {"X": array}, pd.DataFrame(array)):
+        with pytest.raises(InvalidRequest, match=r"accepted: floats, integers and booleans|not numeric"):
+            model_tensors(given, input_tensors(config()), "model")

@@ -1,7 +1,7 @@
 """The catalogue: every supported estimator with every option that changes a prediction, fitted on small data.
 
 `CASES` maps a name, which is also a valid model name, to a `Case`; `case.fitted()` gives the fitted estimator and rows
-to ask it, float32. A case belongs to a family:
+to ask it, float64. A case belongs to a family:
 
 - "affine": the prediction is affine in the features, so the plan is one affine step and its answer within one float32
   unit in the last place of scikit-learn's float64 answer;

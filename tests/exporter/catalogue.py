@@ -27,7 +27,7 @@ class Case:
     def fitted(self) -> tuple[Any, Any]:
         """Return the fitted estimator and rows like those it was fitted on; the same ones at each call.
 
-        They are a float32 matrix, or a DataFrame where columns are strings.
+        They are a float64 matrix, or a DataFrame where columns are strings.
         """
         return _fitted(self.name)
 
@@ -56,7 +56,7 @@ def _fitted(name: str) -> tuple[Any, Any]:
 def _expected(name: str) -> dict[str, np.ndarray]:
     case = CASES[name]
     estimator, rows = case.fitted()
-    X: Any = rows if case.strings else rows.astype(np.float64)
+    X: Any = rows
     fitted_on = case.data()[0]
     if isinstance(fitted_on, pd.DataFrame) and not case.strings:
         X = pd.DataFrame(X, columns=fitted_on.columns)
@@ -67,19 +67,18 @@ def _expected(name: str) -> dict[str, np.ndarray]:
 
 
 def rows_like(X: np.ndarray) -> np.ndarray:
-    """Return half of the rows as they are and half moved by a quarter of the spread, float32."""
+    """Return half of the rows as they are and half moved by a quarter of the spread, float64."""
     rng = np.random.default_rng(0)
-    X = X.astype(np.float32).astype(np.float64)  # so that a case fitted on float32 is asked the same rows
     chosen = X[rng.integers(0, len(X), ROWS)]
     moved = chosen + 0.25 * X.std(axis=0) * rng.standard_normal(chosen.shape)
-    return np.where(np.arange(ROWS)[:, None] % 2 == 0, chosen, moved).astype(np.float32)
+    return np.where(np.arange(ROWS)[:, None] % 2 == 0, chosen, moved)
 
 
 def table_like(X: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose numbers are `rows_like` and whose strings are drawn from theirs."""
     numbers = list(X.select_dtypes("number").columns)
     rows = X.sample(ROWS, replace=True, random_state=0, ignore_index=True)
-    rows[numbers] = rows_like(X[numbers].to_numpy(np.float64)).astype(np.float64)
+    rows[numbers] = rows_like(X[numbers].to_numpy(np.float64))
     return rows
 
 

@@ -15,7 +15,7 @@ def compiled(case: Case) -> Compilation:
 
 
 def matrix(case: Case) -> np.ndarray:
-    """Return the case's rows as its plan reads them, float32 `[rows, n_features]`, with numbers for strings."""
+    """Return the case's rows as its plan reads them, `[rows, n_features]` in its dtype, with numbers for strings."""
     return compiled(case).sample.X
 
 

@@ -12,6 +12,7 @@ from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.cases_encoding import categories
 from tests.kernels.operations import run_plan
@@ -203,7 +204,7 @@ def test_a_feature_without_columns_makes_the_others_nan() -> None:
 
 
 def test_categories_are_compared_as_float64() -> None:
-    """float32 has no 0.1: no served row holds that category, and scikit-learn says the same of such rows."""
+    """float32 has no 0.1: no row of float32 holds that category, and scikit-learn says the same of such rows."""
     for dtype, row in ((np.float64, [0.0, 0.0, 0.0]), (np.float32, [1.0, 0.0, 0.0])):
         encoder = OneHotEncoder(handle_unknown="ignore").fit(np.array([[0.1], [0.5], [16777217.0]], dtype=dtype))
         X = column(0.1, 0.5, 16777217.0)
@@ -236,10 +237,14 @@ def test_categories_of_other_dtypes(dtype: Any) -> None:
             check(encoder, np.array([[0, 1], [1, 2], [-1, NAN]], dtype=np.float32))
 
 
-def test_large_whole_numbers_meet_as_float64() -> None:
+def test_whole_numbers_that_float64_merges_are_told_apart() -> None:
     X = np.array([[2**53], [2**53 + 1], [7]])
     encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1).fit(X)
-    check(encoder, column(2.0**53, 7, 8))
+    compilation = compile_estimator(make_pipeline(encoder, DecisionTreeRegressor()).fit(X, [1.0, 2.0, 3.0]))
+    assert compilation.inputs.datatypes() == {"integers": "INT64"}
+    asked = np.array([[2**53 + 1], [7], [2**53], [8], [2**53 + 2]])
+    found = run_plan(compilation.plan, compilation.inputs.encode({"integers": asked}))["y"]
+    assert found.tolist() == compilation.estimator.predict(asked)[:, None].tolist()
 
 
 def test_a_feature_of_nan_alone() -> None:

@@ -182,7 +182,7 @@ def test_a_subclass_that_predicts_as_its_base_does_is_exported(tmp_path: Path) -
 ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown option": (
         {"max_batch": 8},
-        r"^There is no option 'max_batch'; export takes .*sample, tolerance, max_batch_size, ",
+        r"^There is no option 'max_batch'; export takes .*sample, tolerance, input, max_batch_size, ",
     ),
     "batch of zero": ({"max_batch_size": 0}, r"^max_batch_size must be a whole number of at least 1, not 0\.$"),
     "batch of a half": ({"max_batch_size": 0.5}, r"^max_batch_size must be a whole number of at least 1, not 0\.5\.$"),
@@ -240,13 +240,26 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         {"sample": X[:0]},
         r"^The sample must be \[rows, 10\] with at least one row, not \[0, 10\]\.$",
     ),
-    "sample of words": ({"sample": [["a"] * 10]}, r"^The sample must be numbers: .*\.$"),
+    "sample of words": ({"sample": [["a"] * 10]}, r"^The sample's column 0 must be numbers: .*'a'\)?\.$"),
+    "sample of times": (
+        {"sample": np.full((2, 10), np.datetime64("2026-01-01"))},
+        r"^The sample's column 0 must be numbers: it holds datetime64\[D\]\.$",
+    ),
+    "complex sample": ({"sample": X * 1j}, r"^The sample's column 0 must be numbers: it holds complex128\.$"),
+    "sample with infinity": (
+        {"sample": np.where(np.arange(10) == 3, np.inf, X)},
+        r"^The sample's column 3 holds infinity; give rows that the model can take\.$",
+    ),
+    "input of another type": ({"input": "fp16"}, r"^input must be one of auto, fp32, fp64, not 'fp16'\.$"),
     "ragged sample": ({"sample": [[1.0] * 10, [1.0] * 9]}, r"^The sample must be numbers: .*\.$"),
     "sample with NaN": (
         {"sample": np.where(np.arange(10) == 3, np.nan, X)},
         r"^Cannot verify Ridge: it refuses the rows of the sample \(Input X contains NaN\)\.$",
     ),
-    "sample past float32": ({"sample": X * 1e40}, r"^The sample holds infinity; give rows .* as float32\.$"),
+    "sample past float32": (
+        {"sample": X * 1e42},
+        r"^Cannot verify Ridge: it predicts no finite number for the rows of the sample\.$",
+    ),
     "name with a slash": (
         {"name": "a/b"},
         r"^The name 'a/b' cannot be a model's: use letters, digits, '\.', '_' and '-'\.$",
@@ -287,9 +300,9 @@ def test_a_sample_that_the_estimator_answers_with_nothing_finite(tmp_path: Path,
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        (lambda: Ridge().fit(X[:, :3], y), r"X \[3\] and output y \[1\]"),
-        (lambda: LinearRegression().fit(X, np.stack([y, y], 1)), r"X \[10\] and output y \[2\]"),
-        (lambda: BayesianRidge().fit(X, y), r"X \[10\] and output y \[1\], std \[1\]"),
+        (lambda: Ridge().fit(X[:, :3], y), r"X FP32 \[3\] and output y \[1\]"),
+        (lambda: LinearRegression().fit(X, np.stack([y, y], 1)), r"X FP32 \[10\] and output y \[2\]"),
+        (lambda: BayesianRidge().fit(X, y), r"X FP32 \[10\] and output y \[1\], std \[1\]"),
     ],
 )
 def test_a_new_version_must_keep_the_interface(
@@ -298,7 +311,7 @@ def test_a_new_version_must_keep_the_interface(
     export(Ridge().fit(X, y), tmp_path / "models", name="model")
     before = snapshot()
     with pytest.raises(
-        ExportError, match=rf"^The entry 'model' exists with input X \[10\] .*this model has input {what};"
+        ExportError, match=rf"^The entry 'model' exists with input X FP32 \[10\] .*this model has input {what};"
     ):
         export(other(), tmp_path / "models", name="model")
     assert snapshot() == before

@@ -69,15 +69,16 @@ def _umask() -> int:
 def test_golden_rows_are_the_estimators_own_answers(tmp_path: Path, name: str) -> None:
     case = CASES[name]
     estimator, X = case.fitted()
-    entry = export(estimator, tmp_path, name=name, sample=X).entry
-    golden = load_file(entry.version_directory / "golden.safetensors")
+    result = export(estimator, tmp_path, name=name, sample=X)
+    sample, directory = result.compilation.sample, result.entry.version_directory
+    golden = load_file(directory / "golden.safetensors")
     assert golden["X"].dtype == np.float32
-    assert np.array_equal(golden["X"], X[: len(golden["X"])])
+    assert np.array_equal(golden["X"], X[: len(golden["X"])].astype(np.float32))
     assert set(golden) == {"X", *case.expected()}
-    for output, y in case.expected().items():
+    for output, y in sample.rounded.items():
         assert golden[output].dtype == np.float64
         np.testing.assert_allclose(golden[output], y[: len(golden["X"])], rtol=1e-12)
-    found = Runner(load_plan(entry.version_directory), engine="torch").predict(X)["y"]
+    found = Runner(load_plan(directory), engine="torch").predict(X.astype(np.float32))["y"]
     np.testing.assert_allclose(found, case.expected()["y"], rtol=1e-4, atol=1e-4 * case.expected()["y"].std())
 
 

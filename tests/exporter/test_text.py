@@ -36,7 +36,7 @@ def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return what a client sends: the numbers, and the strings as bytes."""
     names = list(X.columns)
     return {
-        tensor: X[[names[i] for i in columns]].to_numpy(np.float32)
+        tensor: X[[names[i] for i in columns]].to_numpy(inputs.dtype)
         if tensor == "X"
         else X[[names[i] for i in columns]].fillna("").map(str.encode).to_numpy(object)
         for tensor, columns in inputs.columns().items()
@@ -107,7 +107,7 @@ def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X.drop(columns="job"), "The sample lacks the column 'job'."),
+        (lambda X: X.drop(columns="job"), "The sample lacks the column 'job', which the model was fitted on."),
         (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: could not convert"),
         (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [96, 3]."),
         (lambda X: X.head(0), "The sample must be [rows, 5] with at least one row, not [0, 5]."),

@@ -62,10 +62,10 @@ def rows(case: str) -> Any:
     moves = 1 + 1e-3 * np.random.default_rng(0).standard_normal((ROWS, X.shape[1]))
     moves[: len(X)] = 1
     if not isinstance(X, pd.DataFrame):
-        return (X[again] * moves).astype(np.float32)
+        return X[again] * moves
     table = X.iloc[again].reset_index(drop=True)
     numbers = X.select_dtypes("number").columns
-    table[numbers] = (table[numbers] * moves[:, : len(numbers)]).astype(np.float32).astype(np.float64)
+    table[numbers] = table[numbers] * moves[:, : len(numbers)]
     return table
 
 

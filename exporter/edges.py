@@ -1,0 +1,169 @@
+"""Rows at the model's own edges: thresholds, bins, knots and categories, where an answer may jump.
+
+What rounding does to a model is seen where its answers jump, and rows drawn at random seldom lie there. The edges are
+read off the plan as it was lowered, as numbers of the input's features: a step that selects, scales or imputes columns
+is followed back; what lies behind anything else is left out.
+
+Beside an edge is what the data could hold. Where every number of a column lies on a grid of whole numbers or of some
+decimals, as prices, counts and times do, these are the two numbers of the grid around the edge. Elsewhere they are the
+edge itself and a millionth of the column's standard deviation to each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.impute import Impute
+from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.piecewise import Piecewise
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan import INPUT, Operation, Plan
+from triton_regressors.kernels.trees import CATEGORICAL
+
+ROWS = 512
+"""How many rows at edges are made at most."""
+
+BESIDE = 1e-6
+"""How far beside an edge a row lies where the data have no grid, in standard deviations of the column."""
+
+DECIMALS = 6
+FEWEST_ROWS = 50
+"""How many rows tell that a column has a grid."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Numbers of one feature: `jumps`, beside which an answer may change, and `keys`, which are met exactly."""
+
+    jumps: np.ndarray
+    keys: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the columns of a value come from: `x[feature] = z · factor + shift`; −1 where that is not known."""
+
+    feature: np.ndarray  # int64 [width]
+    factor: np.ndarray
+    shift: np.ndarray
+
+    def take(self, columns: np.ndarray) -> _Source:
+        return _Source(self.feature[columns], self.factor[columns], self.shift[columns])
+
+    @staticmethod
+    def unknown(width: int) -> _Source:
+        return _Source(np.full(width, -1), np.ones(width), np.zeros(width))
+
+
+def find_edges(plan: Plan) -> dict[int, Edges]:
+    """Return the edges of each feature of a lowered plan that has some, ascending."""
+    widths = plan.widths()
+    sources = {INPUT: _Source(np.arange(plan.n_features), np.ones(plan.n_features), np.zeros(plan.n_features))}
+    jumps: dict[int, list[np.ndarray]] = {}
+    keys: dict[int, list[np.ndarray]] = {}
+    for step in plan.steps:
+        first = sources[step.inputs[0]]
+        for found, numbers_of in ((jumps, _jumps), (keys, _keys)):
+            for column, numbers in numbers_of(step.operation):
+                feature = int(first.feature[column])
+                if feature >= 0:
+                    found.setdefault(feature, []).append(numbers * first.factor[column] + first.shift[column])
+        followed = _followed(step.operation, [sources[name] for name in step.inputs])
+        sources[step.output] = _Source.unknown(widths[step.output]) if followed is None else followed
+    features = sorted(jumps.keys() | keys.keys())
+    return {feature: Edges(_finite(jumps.get(feature)), _finite(keys.get(feature))) for feature in features}
+
+
+def rows_at_edges(edges: Mapping[int, Edges], X: np.ndarray) -> np.ndarray:
+    """Return rows of the float64 matrix `X` with one feature of each moved to an edge or beside it, at most `ROWS`."""
+    rng = np.random.default_rng(0)
+    places = [(feature, number) for feature, own in edges.items() for number in _beside(own, X[:, feature], rng)]
+    if len(places) > ROWS:
+        places = [places[index] for index in np.sort(rng.choice(len(places), ROWS, replace=False))]
+    rows: np.ndarray = X[rng.integers(0, len(X), len(places))]
+    for row, (feature, number) in zip(rows, places, strict=True):
+        row[feature] = number
+    return rows
+
+
+def _beside(edges: Edges, column: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return numbers at a feature's edges and beside them, given a column of the data; no more than `ROWS`."""
+    jumps, keys = (
+        numbers if len(numbers) <= ROWS // 4 else rng.choice(numbers, ROWS // 4, replace=False)
+        for numbers in (edges.jumps, edges.keys)
+    )
+    decimals = _grid(column)
+    if decimals is None:
+        spread = np.nanstd(column) if np.isfinite(column).any() else 0.0
+        step = BESIDE * (spread if spread > 0 else 1.0)
+        return np.concatenate([jumps, jumps - step, jumps + step, keys])
+    low = np.round(np.floor(jumps * 10.0**decimals) / 10.0**decimals, decimals)
+    high = np.round(low + 10.0**-decimals, decimals)
+    return np.concatenate([low, high, keys])
+
+
+def _grid(column: np.ndarray) -> int | None:
+    """Return the fewest decimals that hold every number of a column, or None."""
+    numbers = column[np.isfinite(column)]
+    if len(numbers) < FEWEST_ROWS:
+        return None
+    return next((places for places in range(DECIMALS + 1) if (np.round(numbers, places) == numbers).all()), None)
+
+
+def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the columns of an operation's input at which its answer may jump, and where."""
+    match operation:
+        case TreeEnsemble():
+            asks = (operation.feature >= 0) & (operation.flags & CATEGORICAL == 0)
+            threshold = operation.threshold[asks]
+            numbers = threshold.astype(np.float64)
+            if threshold.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
+                numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
+            for column in np.unique(operation.feature[asks]):
+                yield int(column), np.unique(numbers[operation.feature[asks] == column])
+        case Piecewise():
+            for column in np.unique(operation.source):
+                yield int(column), np.unique(operation.knots[operation.source == column])
+
+
+def _keys(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the columns of an operation's input that are compared for equality, and with what."""
+    if isinstance(operation, Lookup):
+        parts = np.split(operation.keys, operation.starts[1:-1])
+        yield from zip(operation.columns.tolist(), parts, strict=True)
+
+
+def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
+    """Return where the columns of an operation's output come from, if it leaves numbers recognisable."""
+    match operation:
+        case Columns():
+            return inputs[0].take(operation.indices)
+        case Float32():
+            return inputs[0]
+        case Impute():
+            made = _Source.unknown(len(operation.indicators))
+            return _side_by_side([inputs[0].take(operation.columns), made])
+        case Concatenate():
+            return _side_by_side(inputs)
+        case Scale() if np.all(operation.factor != 0):
+            (x,) = inputs  # z = (x − shift) · factor
+            factor = x.factor / operation.factor
+            return _Source(x.feature, factor, x.factor * operation.shift + x.shift)
+    return None
+
+
+def _side_by_side(sources: list[_Source]) -> _Source:
+    parts = [np.concatenate([getattr(source, name) for source in sources]) for name in ("feature", "factor", "shift")]
+    return _Source(*parts)
+
+
+def _finite(parts: list[np.ndarray] | None) -> np.ndarray:
+    numbers = np.unique(np.concatenate(parts)) if parts else np.zeros(0)
+    return numbers[np.isfinite(numbers)]

@@ -1,0 +1,174 @@
+"""Which types the entry's numbers come in: FP32 where rounding a user's rows to it moves no answer, FP64 otherwise.
+
+Users hold float64 tables. FP32 is half the bytes, and enough for what varies smoothly; where a model compares its input
+with thresholds or categories, or data lie far from zero, rounding moves answers. How many, and how far, is measured on
+the rows as they are given and on rows at the model's own edges, with the estimator itself. Columns of whole numbers may
+come as INT64 beside FP32 where they alone are what rounding would change and the estimator takes no NaN in them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.edges import find_edges, rows_at_edges
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.sample import Rows, differ
+from triton_regressors.kernels.inputs import Inputs, IntegerInput
+from triton_regressors.kernels.parity import ulps
+from triton_regressors.kernels.plan import Plan
+
+INPUT_TYPES = ("auto", "fp32", "fp64")
+
+SHARE_OF_TOLERANCE = 0.75
+"""What rounding may take of the tolerance, and of one unit in the answer's last float32 place no more than half.
+
+Float32 sums may take the last quarter of the tolerance, see `precision.py`, and rounding the answer half a unit."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding numbers to FP32 would do: how many answers of how many rows move, and how far at most.
+
+    `rows` were given or drawn, `edges` lie at the model's own. The errors are in standard deviations, infinite where
+    the estimator refuses or does not answer what is rounded.
+    """
+
+    rows: int = 0
+    moved: int = 0
+    edges: int = 0
+    moved_edges: int = 0
+    max_error: float = 0.0
+    max_error_at_edges: float = 0.0
+    drawn: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether an answer moves beyond what the tolerance leaves for rounding."""
+        return self.moved + self.moved_edges > 0
+
+    def __str__(self) -> str:
+        if self.moved:
+            whose = "rows drawn to the fitted scale" if self.drawn else "your rows"
+            return f"rounding {whose} to FP32 would move {_share(self.moved, self.rows)} answers{_by(self.max_error)}"
+        if self.moved_edges:
+            share, by = _share(self.moved_edges, self.edges), _by(self.max_error_at_edges)
+            return f"rounding to FP32 would move {share} answers beside the model's own thresholds{by}"
+        return "rounding to FP32 moves no answer beyond the tolerance"
+
+
+def choose_inputs(
+    oracle: Oracle, builder: Builder, lowered: Plan, plain: Inputs, rows: Rows, wanted: str, tolerance: float
+) -> tuple[Inputs, Rounding]:
+    """Return the inputs with their types, and what rounding to FP32 would do.
+
+    `plain` are the inputs with `X` in FP32; `wanted` is "auto", "fp32" or "fp64". Raises `ExportError` where FP32 is
+    wanted and has one number for two categories.
+    """
+    plain = dataclasses.replace(plain, categorical=tuple(sorted(builder.choices.keys() & set(plain.numeric))))
+    probe = _Probe(oracle, lowered, rows, tolerance)
+    rounding = probe.rounding(plain)
+    if wanted == "fp32":
+        _check_categories(oracle, builder, plain)
+        return plain, rounding
+    if wanted == "auto" and not rounding.moves:
+        return plain, rounding
+    if wanted == "auto":
+        apart = _with_integers(plain, _integers(oracle, builder, plain, rows))
+        if apart is not plain and not probe.rounding(apart).moves:
+            return apart, rounding
+    return dataclasses.replace(plain, dtype="float64"), rounding
+
+
+class _Probe:
+    """Rows, given and at edges, with the estimator's answers to them, to be asked again with rounded numbers."""
+
+    def __init__(self, oracle: Oracle, lowered: Plan, rows: Rows, tolerance: float) -> None:
+        self._oracle, self._rows = oracle, rows
+        self._limit = SHARE_OF_TOLERANCE * tolerance
+        at_edges = rows_at_edges(find_edges(lowered), rows.X)
+        answers = oracle.finite_answers(at_edges) if len(at_edges) else None
+        self._edges = at_edges if answers is not None else at_edges[:0]
+        expected = {name: [values] + ([answers[name]] if answers else []) for name, values in rows.expected.items()}
+        self._expected = {name: np.concatenate(parts) for name, parts in expected.items()}
+
+    def rounding(self, inputs: Inputs) -> Rounding:
+        """Return what these inputs do to the rows."""
+        X = np.concatenate([self._rows.X, self._edges])
+        rounded = inputs.rounded(X)
+        changed = np.asarray(differ(rounded, X).any(axis=1))
+        error = np.zeros(len(X))
+        if changed.any():
+            found = self._oracle.finite_answers(rounded[changed])
+            error[changed] = np.inf if found is None else self._errors(found, changed)
+        given, at_edges = np.split(error, [len(self._rows.X)])
+        moved, moved_edges = (int(np.count_nonzero(part)) for part in (given, at_edges))
+        largest, largest_at_edges = (float(part.max(initial=0.0)) for part in (given, at_edges))
+        counts = (len(given), moved, len(at_edges), moved_edges)
+        return Rounding(*counts, largest, largest_at_edges, self._rows.drawn)
+
+    def _errors(self, found: Answers, changed: np.ndarray) -> np.ndarray:
+        """Return how far answers lie from those to the rows as given, in standard deviations; 0 where near enough."""
+        largest = np.zeros(int(changed.sum()))
+        for name, values in found.items():
+            expected, unit = self._expected[name][changed], self._rows.units[name]
+            error = np.abs(values - expected)
+            half = ulps(expected) / 2
+            beyond = error > np.maximum(self._limit * unit - half, half)
+            largest = np.maximum(largest, np.where(beyond, error / unit, 0.0).max(axis=1))
+        return largest
+
+
+def _integers(oracle: Oracle, builder: Builder, inputs: Inputs, rows: Rows) -> list[int]:
+    """Return the columns of whole numbers that FP32 would round and in which the estimator takes no NaN."""
+    found = []
+    for column in sorted((rows.integers | builder.integers if rows.drawn else rows.integers) & set(inputs.numeric)):
+        numbers = np.append(rows.X[:, column], builder.choices.get(column, np.zeros(0)))
+        with_nan = rows.X[:1].copy()
+        with_nan[:, column] = np.nan
+        if (numbers != numbers.astype(np.float32)).any() and oracle.finite_answers(with_nan) is None:
+            found.append(column)
+    return found
+
+
+def _with_integers(inputs: Inputs, columns: Sequence[int]) -> Inputs:
+    """Return the inputs with these columns of `X` in the tensor of whole numbers."""
+    if not columns:
+        return inputs
+    known = inputs.integers
+    categories = dict(zip(known.columns, zip(known.categories, known.closed, strict=True), strict=True))
+    together = sorted({*categories, *columns})
+    of_each = [categories.get(column, ((), False)) for column in together]
+    return dataclasses.replace(
+        inputs,
+        numeric=tuple(column for column in inputs.numeric if column not in columns),
+        categorical=tuple(column for column in inputs.categorical if column not in columns),
+        integers=IntegerInput(tuple(together), *(tuple(part) for part in zip(*of_each, strict=True))),
+    )
+
+
+def _check_categories(oracle: Oracle, builder: Builder, inputs: Inputs) -> None:
+    """Raise `ExportError` where two categories of a column are one number in FP32."""
+    for column in inputs.categorical:
+        numbers = np.unique(builder.choices[column])
+        same = np.flatnonzero(np.diff(numbers.astype(np.float32)) == 0)
+        if len(same):
+            a, b = (f"{number:.17g}" for number in numbers[same[0] : same[0] + 2])
+            raise ExportError(
+                f"Cannot export {type(oracle.estimator).__name__}: the categories {a} and {b} of column {column} are "
+                "one number in FP32; choose --input auto or fp64."
+            )
+
+
+def _share(part: int, whole: int) -> str:
+    percent = 100 * part / whole
+    return f"{percent:.0f} % of" if percent >= 1 else f"{part:,} of {whole:,}"
+
+
+def _by(error: float) -> str:
+    return f", by up to {error:.2g} std" if np.isfinite(error) else ": the estimator refuses them"

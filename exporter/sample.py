@@ -1,0 +1,130 @@
+"""The rows that a plan is verified on: a user's own, or rows drawn to the fitted scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.parity import units
+
+DRAWN_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as they are given and the estimator's own answers to them.
+
+    `X` is the plan's matrix, float64 `[rows, n_features]`; `expected` are float64 `[rows, width]` for each output;
+    `integers` are the columns that hold whole numbers by their dtype, and `drawn` says that nobody gave these rows.
+    """
+
+    X: np.ndarray
+    expected: Answers
+    integers: frozenset[int]
+    drawn: bool
+
+    @property
+    def units(self) -> dict[str, np.ndarray]:
+        """The unit of error for each output's columns."""
+        return {name: units(values) for name, values in self.expected.items()}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows as an entry gets them, and the estimator's own answers.
+
+    `X` is the plan's matrix in its own dtype. `expected` are the answers to the rows as they were given, `rounded`
+    those to `X`, which are the same where nothing was rounded; float64 `[rows, width]` for each output.
+    """
+
+    X: np.ndarray
+    expected: Mapping[str, np.ndarray]
+    rounded: Mapping[str, np.ndarray]
+    drawn: bool
+
+    @property
+    def units(self) -> dict[str, np.ndarray]:
+        """The unit of error for each output's columns."""
+        return {name: units(values) for name, values in self.expected.items()}
+
+
+def take_rows(oracle: Oracle, builder: Builder, numeric: tuple[int, ...], given: Any | None) -> Rows:
+    """Return rows with the estimator's answers: the given ones, or rows drawn to the fitted scale.
+
+    Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
+    Raises `ExportError` where the rows do not fit, or the estimator answers none of them.
+    """
+    drawn, name = given is None, type(oracle.estimator).__name__
+    which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
+    if drawn:
+        X, integers = _draw(builder), frozenset(builder.integers)
+    else:
+        table = oracle.table(given)
+        X, integers = oracle.matrix(table, numeric), _integer_columns(table)
+    try:
+        expected = oracle.of_matrix(X) if drawn else oracle.of_table(table)
+    except ValueError as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ExportError(f"Cannot verify {name}: it refuses the {which} ({why}).") from error
+    with np.errstate(over="ignore"):
+        finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
+    if not finite.any():
+        raise ExportError(f"Cannot verify {name}: it predicts no finite number for the {which}.")
+    return Rows(X[finite], {output: values[finite] for output, values in expected.items()}, integers, drawn)
+
+
+def as_sent(rows: Rows, inputs: Inputs, oracle: Oracle) -> Sample:
+    """Return rows as a client sends them to these inputs, without those that it refuses to send.
+
+    A client does not round a category, and no number beyond the input's type. Raises `ExportError` if nothing is left.
+    """
+    X = inputs.rounded(rows.X)
+    changed = differ(X, rows.X)
+    sendable = ~(changed[:, list(inputs.categorical)].any(axis=1) | (np.isinf(X) & changed).any(axis=1))
+    if not sendable.any():
+        raise ExportError(
+            f"Cannot export {type(oracle.estimator).__name__}: {inputs.datatypes()['X']} holds the categories of no "
+            "row; choose --input fp64."
+        )
+    X, changed = X[sendable], changed[sendable].any(axis=1)
+    expected = {name: values[sendable] for name, values in rows.expected.items()}
+    rounded = {name: values.copy() for name, values in expected.items()}
+    if changed.any():
+        for name, values in oracle.of_matrix(X[changed]).items():
+            rounded[name][changed] = values
+    return Sample(X.astype(inputs.matrix_dtype), expected, rounded, rows.drawn)
+
+
+def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return where two arrays differ, NaN being NaN."""
+    found: np.ndarray = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    return found
+
+
+def _draw(builder: Builder) -> np.ndarray:
+    """Return rows of independent normal features about the fitted location and scale."""
+    location = np.nan_to_num(builder.location, nan=0.0)
+    scale = np.nan_to_num(builder.scale_of_input, nan=1.0)
+    rng = np.random.default_rng(0)
+    rows = max(min(DRAWN_ROWS, 2**22 // builder.input.width), 16)
+    X: np.ndarray = location + scale * rng.standard_normal((rows, builder.input.width))
+    for column, numbers in sorted(builder.choices.items()):
+        X[:, column] = rng.choice(numbers, rows)
+    builder.text.draw(X, rng)
+    return X
+
+
+def _integer_columns(table: Any) -> frozenset[int]:
+    """Return the columns of a table that hold whole numbers by their dtype."""
+    if hasattr(table, "columns"):
+        return frozenset(
+            column for column, dtype in enumerate(table.dtypes) if isinstance(dtype, np.dtype) and dtype.kind in "iu"
+        )
+    return frozenset(range(table.shape[1]) if table.dtype.kind in "iu" else ())
