@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 
-import typer
+INTERRUPTED = 130
 
-from triton_regressors import __version__
-from triton_regressors.clients.commands import predict, serve, verify
-from triton_regressors.clients.compare.command import compare
-from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter.commands import describe, export
+try:  # these take seconds
+    import typer
+
+    from triton_regressors import __version__
+    from triton_regressors.clients.commands import predict, serve, verify
+    from triton_regressors.clients.compare.command import compare
+    from triton_regressors.errors import TritonRegressorsError
+    from triton_regressors.exporter.commands import describe, export
+except KeyboardInterrupt:
+    sys.exit(INTERRUPTED)
 
 app = typer.Typer(
     help="Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server.",
@@ -36,7 +41,7 @@ def main() -> None:
     except TritonRegressorsError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -98,12 +98,10 @@ def predict(
         str | None,
         typer.Option(
             help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
-            "strings, those of one input after those of another. Default: for such a model, those that the server "
-            "names; else those that the entry in --repository was trained with, if it is there and they had names; "
-            "else all."
+            "strings, those of one input after those of another. Default: those that it was trained with, which the "
+            "server names, if they and those of ROWS have names; else all."
         ),
     ] = None,
-    repository: Annotated[Path, typer.Option(help="Where to look these names up.")] = DEFAULT_REPOSITORY,
 ) -> None:
     """Ask a running server for the predictions of the rows of a file."""
     if output is not None:
@@ -111,14 +109,14 @@ def predict(
     named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with _client(url, protocol) as client:
-        tensors = read_tensors(rows, client.config(name), named, repository / name, version)
+        tensors = read_tensors(rows, client.config(name), named)
         answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
     console = Console()
     console.print(_preview(table))
     if output is not None:
         _write(output, table)
-        console.print(f"Wrote {len(table)} rows to {output}.")
+        console.print(Text(f"Wrote {len(table)} rows to {output}."), soft_wrap=True)
 
 
 def verify(
@@ -132,12 +130,12 @@ def verify(
     with _client(url, protocol) as client:
         result = verify_entry(client, name, repository=repository, version=version or None)
     console = Console()
-    table = Table(title=f"{result.model}, version {result.version}: {result.rows} golden rows")
+    table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
     for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
         table.add_column(heading)
     for check in result.outputs:
         mark = Text("ok", "green") if check.within else Text("beyond tolerance", "red")
-        table.add_row(check.name, f"{check.max_error:.2e}", f"{check.tolerance:.0e}", mark)
+        table.add_row(Text(check.name), f"{check.max_error:.2e}", f"{check.tolerance:.0e}", mark)
     console.print(table)
     bits = Text("the same bits", "green") if result.bit_identical else Text("different bits", "red")
     console.print(Text("Sent ") + Text("; ".join(result.batchings)) + ": " + bits + " in every batching.")
@@ -203,7 +201,9 @@ def _as_columns(answers: dict[str, npt.NDArray[Any]]) -> Any:
 
 def _preview(table: Any) -> Table:
     more = len(table) - _SHOWN_ROWS
-    preview = Table("row", *table.columns, caption=f"and {more} more rows" if more > 0 else None)
+    preview = Table("row", caption=f"and {more} more rows" if more > 0 else None)
+    for name in table.columns:
+        preview.add_column(Text(name))
     for row, values in enumerate(table.head(_SHOWN_ROWS).itertuples(index=False)):
         preview.add_row(str(row), *(f"{value:.7g}" for value in values))
     return preview

@@ -1,7 +1,7 @@
 """Reading rows to predict from .npy, .csv and .parquet files."""
 
-import json
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,66 +14,37 @@ import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tables import in_words, numbers
-from triton_regressors.clients.tables import take as take_columns
-from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, number_rows
+from triton_regressors.clients.tables import in_words
+from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
 
 SUFFIXES = (".npy", ".csv", ".parquet")
+FEW = 4
+"""Of fewer columns, a row that counts them, such as 0,1, is nothing rare."""
 
 
-def read_rows(path: Path, feature_names: Sequence[str] | None = None) -> npt.NDArray[np.float32]:
-    """The rows of a file, float32 [rows, n_features].
-
-    Args:
-        path: .npy (one 2-D array), .csv (commas; the first line is a header if any of its cells is not a number) or
-            .parquet. Empty cells are NaN.
-        feature_names: the columns to take, in this order, from a file whose columns have names; others are left out. A
-            file without names must have as many columns.
-
-    Raises:
-        RowsError: the file cannot be read, is of another kind, has no rows, or holds what is not a number.
-    """
-    values = read_table(path)
-    try:
-        if isinstance(values, pd.DataFrame):
-            if feature_names is not None and all(isinstance(name, str) for name in values.columns):
-                values = take_columns(values, feature_names)
-            values = numbers(values)
-        if feature_names is not None and (values.ndim != 2 or values.shape[1] != len(feature_names)):
-            raise RowsError(f"{path} has shape {values.shape}; {len(feature_names)} features are expected.")
-        return number_rows(values, InputTensor("X", "FP32", values.shape[-1]))
-    except InvalidRequest as error:
-        raise RowsError(f"Cannot read rows from {path}: {error}") from None
-
-
-def read_tensors(
-    path: Path,
-    config: model_config_pb2.ModelConfig,
-    columns: Sequence[str] | None = None,
-    entry: Path | None = None,
-    version: str = "",
-) -> Tensors:
+def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
     """The rows of a file as the inputs of a model.
 
-    Where the model takes strings, its columns are found by their names, which the first line of a .csv holds; a string
-    is then whatever a cell holds, spaces and all, and missing where it is empty.
+    The model's columns are found by their names, if both it and the file have names; other columns are left out. A file
+    without names must have as many. Where the model takes strings, the first line of a .csv holds names; a string is
+    then whatever a cell holds, spaces and all, and missing where it is empty.
 
     Args:
-        path: see `read_rows`.
+        path: .npy (one 2-D array), .csv (commas; see `read_table` for what its first line is) or .parquet. Empty cells
+            are NaN.
         config: the model's, as the server has it.
         columns: the names of the columns to take, those of one input after those of another, in place of the names that
             the configuration has.
-        entry: where a model of numbers alone lies, if here: its names, see `feature_names`, stand in for `columns`.
-        version: of the entry.
 
     Raises:
-        RowsError: see `read_rows`; or columns are missing, or have no names where they need them.
+        RowsError: the file cannot be read, is of another kind, has no rows, holds what is not a number where numbers
+            belong; or columns are missing, or have no names where they need them.
     """
     inputs = input_tensors(config)
     if len(inputs) == 1 and not inputs[0].text:
-        names = columns or inputs[0].columns or (feature_names(entry, version) if entry is not None else None)
-        inputs, values = (replace(inputs[0], columns=tuple(names or ())),), read_table(path)
-        if names is not None and np.shape(values)[1:] != (len(names),) and not hasattr(values, "columns"):
+        names = tuple(inputs[0].columns if columns is None else columns)
+        inputs, values = (replace(inputs[0], columns=names),), read_table(path, names=names)
+        if names and np.shape(values)[1:] != (len(names),) and not _has_names(values):
             raise RowsError(f"{path} has shape {values.shape}; {len(names)} features are expected.")
         try:
             return model_tensors(values, inputs, config.name)
@@ -81,7 +52,7 @@ def read_tensors(
             raise RowsError(f"Cannot read rows from {path}: {error}") from None
     inputs = _named(inputs, config.name, columns)
     wanted = [name for tensor in inputs for name in tensor.columns]
-    table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns])
+    table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns] or None, wanted)
     if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
         raise RowsError(f"{path} does not name its columns; model '{config.name}' needs {in_words(wanted)}.")
     try:
@@ -90,16 +61,21 @@ def read_tensors(
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
 
 
-def read_table(path: Path, text: Sequence[str] | None = None) -> Any:
-    """What a file of rows holds: a DataFrame, or of a .npy the array.
+def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[str] = ()) -> Any:
+    """What a file of rows holds: a DataFrame, whose columns are numbered where they have no names, or a .npy's array.
+
+    The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. Where it
+    counts the columns, 0,1,2,3,4, as pandas does those without names, or from 1, it is one too if the line below is not
+    of whole numbers alone. If it is, or there are but a few columns from 0, it may as well be a row, and is refused.
 
     Args:
-        path: see `read_rows`.
+        path: see `read_tensors`.
         text: names of columns of a .csv that hold strings, which are taken as they are written. With this the first
             line is a header whatever it holds, and spaces after a comma belong to the cell.
+        names: of columns that are looked for.
 
     Raises:
-        RowsError: the file cannot be read, or is of another kind.
+        RowsError: the file cannot be read, is of another kind, or its header has a name twice.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -108,41 +84,20 @@ def read_table(path: Path, text: Sequence[str] | None = None) -> Any:
     if not path.is_file():
         raise RowsError(f"Cannot read rows from {path}: there is no such file.")
     if suffix == ".csv":
-        return _read_csv(path, text)
+        return _read_csv(path, text, names)
     return _read_npy(path) if suffix == ".npy" else _read_parquet(path)
 
 
-def feature_names(entry: Path, version: str = "") -> list[str] | None:
-    """The names of the columns that an entry was trained with, in order.
-
-    Args:
-        entry: its directory, which need not exist.
-        version: which version; "": the newest there.
-
-    Returns:
-        None if the entry is not at hand, or was trained on columns without names.
-
-    Raises:
-        RowsError: its plan.json cannot be read.
-    """
-    if not version:
-        versions = [int(path.parent.name) for path in entry.glob("*/plan.json") if path.parent.name.isdecimal()]
-        version = str(max(versions, default=""))
-    plan = entry / version / "plan.json"
-    if not version or not plan.is_file():
-        return None
-    try:
-        names = json.loads(plan.read_text(encoding="utf-8")).get("provenance", {}).get("feature_names", [])
-    except (OSError, ValueError, AttributeError) as error:
-        raise RowsError(f"{plan} cannot be read: {error}.") from None
-    return [str(name) for name in names] or None
+def _has_names(values: Any) -> bool:
+    """Whether they are a table whose columns have names."""
+    return isinstance(values, pd.DataFrame) and all(isinstance(name, str) for name in values.columns)
 
 
 def _read_npy(path: Path) -> npt.NDArray[Any]:
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise RowsError(f"{path} is not a .npy file of numbers: {error}.") from None
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
+        raise RowsError(f"{path} is not a .npy file of numbers: {_one_line(error)}.") from None
     if not isinstance(array, np.ndarray):
         raise RowsError(f"{path} is an archive of arrays; one .npy array is expected.")
     return array
@@ -164,14 +119,28 @@ def _named(inputs: tuple[InputTensor, ...], model: str, columns: Sequence[str] |
     return tuple(replace(tensor, columns=tuple(islice(names, tensor.width))) for tensor in inputs)
 
 
-def _read_csv(path: Path, text: Sequence[str] | None) -> Any:
+def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> Any:
     options: dict[str, Any] = {"skipinitialspace": text is None, "encoding": "utf-8-sig", "index_col": False}
     try:
         first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
-        has_header = text is not None or any(not _is_number(cell) for cell in first.iloc[0])
+        cells = first.iloc[0].tolist()
+        asked_for = bool(names) and set(names) <= set(cells)
+        has_header = text is not None or asked_for or any(not _is_number(cell) for cell in cells)
+        numbered = not has_header and _counts(cells)
+        if numbered and (len(cells) < FEW or _whole_numbers_below(path, options)):
+            raise RowsError(
+                f"The first line of {path}, {','.join(cells[:3])}{',...' * (len(cells) > 3)}, may be a header that "
+                "counts the columns, or a row; name the columns there, or give a .npy file."
+            )
+        twice = [name for name, count in Counter(cells).items() if name and count > 1]
+        if has_header and twice:
+            raise RowsError(f"The header of {path} has {in_words(twice)} more than once.")
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells that the header has no column for
-            table = pd.read_csv(path, header=0 if has_header else None, low_memory=False, **options)
+            header = 0 if has_header or numbered else None
+            table = pd.read_csv(path, header=header, low_memory=False, **options)
+        if numbered:
+            table.columns = pd.RangeIndex(len(cells))
         strings = [name for name in dict.fromkeys(text or ()) if name in table.columns]
         if strings:  # once more, now that the file is known to be regular: "NA" is a word, and 01234 keeps its 0
             table[strings] = pd.read_csv(path, usecols=strings, dtype=str, keep_default_na=False, **options)[strings]
@@ -193,6 +162,18 @@ def _read_parquet(path: Path) -> Any:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether they count the columns, from 0, or from 1 where there are more than a few."""
+    from_0, from_1 = ([str(number + first) for number in range(len(cells))] for first in (0, 1))
+    return cells == from_0 or (len(cells) >= FEW and cells == from_1)
+
+
+def _whole_numbers_below(path: Path, options: dict[str, Any]) -> bool:
+    """Whether the second line of a .csv is of whole numbers alone, as its first is, or is not there."""
+    below = pd.read_csv(path, header=0, nrows=1, dtype=str, keep_default_na=False, **options)
+    return all(cell.strip().lstrip("-").isdecimal() for cell in below.to_numpy().ravel())
 
 
 def _is_number(cell: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from triton_regressors.clients.rows import read_table
 from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
@@ -16,6 +17,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.repository import find_entry
+from triton_regressors.exporter.text import MISSING_STRINGS
 
 Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
 ModelOrEntry = Annotated[Path, typer.Argument(help="A fitted estimator's file, or an entry's directory.")]
@@ -60,6 +62,13 @@ def export(
     instance_kind: Annotated[str | None, typer.Option(help="auto, gpu or cpu; default auto.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, triton, torch or interpret; default auto.")] = None,
     versions: Annotated[int | None, typer.Option(help="How many of the newest versions to serve; default 1.")] = None,
+    missing_string: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A string that stands for a missing value where it is no category, beside the empty one; can be "
+            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none."
+        ),
+    ] = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
     estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or ())
@@ -79,6 +88,7 @@ def export(
         name=model.stem if name is None else name,
         sample=_sample(sample, estimator),
         tolerance=tolerance,
+        missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
         input=input,
         **options,
     )
@@ -86,12 +96,14 @@ def export(
     console = Console()
     operations = ", ".join(step.operation.kind() for step in plan.steps)
     console.print(
-        f"Wrote [bold]{entry.name}[/bold] version {entry.version} to {entry.version_directory}: "
-        f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
-        highlight=False,
+        Text.assemble(
+            *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
+            f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+        ),
+        soft_wrap=True,
     )
     console.print(parity_table(result.compilation.report.to_json()))
-    console.print(f"Serve it with: triton-regressors serve {repository}", highlight=False)
+    console.print(Text(f"Serve it with: triton-regressors serve {repository}"), soft_wrap=True)
 
 
 def describe(
@@ -117,6 +129,7 @@ def describe(
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:
     """Return the rows of a file, or what reads them once it is known which columns are strings."""
-    if path is None or feature_names(estimator) is None:
+    names = feature_names(estimator)
+    if path is None or names is None:
         return None if path is None else read_table(path)
-    return lambda strings: read_table(path, strings or None)
+    return lambda strings: read_table(path, strings or None, names)

@@ -22,6 +22,7 @@ from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.precision import choose_precision
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.specialise import specialise
+from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import Report, check, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -65,26 +66,35 @@ class Export:
 
 
 def compile_estimator(
-    estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE, input: str = "auto"
+    estimator: Any,
+    *,
+    sample: Any | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    input: str = "auto",
+    missing_strings: Sequence[str] = MISSING_STRINGS,
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
     `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`, or,
     for an estimator fitted on named columns, a function from the names of those that are strings to rows; without it
     rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is FP32 where
-    rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64.
+    rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64. `missing_strings`
+    stand for a missing value in columns of strings.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
     if input not in INPUT_TYPES:
         raise ExportError(f"input must be one of {', '.join(INPUT_TYPES)}, not {input!r}.")
+    if isinstance(missing_strings, str) or not all(isinstance(text, str) for text in missing_strings):
+        raise ExportError(f"missing_strings must be a sequence of strings, not {missing_strings!r}.")
     if isinstance(estimator, str | Path):
         raise ExportError(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
             "triton_regressors.exporter.loading.load_estimator, or use the command `triton-regressors export`."
         )
     builder = Builder(_feature_count(estimator, sample))
+    builder.text.spellings = tuple(missing_strings)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
@@ -118,6 +128,7 @@ def export(
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     input: str = "auto",
+    missing_strings: Sequence[str] = MISSING_STRINGS,
     **options: Any,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
@@ -128,6 +139,7 @@ def export(
     answer's last float32 place is allowed in any case.
     `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
     with FP64 keeps it.
+    `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
     `options`: see `ServingOptions`.
 
     Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
@@ -141,7 +153,9 @@ def export(
     unknown = [option for option in options if option not in accepted]
     if unknown:
         known = ", ".join(accepted)
-        raise ExportError(f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, input, {known}.")
+        raise ExportError(
+            f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, input, {known}, missing_strings."
+        )
     serving = ServingOptions(**options)
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
@@ -149,7 +163,9 @@ def export(
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
-    compilation = compile_estimator(estimator, sample=sample, tolerance=tolerance, input=input)
+    compilation = compile_estimator(
+        estimator, sample=sample, tolerance=tolerance, input=input, missing_strings=missing_strings
+    )
     plan = compilation.plan
     if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":
         raise ExportError(

@@ -12,8 +12,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.inputs import MAX_STRING_BYTES, Inputs
 from triton_regressors.kernels.run import ENGINES
+from triton_regressors.kernels.staging import MAX_NUMBERS
 
 FULL_BATCH = "a full batch"
 """Name of the warm-up that follows max_batch_size."""
@@ -41,7 +42,8 @@ WHOLE_NUMBERS = {
 class ServingOptions:
     """How the Triton server is to run an entry; None leaves the default, or what an existing entry has.
 
-    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide).
+    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
+    at most 2²⁸.
     `dynamic_batching`: whether requests are gathered into batches (default yes).
     `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
     `preferred_batch_sizes`: batch sizes the server should try to make (default none).
@@ -108,7 +110,9 @@ def make_config(
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
-    if not inputs.text and not inputs.closed:
+    if inputs.text:
+        config.parameters["max_string_bytes"].string_value = str(MAX_STRING_BYTES)
+    elif not inputs.closed:
         _add_warm_up(config)  # the server would send empty strings and zeros, which a model may refuse
     if feature_names:
         named = {tensor: [feature_names[i] for i in columns] for tensor, columns in tensors.items()}
@@ -152,6 +156,13 @@ def apply_options(config: Any, options: ServingOptions) -> Any:
         changed.parameters["engine"].string_value = options.engine
     if options.versions is not None:
         changed.version_policy.latest.num_versions = options.versions
+    features = sum(sum(tensor.dims) for tensor in changed.input)
+    if changed.max_batch_size * features > MAX_NUMBERS:
+        raise ExportError(
+            f"max_batch_size {changed.max_batch_size} × {features} features are "
+            f"{changed.max_batch_size * features:,} numbers in a batch; at most {MAX_NUMBERS:,} are accepted, which is "
+            f"a max_batch_size of {max(MAX_NUMBERS // features, 1)}."
+        )
     largest = max(changed.dynamic_batching.preferred_batch_size, default=0)
     if largest > changed.max_batch_size:
         raise ExportError(

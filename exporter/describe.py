@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import INPUT, read_document
 
 SHOWN_NAMES = 8
+ROWS = 2
+CURL_FEATURES = 64
+DTYPES = {"FP32": "np.float32", "FP64": "np.float64", "INT64": "np.int64", "BYTES": "object"}
 
 
 def describe_compilation(compilation: Compilation) -> Group:
@@ -30,17 +34,19 @@ def describe_entry(entry: Entry) -> Group:
     subject = f"{entry.name} version {entry.version} ({document['provenance']['class'].rpartition('.')[2]})"
     inputs = Inputs.from_json(document["n_features"], document["inputs"])
     names = document["provenance"]["feature_names"]
-    snippet = client_snippet(entry.name, inputs, list(document["outputs"]), names)
+    outputs = list(document["outputs"])
     return Group(
         _describe(subject, document["stages"], document["parity"]),
         Text("\nFrom a client:"),
-        Text(snippet, no_wrap=True, overflow="ignore"),
+        Text(client_snippet(entry.name, inputs, outputs, names), no_wrap=True, overflow="ignore"),
+        Text("\nFrom a shell:"),
+        Text(curl_snippet(entry.name, inputs, outputs), no_wrap=True, overflow="ignore"),
     )
 
 
 def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str] = ()) -> str:
     """Return Python that asks a running server for the entry's answers with tritonclient alone."""
-    wanted = ", ".join(f'grpc.InferRequestedOutput("{output}")' for output in outputs)
+    wanted = ", ".join(f'protocol.InferRequestedOutput("{output}")' for output in outputs)
     datatypes = inputs.datatypes()
     given = ", ".join(f'"{tensor}": "{datatype}"' for tensor, datatype in datatypes.items())
     datatype = f"{{{given}}}[name]" if len(datatypes) > 1 else f'"{next(iter(datatypes.values()))}"'
@@ -50,30 +56,61 @@ def client_snippet(name: str, inputs: Inputs, outputs: Sequence[str], feature_na
         what = (
             f"your {shown}{', ...' * (len(columns) > SHOWN_NAMES)}" if shown else "your rows, in training column order"
         )
-        values.append(f'"{tensor}": {_example(inputs, tensor)},  # {what}')
+        dtype = DTYPES[datatypes[tensor]]
+        numbers = f"np.zeros(({ROWS}, {len(columns)}), dtype={dtype})"
+        example = f"np.array({_example(inputs, tensor)}, dtype={dtype})" if dtype == "object" else numbers
+        values.append(f'"{tensor}": {example},  # {what}')
+    missing = """
+    for x in rows.values():
+        if x.dtype == object:
+            x[np.equal(x, None) | (x != x)] = ""  # a missing string is an empty one: tritonclient would send "None"
+"""
     return f"""\
     import numpy as np
-    import tritonclient.grpc as grpc
+    import tritonclient.grpc as protocol  # or tritonclient.http, and port 8000
 
     rows = {{
         {(chr(10) + 8 * " ").join(values)}
-    }}
-    tensors = [grpc.InferInput(name, x.shape, {datatype}) for name, x in rows.items()]
+    }}{missing if inputs.text else chr(10)}\
+    tensors = [protocol.InferInput(name, x.shape, {datatype}) for name, x in rows.items()]
     for tensor, x in zip(tensors, rows.values()):
         tensor.set_data_from_numpy(x)
-    client = grpc.InferenceServerClient("127.0.0.1:8001")
+    client = protocol.InferenceServerClient("127.0.0.1:8001")
     answer = client.infer("{name}", tensors, outputs=[{wanted}])
     print(answer.as_numpy("{outputs[0]}"))"""
 
 
+def curl_snippet(name: str, inputs: Inputs, outputs: Sequence[str]) -> str:
+    """Return a shell command that asks a running server for the same in JSON; of wide rows, a sentence."""
+    if inputs.n_features > CURL_FEATURES:
+        return f"    # Rows of more than {CURL_FEATURES} features are not for a command line."
+    request = {
+        "inputs": [
+            {
+                "name": tensor,
+                "datatype": datatype,
+                "shape": [ROWS, len(inputs.columns()[tensor])],
+                "data": json.loads(_example(inputs, tensor)),
+            }
+            for tensor, datatype in inputs.datatypes().items()
+        ],
+        "outputs": [{"name": output} for output in outputs],
+    }
+    number, string = "A missing number is NaN, without quotes.", 'A missing string is "", an empty one.'
+    missing = " ".join([*([number] if inputs.numeric else []), *([string] if inputs.text else [])])
+    return f"""\
+    # {missing}
+    curl -s 127.0.0.1:8000/v2/models/{name}/infer -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"""
+
+
 def _example(inputs: Inputs, tensor: str) -> str:
-    """Return the Python of two rows of a tensor."""
+    """Return the JSON, which is Python too, of two rows of a tensor."""
     for group in inputs.text:
         if group.name == tensor:
-            strings = json.dumps([next(iter(known), "") for known in group.categories], ensure_ascii=False)
-            return f"np.array([{strings}] * 2, dtype=object)"
-    dtype = {"FP32": "float32", "FP64": "float64", "INT64": "int64"}[inputs.datatypes()[tensor]]
-    return f"np.zeros((2, {len(inputs.columns()[tensor])}), dtype=np.{dtype})"
+            row = [next(iter(known), "") for known in group.categories]
+            return json.dumps([row] * ROWS, ensure_ascii=False)
+    zero = 0 if inputs.datatypes()[tensor] == "INT64" else 0.0
+    return json.dumps([[zero] * len(inputs.columns()[tensor])] * ROWS)
 
 
 def parity_table(parity: Mapping[str, Any]) -> Table:
@@ -125,5 +162,5 @@ def _stage_table(title: str, steps: Sequence[Mapping[str, Any]]) -> Table:
         operation = f"{step['op']} {step['what']}".strip()
         reads = ", ".join("X" if name == INPUT else name for name in step["inputs"])
         numbers = (f"{step[key]:,}" for key in ("launches", "parameters", "bytes"))
-        table.add_row(step["output"], reads, operation, *numbers)
+        table.add_row(step["output"], reads, Text(operation), *numbers)
     return table

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.plan import INPUT, Plan
@@ -19,6 +20,9 @@ from triton_regressors.kernels.plan import INPUT, Plan
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
 RESERVED = (NUMBERS, INTEGERS, "y", "std")
+
+MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
+"""What clients that make a string of every value, as tritonclient does, send for None, NaN and pandas' own."""
 
 
 class TextColumns:
@@ -29,6 +33,8 @@ class TextColumns:
     """
 
     def __init__(self) -> None:
+        self.spellings: tuple[str, ...] = ()
+        """Strings that stand for a missing value where they are no category."""
         self._categories: dict[int, dict[Any, int]] = {}
         self._whole: set[int] = set()
         self._closed: set[int] = set()
@@ -86,7 +92,7 @@ class TextColumns:
         for group, columns in groups.items():
             categories = tuple(tuple(self._categories[column]) for column in columns)
             closed = tuple(column in self._closed for column in columns)
-            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed))
+            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, self.spellings))
         whole = sorted(self._whole)
         known = tuple(tuple(self._categories[column]) for column in whole)
         integers = IntegerInput(tuple(whole), known, tuple(column in self._closed for column in whole))
@@ -100,11 +106,22 @@ class TextColumns:
                 X[rng.random(len(X)) < UNKNOWN_SHARE, column] = UNKNOWN
 
     def fill(self, X: np.ndarray, table: Any) -> None:
-        """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`."""
+        """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`.
+
+        Raises `ExportError` for a string that the entry takes for a missing value and the estimator does not.
+        """
         for column, known in self._categories.items():
-            values = table.iloc[:, column] if hasattr(table, "columns") else table[:, column]
+            values = (table.iloc[:, column] if hasattr(table, "columns") else table[:, column]).tolist()
             number = _place if column in self._whole else _number
-            X[:, column] = [number(known, value) for value in values.tolist()]
+            X[:, column] = [number(known, value) for value in values]
+            spelt = {value for value in values if isinstance(value, str)} & set(self.spellings) - set(known)
+            if spelt:
+                name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
+                raise ExportError(
+                    f"The sample's column {column}{name} holds the string {min(spelt)!r}, which is no category of the "
+                    "model and which its entry takes for a missing value: give None, NaN or an empty string, or leave "
+                    f"{min(spelt)!r} out of missing_strings (--missing-string)."
+                )
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None) -> Any:
         """Return rows of the plan's matrix as the estimator is asked: with strings, in a DataFrame if it has names."""

@@ -2,10 +2,10 @@
 
 Most plans read one tensor `X`, FP32 or FP64, which is that matrix. Where a model was fitted on columns of strings, each
 group of these is a BYTES tensor of its own, and the matrix has for a string its number among the column's categories:
-−1 if it is none of them, NaN for an empty string that is none of them. Columns of whole numbers that FP32 would round
-may be an INT64 tensor of their own, `integers`; where float64 would round a column's categories too, the matrix has
-their places among these. `X` holds the other columns, in training order. What `X` leaves out and no group has is read
-by no kernel, and 0.
+−1 if it is none of them, NaN for an empty string, or another spelling of a missing value, that is none of them. Columns
+of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`; where float64 would round a
+column's categories too, the matrix has their places among these. `X` holds the other columns, in training order. What
+`X` leaves out and no group has is read by no kernel, and 0.
 """
 
 from __future__ import annotations
@@ -25,33 +25,48 @@ INTEGERS = "integers"
 
 UNKNOWN = -1.0
 
+MAX_STRING_BYTES = 4096
+"""How long a string of a request may be that is no category, unless a configuration says otherwise."""
+
+TOO_LONG = np.inf
+"""Of a string that is longer than a request's may be; no model takes infinity."""
+
 
 @dataclass(frozen=True)
 class TextInput:
     """A BYTES tensor `[rows, len(columns)]`.
 
     `columns` are the plan's columns, `categories` are the strings of each, and `closed` says of each whether a string
-    that is none of its categories is refused, as scikit-learn refuses it.
+    that is none of its categories is refused, as scikit-learn refuses it. `missing` are strings that stand for a
+    missing value, as an empty one does, in each column of which they are no category.
     """
 
     name: str
     columns: tuple[int, ...]
     categories: tuple[tuple[str, ...], ...]
     closed: tuple[bool, ...]
+    missing: tuple[str, ...] = ()
 
     @functools.cached_property
     def numbers(self) -> list[dict[bytes, float]]:
         """Return, for each column, the number of each of its strings in UTF-8."""
+        missing = {text.encode(): np.nan for text in ("", *self.missing)}
         return [
-            {b"": np.nan, **{text.encode(): float(number) for number, text in enumerate(categories)}}
+            {**missing, **{text.encode(): float(number) for number, text in enumerate(categories)}}
             for categories in self.categories
         ]
 
-    def encode(self, strings: np.ndarray) -> np.ndarray:
-        """Return the numbers of strings, bytes `[rows, columns]`, as float64 of the same shape."""
+    def encode(self, strings: np.ndarray, max_bytes: float = np.inf) -> np.ndarray:
+        """Return the numbers of strings, bytes `[rows, columns]`, as float64 of the same shape.
+
+        A string of more than `max_bytes` that is no category is `TOO_LONG`.
+        """
         found = np.empty(strings.shape)
         for column, numbers in enumerate(self.numbers):
             found[:, column] = [numbers.get(text, UNKNOWN) for text in strings[:, column].tolist()]
+        unknown = found == UNKNOWN
+        if unknown.any():
+            found[unknown] = [TOO_LONG if len(text) > max_bytes else UNKNOWN for text in strings[unknown].tolist()]
         return found
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
@@ -146,8 +161,11 @@ class Inputs:
         numbers = {NUMBERS: "FP64" if self.dtype == "float64" else "FP32", INTEGERS: "INT64"}
         return {name: numbers.get(name, "BYTES") for name in self.columns()}
 
-    def encode(self, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request."""
+    def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
+        """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
+
+        A string of more than `max_string_bytes` that is no category is `TOO_LONG`.
+        """
         rows = len(next(iter(tensors.values())))
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
         if self.numeric:
@@ -155,7 +173,7 @@ class Inputs:
         if self.integers.columns:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
         for group in self.text:
-            matrix[:, group.columns] = group.encode(tensors[group.name])
+            matrix[:, group.columns] = group.encode(tensors[group.name], max_string_bytes)
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
@@ -216,5 +234,7 @@ class Inputs:
 
 
 def _text_input(document: Mapping[str, Any]) -> TextInput:
-    fields: dict[str, Sequence[Any]] = {name: tuple(document[name]) for name in ("columns", "closed")}
+    fields: dict[str, Sequence[Any]] = {
+        name: tuple(document.get(name, ())) for name in ("columns", "closed", "missing")
+    }
     return TextInput(document["name"], categories=tuple(map(tuple, document["categories"])), **fields)  # type: ignore[arg-type]

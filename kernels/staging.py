@@ -9,6 +9,9 @@ import torch
 
 MANY_NUMBERS = 2**17
 
+MAX_NUMBERS = 2**28
+"""Rows × features that an entry may stage: 1 GiB of float32. What asks for much more takes a whole server down."""
+
 
 class Staging:
     """`[max_rows, n_features]` of a dtype, float32 or float64; `pinned` if a GPU is to read it across the bus."""

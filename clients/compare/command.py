@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import tempfile
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +17,7 @@ from triton_regressors.clients.compare.batching import read_configurations, writ
 from triton_regressors.clients.compare.comparison import IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.results import Point
-
-INTERRUPTED = 130
+from triton_regressors.clients.compare.signals import interrupting
 
 
 class GeneratorName(str, Enum):
@@ -94,7 +95,8 @@ def compare(
     """Compare dynamic batching configurations of a model side by side, and recommend one.
 
     Each configuration is applied by a load-time override, so that no file changes, and is put back at the end, also
-    after Ctrl-C. A do-nothing model is measured beside it as the floor.
+    after Ctrl-C, and when it is told to stop or its terminal is gone. A do-nothing model is measured beside it as the
+    floor.
     """
     from triton_regressors.clients.compare.report import TABLE_WIDTH
     from triton_regressors.clients.compare.run import compare as run
@@ -106,48 +108,68 @@ def compare(
     config_file = repository / name / "config.pbtxt"
     if apply and not config_file.is_file():
         raise ComparisonError(f"--apply needs the model's files: there is no {config_file}; give --repository.")
+    _check_writable(directory)
+    if apply:
+        _check_writable(config_file.parent)
     chosen = None if configurations is None else read_configurations(configurations)
-    try:
-        comparison = run(
-            name,
-            repository=repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
-            configurations=chosen,
-            concurrency=concurrency or (1, 8, 32),
-            rows=rows or (1,),
-            protocols=[each.value for each in protocol or (ProtocolName.grpc,)],
-            rate=rate or None,
-            rows_file=rows_file,
-            url=url,
-            http_url=http_url,
-            floor=floor,
-            window_s=window_s,
-            max_windows=max_windows,
-            warmup_s=warmup_s,
-            stability=stability,
-            client_processes=client_processes,
-            generator=generator.value,
-            seed=seed,
-            p99_ms=p99_ms,
-            python=python,
-            console=console,
-        )
-    except IncompleteComparison as failure:
-        kept = failure.partial.write(directory)[0]
-        console.print(Text(f"What was measured before it failed: {kept}"), soft_wrap=True)
-        raise
-    paths = comparison.write(directory)
-    if comparison.points:
+    failure: IncompleteComparison | None = None
+    with interrupting() as signals:
+        try:
+            comparison = run(
+                name,
+                repository=repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
+                configurations=chosen,
+                concurrency=concurrency or (1, 8, 32),
+                rows=rows or (1,),
+                protocols=[each.value for each in protocol or (ProtocolName.grpc,)],
+                rate=rate or None,
+                rows_file=rows_file,
+                url=url,
+                http_url=http_url,
+                floor=floor,
+                window_s=window_s,
+                max_windows=max_windows,
+                warmup_s=warmup_s,
+                stability=stability,
+                client_processes=client_processes,
+                generator=generator.value,
+                seed=seed,
+                p99_ms=p99_ms,
+                python=python,
+                console=console,
+            )
+        except IncompleteComparison as error:
+            failure, comparison = error, error.partial
+        if comparison.interrupted and not comparison.points:
+            raise typer.Exit(_exit_code(signals))
         console.print(comparison.table())
-    for warning in comparison.warnings():
-        console.print(Text(warning, style="yellow"), soft_wrap=True)
-    console.print(Text(f"Report: {paths[0]}"), soft_wrap=True)
+        for warning in comparison.warnings():
+            console.print(Text(warning, style="yellow"), soft_wrap=True)
+        console.print(Text(f"Report: {comparison.write(directory)[0]}"), soft_wrap=True)
+    if failure is not None:
+        raise failure
     if comparison.interrupted:
         console.print("The model has its own configuration again.", highlight=False)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(_exit_code(signals))
     best = comparison.best()
     console.print(Text(comparison.verdict(), style="bold"), soft_wrap=True)
     if apply:
         _apply(best, config_file, name, url, http_url, console)
+
+
+def _exit_code(signals: list[int]) -> int:
+    """What a shell makes of a process that the first of these signals ended."""
+    return 128 + (signals or [signal.SIGINT])[0]
+
+
+def _check_writable(directory: Path) -> None:
+    """Raise ComparisonError unless files can be written into a directory that is there, or can be made."""
+    try:
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise ComparisonError(f"Nothing can be written into {directory}: {error.strerror}.") from None
 
 
 def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url: str | None, console: Console) -> None:

@@ -30,6 +30,7 @@ class Comparison:
     points: in the order measured, which is configuration by configuration. planned: how many were asked for.
     settings, environment: what the report prints about how and where. p99_ms: the limit asked for, if any.
     interrupted: Ctrl-C or an error ended it early, and `points` holds what was complete by then.
+    failure: what that error said.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Comparison:
     environment: Mapping[str, Any] = field(default_factory=dict)
     p99_ms: float | None = None
     interrupted: bool = False
+    failure: str = ""
 
     @property
     def configurations(self) -> tuple[BatchingConfiguration, ...]:
@@ -71,7 +73,8 @@ class Comparison:
         """What a reader must know before trusting the figures."""
         found = []
         if self.interrupted:
-            found.append(f"Interrupted: {len(self.points)} of {self.planned} points were measured.")
+            how = f"Ended by an error ({self.failure.rstrip('.')})" if self.failure else "Interrupted"
+            found.append(f"{how}: {len(self.points)} of {self.planned} points were measured.")
         measured = [figures for point in self.points for figures in (point.model, point.floor) if figures]
         busy = [figures for figures in measured if figures.client_cpu_share >= BUSY]
         if busy:

@@ -162,7 +162,11 @@ class LoadGenerator:
         log = tempfile.TemporaryFile()  # noqa: SIM115  # closed in close()
         self._logs.append(log)
         worker = subprocess.Popen(
-            [sys.executable, "-m", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            [sys.executable, "-m", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # a terminal's signals reach the parent alone
         )
         self._workers.append(worker)
 

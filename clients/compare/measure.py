@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.jobs import Job
 from triton_regressors.clients.compare.load import Load, LoadGenerator, Observed
 from triton_regressors.clients.compare.payloads import Payloads
@@ -61,17 +61,29 @@ def measure(
     seed: int,
     on_window: Callable[[Window], None] = lambda window: None,
 ) -> Figures:
-    """Offer `load` with `processes` worker processes until stable or out of windows."""
+    """Offer `load` with `processes` worker processes until stable or out of windows.
+
+    Raises NoAnswers, with the most frequent error, for a model that answers nothing any more: every answer was an
+    error, in two windows in a row that had any (one may be the warm-up) or altogether.
+    """
     jobs = _jobs(load, payloads, address, settings, processes, seed)
     windows: list[Window] = []
     busy: list[tuple[float, ...]] = []
     counters: list[ServerCounters] = []
     starts = [0.0]
+    failing = 0
 
     def on_start(start_at: float) -> None:
         starts[0] = start_at + settings.warmup_s
 
     def finished(number: int, seen: Observed) -> bool:
+        nonlocal failing
+        if (seen.ok | seen.unanswered).any():
+            failing = 0
+        elif len(seen.code):
+            failing += 1
+        if failing > 1:
+            raise NoAnswers(_most_common(seen))
         counters.append(read_counters())
         if number < 0:
             return False
@@ -81,6 +93,8 @@ def measure(
         return stable(windows, settings.stability) or len(windows) >= settings.max_windows
 
     seen = generator.offer(jobs, on_start, finished)
+    if len(seen.code) and not (seen.ok | seen.unanswered).any():
+        raise NoAnswers(_most_common(seen))
     kept = min(STABLE_WINDOWS, len(windows))
     begin = starts[0] + (len(windows) - kept) * settings.window_s
     end = starts[0] + len(windows) * settings.window_s
@@ -116,6 +130,12 @@ def summarise(
     chosen = (seen.start_s >= begin) & (seen.start_s < end) if open_loop else ended
     counted = chosen & (seen.ok | seen.unanswered) if open_loop else chosen & seen.ok
     return (seen.end_s - seen.start_s)[counted], int(np.count_nonzero(ended & seen.ok)), seen.errors(chosen)
+
+
+def _most_common(seen: Observed) -> str:
+    """The most frequent error, as a sentence."""
+    errors = seen.errors(np.full(len(seen.code), True))
+    return f"{max(errors, key=lambda message: errors[message]).rstrip('.')}."
 
 
 def _window(seen: Observed, window_s: float) -> Window:

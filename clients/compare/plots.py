@@ -36,6 +36,7 @@ STYLE: dict[Any, Any] = {
     "font.sans-serif": list(FONTS),
     "font.size": 9,
     "text.color": INK,
+    "text.parse_math": False,
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
     "axes.titlesize": 10,
@@ -123,13 +124,12 @@ def batch_sizes(points: Sequence[Point]) -> Figure:
             for column, load in enumerate(loads):
                 axes = panels[row][column]
                 server = found.get((label, load))
-                if server is not None:
+                if server is not None and server.executions_per_batch_size:
                     _bars(axes, server.executions_per_batch_size, width, COLOURS[row % len(COLOURS)])
-                    if server.executions_per_batch_size:
-                        axes.text(
-                            0.98, 0.92, f"mean {server.mean_batch_size:.1f}", transform=axes.transAxes,
-                            ha="right", va="top", fontsize=8, color=FAINT,
-                        )  # fmt: skip
+                    axes.text(
+                        0.98, 0.92, f"mean {server.mean_batch_size:.1f}", transform=axes.transAxes,
+                        ha="right", va="top", fontsize=8, color=FAINT,
+                    )  # fmt: skip
                 highest = float(axes.dataLim.ymax) if axes.containers else 100.0
                 axes.set_ylim(0, 1.25 * highest)
                 axes.set_yticks([0, max((tick for tick in SHARE_TICKS if tick <= highest), default=SHARE_TICKS[0])])

@@ -93,7 +93,7 @@ def rich_table(comparison: Comparison) -> Table:
     best = best_or_none(comparison)
     points = comparison.points
     table = Table(
-        title=f"Dynamic batching configurations of {comparison.model}",
+        title=Text(f"Dynamic batching configurations of {comparison.model}"),
         caption="of floor: share of the do-nothing model's requests/s   ~ not stable   ! errors   bold: recommended",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

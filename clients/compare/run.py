@@ -21,8 +21,9 @@ import triton_regressors
 from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
-from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.load import Load, LoadGenerator
+from triton_regressors.clients.compare.lock import only_comparison
 from triton_regressors.clients.compare.measure import Settings, measure
 from triton_regressors.clients.compare.payloads import Payloads, Rows, Signature, golden_rows, rows_with_reference
 from triton_regressors.clients.compare.progress import Display
@@ -93,8 +94,8 @@ def compare(
     on_point: called with every point when it is complete.
 
     Ctrl-C restores the model and returns what was measured, with `interrupted` set. Raises ComparisonError for
-    anything that cannot be compared, InferenceError or ServerError where the server fails, and IncompleteComparison
-    where either happens after the first point.
+    anything that cannot be compared, another comparison of the model on the same server among it, InferenceError or
+    ServerError where the server fails, and IncompleteComparison where either happens after the first point.
     """
     loads = plan_loads(concurrency, rows, protocols, rate)
     settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
@@ -107,7 +108,14 @@ def compare(
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
     chosen = distinct(configurations) if configurations is not None else None
     comparison = Comparison(name, p99_ms=p99_ms)
+
+    def interrupted(kind: type[BaseException] | None, *_: object) -> bool:
+        """Ctrl-C on the way out, when everything is measured."""
+        comparison.interrupted = comparison.interrupted or kind is KeyboardInterrupt
+        return kind is KeyboardInterrupt
+
     with contextlib.ExitStack() as stack:
+        stack.push(interrupted)
         display = stack.enter_context(Display(console))
         try:
             display.say("starting the Triton server" if url is None and http_url is None else "connecting")
@@ -116,6 +124,8 @@ def compare(
                 server.address(protocol)
             control: Protocol = "grpc" if server.grpc else "http"
             client = stack.enter_context(Client(server.address(control), control, CONTROL_TIMEOUT_S))
+            if not server.own:
+                stack.enter_context(only_comparison(name, [each for each in (server.grpc, server.http) if each]))
             config = client.config(name)
             signature = Signature.of(config)
             too_many = [load.rows for load in loads if load.rows > max(config.max_batch_size, 1)]
@@ -142,7 +152,7 @@ def compare(
             override = stack.enter_context(BatchingOverride(client, name, server.address(control), floor))
             pool = stack.enter_context(LoadGenerator(0 if tool else max(processes.values())))
 
-            def figures(model: str, real: Rows, load: Load, report: Callable[[Window], None]) -> Figures:
+            def figures(model: str, real: Rows, load: Load, report: Callable[[Window], None], what: str) -> Figures:
                 address = server.address(load.protocol)
 
                 def read_counters() -> ServerCounters:
@@ -151,7 +161,13 @@ def compare(
                 if tool is not None:
                     return perf_analyzer.measure(tool, model, real, load, address, read_counters, settings)
                 payloads = Payloads.build(model, signature, real, load, address)
-                return measure(pool, load, payloads, address, read_counters, settings, processes[load], seed, report)
+                count = processes[load]
+                try:
+                    return measure(pool, load, payloads, address, read_counters, settings, count, seed, report)
+                except NoAnswers as error:
+                    raise ComparisonError(
+                        f"Model {model!r} answers requests with errors alone ({what}): {error}"
+                    ) from error
 
             display.total(comparison.planned * (1 + floor))
             for configuration in chosen:
@@ -160,11 +176,11 @@ def compare(
                 for load in loads:
                     what = f"{configuration.label}, {load}, {load.protocol}, {load.rows} rows"
                     with display.measuring(what) as report:
-                        found = figures(name, real, load, report)
+                        found = figures(name, real, load, report, what)
                     base = None
                     if floor:
                         with display.measuring(f"{what}, do-nothing model") as report:
-                            base = figures(floor_name(name), real.zeros(), load, report)
+                            base = figures(floor_name(name), real.zeros(), load, report, what)
                     comparison.points.append(Point(configuration, load, found, base))
                     if on_point is not None:
                         on_point(comparison.points[-1])
@@ -174,7 +190,7 @@ def compare(
         except TritonRegressorsError as error:
             if not comparison.points:
                 raise
-            comparison.interrupted = True
+            comparison.interrupted, comparison.failure = True, str(error)
             raise IncompleteComparison(str(error), comparison) from error
     return comparison
 
@@ -249,7 +265,7 @@ def choose_rows(
     if rows_file is not None:
         from triton_regressors.clients.rows import read_tensors
 
-        return rows_with_reference(client, name, read_tensors(rows_file, config, entry=entry), signature)
+        return rows_with_reference(client, name, read_tensors(rows_file, config), signature)
     golden = None if entry is None else golden_rows(entry, signature)
     if golden is None:
         where = "no repository is given" if entry is None else f"{entry} has no golden rows"

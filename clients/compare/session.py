@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.clients.compare.signals import deferred
 from triton_regressors.clients.errors import InferenceError, ServerFault
 
 FLOOR_SOURCE = Path(__file__).with_name("floor_model.py")
@@ -79,7 +80,8 @@ class BatchingOverride:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.restore()
+            with deferred():
+                self.restore()
         except InferenceError as failure:
             if error is None:
                 raise ComparisonError(

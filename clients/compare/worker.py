@@ -11,7 +11,6 @@ import os
 import pickle
 import queue
 import selectors
-import signal
 import sys
 import threading
 import time
@@ -263,7 +262,6 @@ async def serve(incoming: BinaryIO, outgoing: queue.SimpleQueue[object]) -> None
 
 def main() -> None:
     """Run until stdin closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Records own the pipe; whatever a library prints goes to stderr.
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

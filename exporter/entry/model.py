@@ -27,6 +27,9 @@ LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
+SHOWN_CHARACTERS = 80
+"""How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
+
 
 class TritonPythonModel:
     """One instance of an entry on one device."""
@@ -34,14 +37,16 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load and check the plan, bind it to this instance's device, warm it up, and prove it on the golden rows."""
         config = json.loads(args["model_config"])
-        engine = config.get("parameters", {}).get("engine", {}).get("string_value", "auto")
+        parameters = {name: value.get("string_value", "") for name, value in config.get("parameters", {}).items()}
+        engine = parameters.get("engine", "auto")
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
         from .kernels.allowed import Allowed
-        from .kernels.inputs import Inputs
+        from .kernels.inputs import MAX_STRING_BYTES, Inputs
         from .kernels.parity import measure
         from .kernels.plan import load_plan, read_document
         from .kernels.run import Runner
+        from .kernels.staging import MAX_NUMBERS
 
         on_gpu = args["model_instance_kind"] == "GPU"
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
@@ -57,7 +62,14 @@ class TritonPythonModel:
         directory = Path(__file__).parent
         document = read_document(directory)
         plan = load_plan(directory)
+        if max_rows * plan.n_features > MAX_NUMBERS:
+            raise ValueError(
+                f"max_batch_size {max_rows} × {plan.n_features} features are {max_rows * plan.n_features:,} numbers; "
+                f"at most {MAX_NUMBERS:,} can be staged: set max_batch_size to {MAX_NUMBERS // plan.n_features} or "
+                "less."
+            )
         self.inputs = Inputs.from_json(plan.n_features, document["inputs"])
+        self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
             _check_strings()
         configured = {
@@ -139,7 +151,7 @@ class TritonPythonModel:
             name: _strings_in(request, name) if datatype == "BYTES" else _numbers_in(request, name)
             for name, datatype in self.datatypes.items()
         }
-        matrix: np.ndarray = self.inputs.encode(tensors)
+        matrix: np.ndarray = self.inputs.encode(tensors, self.max_string_bytes)
         return matrix
 
     def _refuse(self, requests: list[Any], parts: list[np.ndarray]) -> list[Any]:
@@ -172,13 +184,18 @@ class TritonPythonModel:
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             return f"X must be finite: {where} is {number}."
-        if np.isnan(number):
+        if self.datatypes[tensor] != "BYTES":
+            given = _numbers_in(request, tensor)[row, place]
+            return f"{tensor} must hold categories that the model was fitted on: {where} is {given}."
+        string = _strings_in(request, tensor)[row, place]
+        if np.isinf(number):
+            limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
+            return f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
+        if not np.isnan(number):
+            return f"{tensor} must hold categories that the model was fitted on: {where} is {_quoted(string)}."
+        if not string:
             return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
-        if self.datatypes[tensor] == "BYTES":
-            given = repr(_strings_in(request, tensor)[row, place].decode(errors="replace"))
-        else:
-            given = str(_numbers_in(request, tensor)[row, place])
-        return f"{tensor} must hold categories that the model was fitted on: {where} is {given}."
+        return f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
 
 
 def _numbers_in(request: Any, name: str = NUMBERS) -> np.ndarray:
@@ -211,6 +228,22 @@ def _strings_in(request: Any, name: str) -> np.ndarray:
     """Return a request's strings, bytes in an object array `[rows, columns]`."""
     strings: np.ndarray = pb_utils.get_input_tensor_by_name(request, name).as_numpy()
     return strings
+
+
+def _quoted(string: bytes) -> str:
+    """Return the beginning of a string as an error shows it, and of a longer one its length."""
+    text = string[: 4 * SHOWN_CHARACTERS + 4].decode(errors="replace")  # a character has at most 4 bytes
+    if len(text) <= SHOWN_CHARACTERS:
+        return repr(text)
+    return f"{text[:SHOWN_CHARACTERS]!r}... ({len(string):,} bytes)"
+
+
+def _whole_number(parameters: dict[str, str], name: str, default: int) -> int:
+    """Return a parameter of the configuration that is a number of at least 1."""
+    text = parameters.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError(f"config.pbtxt's parameter {name} must be a whole number of at least 1, not {text!r}.")
+    return int(text)
 
 
 def _check_strings() -> None:

@@ -1,14 +1,31 @@
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.rows import feature_names, read_rows
+from triton_regressors.clients.errors import InvalidRequest, RowsError
+from triton_regressors.clients.rows import read_tensors
+from triton_regressors.clients.tensors import input_tensors, model_tensors
 
 ROWS = np.array([[1, 2.5, -3], [4, 5, 6e-3]], np.float32)
+
+
+def config(names: Sequence[str] | None = None) -> model_config_pb2.ModelConfig:
+    """Return what a server tells of a model of numbers, and of its columns' names if it has any."""
+    found = model_config_pb2.ModelConfig(name="model")
+    found.input.add(name="X", data_type=model_config_pb2.TYPE_FP32, dims=[-1])
+    if names is not None:
+        found.parameters["columns"].string_value = json.dumps({"X": list(names)})
+    return found
+
+
+def read_rows(path: Path, names: Sequence[str] | None = None) -> np.ndarray:
+    return read_tensors(path, config(names))["X"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +81,7 @@ class TestFeatureNames:
 
     def test_missing_columns_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(RowsError, match=r"lacks columns 'c', 'd'; it has a, b\.$"):
+        with pytest.raises(RowsError, match=r"lacks columns 'c', 'd' of input 'X'; it has a, b\.$"):
             read_rows(tmp_path / "x.csv", ["a", "c", "d"])
 
     def test_a_file_without_names_must_have_as_many(self, tmp_path: Path) -> None:
@@ -83,8 +100,8 @@ class TestFeatureNames:
         ("x.csv", b"", "has no rows"),
         ("x.csv", b"\n\n", "has no rows"),
         ("x.csv", b"a,b\n", "has no rows"),
-        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' is not numeric, for example 'Bonn' in row 1"),
-        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' are not numeric, for example 'x' in row 0"),
+        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' of input 'X' is not numeric, for example 'Bonn' in row 1"),
+        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' of input 'X' are not numeric, for example 'x' in row 0"),
         ("x.csv", b"1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2,3\n", "has lines with more cells than its first"),
@@ -121,7 +138,7 @@ def test_arrays_that_are_not_rows(tmp_path: Path, array: np.ndarray, says: str) 
 
 def test_dates_are_not_numbers(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(RowsError, match="column 'day' is not numeric"):
+    with pytest.raises(RowsError, match="column 'day' of input 'X' is not numeric"):
         read_rows(tmp_path / "x.parquet")
 
 
@@ -130,30 +147,60 @@ def test_no_such_file(tmp_path: Path) -> None:
         read_rows(tmp_path / "absent.csv")
 
 
-class TestNamesInAnEntry:
-    """What an entry's plan.json says of the columns it was trained with."""
+def test_a_header_that_has_a_name_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a, b,b,a\n1,2,3,4\n")
+    for names in (None, ["a", "b"], list("abcd")):
+        with pytest.raises(RowsError, match=r"^The header of .*x\.csv has columns 'a', 'b' more than once\.$"):
+            read_rows(tmp_path / "x.csv", names)
+    (tmp_path / "y.csv").write_text("5,5,5\n1,2,3\n")  # a row
+    assert read_rows(tmp_path / "y.csv").shape == (2, 3)
 
-    @staticmethod
-    def entry(tmp_path: Path, **names: list[str]) -> Path:
-        for version, columns in names.items():
-            directory = tmp_path / "entry" / version.removeprefix("v")
-            directory.mkdir(parents=True)
-            (directory / "plan.json").write_text(json.dumps({"provenance": {"feature_names": columns}}))
-        return tmp_path / "entry"
 
-    def test_the_newest_version_unless_one_is_named(self, tmp_path: Path) -> None:
-        entry = self.entry(tmp_path, v9=["a"], v10=["b", "c"])
-        assert feature_names(entry) == ["b", "c"]
-        assert feature_names(entry, "9") == ["a"]
+class TestFirstLinesThatCountTheColumns:
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_above_other_numbers_they_are_no_row(self, tmp_path: Path, first: int) -> None:
+        """pandas writes such a header for columns without names."""
+        X = np.random.default_rng(0).normal(size=(300, 8))
+        pd.DataFrame(X, columns=range(first, first + 8)).to_csv(tmp_path / "x.csv", index=False)
+        for names in (None, list("abcdefgh")):
+            np.testing.assert_array_equal(read_rows(tmp_path / "x.csv", names), X.astype(np.float32))
 
-    def test_none_where_there_are_no_names(self, tmp_path: Path) -> None:
-        entry = self.entry(tmp_path, v1=[])
-        assert feature_names(entry) is None
-        assert feature_names(entry, "2") is None
-        assert feature_names(tmp_path / "absent") is None
+    @pytest.mark.parametrize(
+        "content", ["0,1,2,3\n4,5,6,7\n", "1,2,3,4\n-4,5,6,7\n", "0,1\n0.5,2\n", "0\n2.5\n", "0,1,2,3,4\n"]
+    )
+    def test_where_they_may_be_a_row_nothing_is_guessed(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "x.csv").write_text(content)
+        with pytest.raises(
+            RowsError, match=r"^The first line of .*x\.csv, [01](,.*)?, may be a header that counts the"
+        ):
+            read_rows(tmp_path / "x.csv")
 
-    def test_a_plan_that_cannot_be_read(self, tmp_path: Path) -> None:
-        entry = self.entry(tmp_path, v1=[])
-        (entry / "1" / "plan.json").write_text("{")
-        with pytest.raises(RowsError, match=r"plan\.json cannot be read"):
-            feature_names(entry)
+    def test_few_columns_counted_from_1_are_a_row(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("1,2\n1.5,4\n")
+        np.testing.assert_array_equal(read_rows(tmp_path / "x.csv"), [[1, 2], [1.5, 4]])
+
+    def test_the_models_own_names_may_be_numbers(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("2,0,1\n30,10,20\n31,11,21\n")
+        np.testing.assert_array_equal(read_rows(tmp_path / "x.csv", ["0", "1", "2"]), [[10, 20, 30], [11, 21, 31]])
+        assert read_rows(tmp_path / "x.csv").shape == (3, 3)
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(1000000000000, 8)", f"({2**63}, {2**63})"])
+def test_an_array_that_no_memory_holds(tmp_path: Path, shape: str) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(RowsError, match=r"x\.npy is not a \.npy file of numbers: ") as caught:
+        read_rows(tmp_path / "x.npy")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("array", [np.ones((2, 3), complex), np.zeros((2, 3), "M8[s]"), np.zeros((2, 3), "m8[s]")])
+def test_what_is_no_number_is_refused_by_its_dtype(tmp_path: Path, array: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(
+        RowsError, match=rf"dtype {re.escape(str(array.dtype))}; accepted: floats, integers and booleans"
+    ):
+        read_rows(tmp_path / "x.npy")
+    for given in (array, {"X": array}, pd.DataFrame(array)):
+        with pytest.raises(InvalidRequest, match=r"accepted: floats, integers and booleans|not numeric"):
+            model_tensors(given, input_tensors(config()), "model")

@@ -131,6 +131,17 @@ class TestCommands:
             app.command()(command)
         return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
+    @pytest.fixture
+    def named(self, server: TritonServer) -> Iterator[str]:
+        """A model of which the server knows the names of the columns, and this machine has no files."""
+        with Client(server.grpc_url) as client:
+            config = client.config("spare")
+            config.parameters["columns"].string_value = json.dumps({"X": ["a", "b", "c"]})
+            client.load("spare", config=config)
+            yield "spare"
+            client.unload("spare")
+            client.load("spare")
+
     def test_verify(self, server: TritonServer, entry: Path, run: Callable) -> None:
         options = ("--repository", entry.parent, "--url", server.http_url, "--protocol", "http")
         good = run("verify", "sums", *options)
@@ -161,17 +172,38 @@ class TestCommands:
             written = frame.to_numpy()
         np.testing.assert_allclose(written, np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
 
-    def test_predict_takes_the_columns_that_the_entry_names(
-        self, server: TritonServer, tmp_path: Path, run: Callable
+    def test_predict_takes_the_columns_that_the_server_names(
+        self, server: TritonServer, named: str, tmp_path: Path, run: Callable
     ) -> None:
-        pd.DataFrame(X[:, ::-1], columns=["c", "b", "a"]).assign(target="t").to_csv(tmp_path / "x.csv")
-        version = tmp_path / "models" / "sums" / "1"
-        version.mkdir(parents=True)
-        (version / "plan.json").write_text(json.dumps({"provenance": {"feature_names": ["a", "b", "c"]}}))
-        options = ("--url", server.grpc_url, "--outputs", "y,std", "--output", tmp_path / "y.npy")
-        result = run("predict", "sums", tmp_path / "x.csv", "--repository", tmp_path / "models", *options)
-        assert result.exit_code == 0, result.output
-        np.testing.assert_allclose(np.load(tmp_path / "y.npy"), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
+        pd.DataFrame(X[:, ::-1], columns=["c", "b", "a"]).assign(target="t").to_csv(tmp_path / "reordered.csv")
+        pd.DataFrame(X).to_csv(tmp_path / "headless.csv", index=False, header=False)
+        pd.DataFrame(X.astype(np.float64)).to_csv(tmp_path / "other[red].csv", index=False, header=list("cba"))
+        np.save(tmp_path / "array.npy", X)
+        np.save(tmp_path / "narrow.npy", X[:, :2])
+        pd.DataFrame(X, columns=["a", "b", "d"]).to_csv(tmp_path / "without.csv", index=False)
+        pd.DataFrame(np.hstack([X, X[:, 2:]]), columns=["a", "b", "c", "c"]).to_csv(tmp_path / "twice.csv", index=False)
+        (tmp_path / "a[").mkdir()
+        written = tmp_path / "a[" / "x]y[red].npy"  # "a[/x]", which is Rich's for an end, in its path
+
+        def predict(name: str) -> np.ndarray:
+            options = ("--url", server.grpc_url, "--outputs", "y,std", "--output", written)
+            result = run("predict", named, tmp_path / name, *options)
+            if isinstance(result.exception, RowsError):
+                raise result.exception
+            assert result.exit_code == 0, result.output
+            assert f"rows to {written}." in result.output
+            return np.load(written)
+
+        for name in ("reordered.csv", "headless.csv", "array.npy"):
+            np.testing.assert_allclose(predict(name), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
+        np.testing.assert_allclose(predict("other[red].csv"), np.hstack([GOLDEN, X[:, 2:]]), rtol=1e-6)
+        for name, says in (
+            ("without.csv", r"lacks column 'c' of input 'X'; it has a, b, d\.$"),
+            ("narrow.npy", r"narrow\.npy has shape \(41, 2\); 3 features are expected"),
+            ("twice.csv", r"twice\.csv has column 'c' more than once"),
+        ):
+            with pytest.raises(RowsError, match=says):
+                predict(name)
 
     @pytest.mark.parametrize(
         ("arguments", "says"),

@@ -76,6 +76,13 @@ def test_describe_shows_every_stage_of_a_model_and_of_its_entry(run_here):
         assert words in out
 
 
+def test_paths_are_never_markup(run_here):
+    code, out, _ = run_here("export", "bayes.skops", "--repository", "a[/x]b[red]")
+    assert code == 0
+    assert "version 1 to a[/x]b[red]/bayes/1: " in out
+    assert "Serve it with: triton-regressors serve a[/x]b[red]\n" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -1,9 +1,6 @@
 """Everything that cannot be exported gets one sentence that names it and what is accepted, and writes nothing."""
 
-import contextlib
-import ctypes
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, StandardS
 
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import diabetes, linnerud
+from tests.modes import bound_by_modes
 from triton_regressors.exporter import ExportError, export
 
 X, y = diabetes()
@@ -190,6 +188,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "batch of a half": ({"max_batch_size": 0.5}, r"^max_batch_size must be a whole number of at least 1, not 0\.5\.$"),
     "batch in words": ({"max_batch_size": "8"}, r"^max_batch_size must be a whole number of at least 1, not '8'\.$"),
     "batch past the server's numbers": ({"max_batch_size": 2**31}, r"^max_batch_size must be "),
+    "batch that no machine holds": (
+        {"max_batch_size": 2**31 - 1},
+        r"^max_batch_size 2147483647 × 10 features are 21,474,836,470 numbers in a batch; at most 268,435,456 are "
+        r"accepted, which is a max_batch_size of 26843545\.$",
+    ),
     "batch of True": ({"max_batch_size": True}, r"^max_batch_size must be a whole number of at least 1, not True\.$"),
     "negative delay": (
         {"max_queue_delay_us": -1},
@@ -217,6 +220,10 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "delay without batching": (
         {"dynamic_batching": False, "max_queue_delay_us": 5},
         r"^max_queue_delay_us and preferred_batch_sizes need dynamic_batching\.$",
+    ),
+    "missing strings as one": (
+        {"missing_strings": "None"},
+        r"^missing_strings must be a sequence of strings, not 'None'\.$",
     ),
     "tolerance of zero": ({"tolerance": 0}, r"^tolerance must lie between 0 and 1 standard deviations, not 0\.$"),
     "tolerance of NaN": ({"tolerance": float("nan")}, r"^tolerance must lie between 0 and 1 .*, not nan\.$"),
@@ -348,23 +355,6 @@ def test_a_repository_that_is_a_file_or_inside_one(tmp_path: Path, snapshot: Sna
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system where no one can make a directory")
 def test_a_repository_where_nobody_can_write() -> None:
     refused(Path("/proc/models"), r"^Cannot write into the repository /proc/models: ")
-
-
-@contextlib.contextmanager
-def bound_by_modes() -> Iterator[None]:
-    """Take from this thread, for a while, root's right to write where a file's mode forbids it (CAP_DAC_OVERRIDE)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # capabilities(7): version 3, this thread
-    rights = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
-    assert libc.capget(header, rights) == 0, os.strerror(ctypes.get_errno())
-    effective = rights[0]
-    try:
-        rights[0] = effective & ~(1 << 1)
-        assert libc.capset(header, rights) == 0, os.strerror(ctypes.get_errno())
-        yield
-    finally:
-        rights[0] = effective
-        libc.capset(header, rights)
 
 
 @pytest.mark.parametrize("locked", ["models", "."])

@@ -158,13 +158,41 @@ def test_a_sample_of_the_command_line_keeps_strings_as_they_are_written(
     skops.io.dump(model.fit(X, X["age"] + X.index % 4), tmp_path / "zips.skops")
     X.to_csv(tmp_path / "rows.csv", index=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["triton-regressors", "export", "zips.skops", "--sample", "rows.csv"])
+    arguments = ["export", "zips.skops", "--sample", "rows.csv", "--missing-string", "?", "--missing-string", ""]
+    monkeypatch.setattr("sys.argv", ["triton-regressors", *arguments])
     with pytest.raises(SystemExit) as exited:
         main()
     assert not exited.value.code, exited.value.code
     assert "20 rows from the given" in capsys.readouterr().out
     golden = load_file("model_repository/zips/1/golden.safetensors")
     assert set(golden["X"][:, 0]) == {0, 1, 2, 3}
+    (text,) = read_document(Path("model_repository/zips/1"))["inputs"]["text"]
+    assert text["missing"] == ["?"]
+
+
+def test_spellings_of_a_missing_value_are_in_the_plan_and_the_users_own_choice(tmp_path: Path) -> None:
+    model, _ = CASES["strings-one-hot-missing"].fitted()
+
+    def spellings(**options: Any) -> tuple[str, ...]:
+        version = export(model, tmp_path, name="houses", **options).entry.version_directory
+        document = read_document(version)
+        (text,) = Inputs.from_json(document["n_features"], document["inputs"]).text
+        return text.missing
+
+    assert spellings() == ("None", "nan", "NaN", "<NA>", "NaT")
+    assert spellings(missing_strings=["n/a"]) == ("n/a",)
+    assert spellings(missing_strings=()) == ()
+
+
+def test_a_sample_that_spells_a_missing_value_is_refused_by_name() -> None:
+    model, X = CASES["strings-one-hot-ignore"].fitted()
+    sample = X.head(20).astype({"city": object})
+    sample.loc[3, "city"] = "nan"
+    with pytest.raises(ExportError) as error:
+        compile_estimator(model, sample=sample)
+    assert str(error.value).startswith("The sample's column 0 ('city') holds the string 'nan', which is no category")
+    compilation = compile_estimator(model, sample=sample, missing_strings=())
+    np.testing.assert_allclose(compilation.sample.expected["y"][:, 0], model.predict(sample), rtol=1e-12)
 
 
 def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
@@ -172,9 +200,9 @@ def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
     entry = export(model, tmp_path, name="houses", sample=X).entry
     console = Console(width=60, file=io.StringIO())
     console.print(describe_entry(entry), crop=False)
-    snippet = console.file.getvalue().rpartition("From a client:\n")[2]
+    snippet = console.file.getvalue().rpartition("From a client:\n")[2].partition("\nFrom a shell:\n")[0]
     compile(textwrap.dedent(snippet), "snippet", "exec")
-    assert '"cat": np.array([["Paris", "cook"]] * 2, dtype=object),  # your city, job' in snippet
+    assert '"cat": np.array([["Paris", "cook"], ["Paris", "cook"]], dtype=object),  # your city, job' in snippet
 
 
 def test_a_new_version_keeps_the_columns(tmp_path: Path) -> None:

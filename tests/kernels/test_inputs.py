@@ -25,6 +25,24 @@ def test_strings_become_their_numbers() -> None:
     )
 
 
+def test_spellings_of_a_missing_value_are_missing_where_they_are_no_category() -> None:
+    group = TextInput("cat", (0, 1), (("None", "Paris"), ("",)), (True, False), ("None", "nan"))
+    found = group.encode(strings(("None", "None"), ("nan", "nan"), ("", ""), ("NONE", "na")))
+    np.testing.assert_array_equal(found, [[0, np.nan], [np.nan, np.nan], [np.nan, 0], [UNKNOWN, UNKNOWN]])
+
+
+def test_strings_that_are_too_long_are_no_number_that_is_allowed() -> None:
+    sent = strings(("Paris", "Zürich"), ("Lyon", "x" * 6), ("London", "x" * 5))
+    np.testing.assert_array_equal(
+        CITY.encode(sent, max_bytes=5), [[0, np.inf], [UNKNOWN, np.inf], [np.inf, UNKNOWN]]
+    )  # "Zürich" is no category of the second column, and has 7 bytes; those of the first are never too long
+    np.testing.assert_array_equal(CITY.encode(strings(("Zürich", "cook")), max_bytes=1), [[1, 1]])
+    rows = MIXED.encode({"X": np.zeros((3, 2), np.float32), "cat": sent}, 5)
+    allowed = Allowed(5, (0, 3))
+    assert not allowed.holds(rows.reshape(-1))
+    assert allowed.first_wrong(rows) == (0, 3)
+
+
 def test_decoded_tensors_make_the_same_matrix() -> None:
     matrix = np.array(
         [[1, 1.5, 0, 0, 2.5], [UNKNOWN, 3.5, 0, UNKNOWN, 4.5], [np.nan, 5.5, 0, 2, 6.5]], dtype=np.float32
@@ -41,7 +59,11 @@ def test_a_model_of_strings_alone_has_no_tensor_of_numbers() -> None:
     np.testing.assert_array_equal(inputs.encode({"cat": strings(("Paris", "cook"))}), [[0, 0, 0, 1]])
 
 
-@pytest.mark.parametrize("inputs", [MIXED, Inputs.plain(3)], ids=["mixed", "plain"])
+@pytest.mark.parametrize(
+    "inputs",
+    [MIXED, Inputs.plain(3), Inputs(1, (), (TextInput("a", (0,), (("b",),), (True,), ("None",)),))],
+    ids=["mixed", "plain", "missing"],
+)
 def test_json_keeps_everything(inputs: Inputs) -> None:
     assert Inputs.from_json(inputs.n_features, json.loads(json.dumps(inputs.to_json()))) == inputs
 

@@ -45,6 +45,12 @@ def widen(version: Path) -> None:
     (version.parent / "config.pbtxt").write_text(to_pbtxt(config))
 
 
+def enlarge(version: Path) -> None:
+    config = from_pbtxt((version.parent / "config.pbtxt").read_text())
+    config.max_batch_size = 2**31 - 1
+    (version.parent / "config.pbtxt").write_text(to_pbtxt(config))
+
+
 def forget(name: str) -> Callable[[dict[str, np.ndarray]], Any]:
     return lambda tensors: tensors.pop(name)
 
@@ -68,6 +74,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "not_json": (lambda version: truncate(version / "plan.json"), r"Cannot read the plan .*plan\.json: .*"),
     "dims": (widen, r"config\.pbtxt must give X the dims \[8\], the features of the plan\."),
+    "huge_batch": (
+        enlarge,
+        r"max_batch_size 2147483647 × 8 features are 17,179,869,176 numbers; at most 268,435,456 can be staged: set "
+        r"max_batch_size to 33554432 or less\.",
+    ),
     "tampered": (
         lambda version: change_weights(version, double("0.weight")),
         r"On this device output 'y' of the golden rows is .* standard deviations from the estimator's own",

@@ -5,6 +5,7 @@ import queue
 import time
 import urllib.request
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import tritonclient.grpc
 
 from tests.server.conftest import CheckAnswers, wait_for
 from tests.server.models import FEATURES, MAX_ROWS, models, rows
+from tests.server.snippets import run_snippets
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -213,3 +215,9 @@ def test_what_the_server_refuses_by_itself(
     assert caught.value.status() in ("StatusCode.INVALID_ARGUMENT", "400")
     assert executions(client, "ridge") == before
     raw.close()
+
+
+def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> None:
+    expected = models()["ridge"].expected(np.zeros((2, len(FEATURES)), np.float32))["y"]
+    for found in run_snippets(repository / "ridge", server):
+        np.testing.assert_allclose(found["y"], expected[:, 0], rtol=1e-6)

@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 from tests.exporter.data import small
+from tests.server.snippets import run_snippets
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -27,13 +28,19 @@ ESTIMATORS = {
 }
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Path]]:
+@pytest.fixture(scope="module", name="server")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     repository = tmp_path_factory.mktemp("repository")
     for name, estimator in ESTIMATORS.items():
         export(estimator, repository, name=name, sample=X)
-    with TritonServer([repository], models=list(ESTIMATORS)) as server, Client(server.grpc_url) as connected:
-        yield connected, repository
+    with TritonServer([repository], models=list(ESTIMATORS)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: TritonServer) -> Iterator[tuple[Client, Path]]:
+    with Client(server.grpc_url) as connected:
+        yield connected, server.repositories[0]
 
 
 def with_nan(*columns: int) -> np.ndarray:
@@ -47,6 +54,13 @@ def test_nan_is_answered(client: tuple[Client, Path], name: str, columns: tuple[
     rows = with_nan(*columns)
     expected = ESTIMATORS[name].predict(rows.astype(np.float64))
     np.testing.assert_allclose(client[0].predict(name, rows)[:, 0], expected, rtol=2e-7)
+
+
+def test_nan_in_the_snippets_of_describe(server: TritonServer) -> None:
+    nothing = {"np.zeros(": "np.nan + np.zeros(", "[0.0, 0.0, 0.0, 0.0, 0.0]": "[NaN, NaN, NaN, NaN, NaN]"}
+    expected = ESTIMATORS["boosting"].predict(np.full((2, 5), np.nan))
+    for found in run_snippets(server.repositories[0] / "boosting", server, nothing):
+        np.testing.assert_allclose(found["y"], expected, rtol=2e-7)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,23 @@ with numpy 1 alone; `make setup` makes an environment that has it.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import tritonclient.grpc
+import tritonclient.http
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from tritonclient.utils import InferenceServerException
 
 from tests.exporter.cases import CASES
-from triton_regressors.clients.errors import InvalidRequest, ServerError
+from tests.server.snippets import run_snippets
+from triton_regressors.clients.errors import InvalidRequest, ServerError, ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
@@ -23,6 +33,14 @@ pytestmark = pytest.mark.server
 
 MODELS = {name: CASES[f"strings-{name}"] for name in ("one-hot", "one-hot-ignore", "two-groups", "alone")}
 
+OWNERS = pd.DataFrame({"owner": ["Ada", "None", None, "Bea"] * 6, "pet": ["cat", "nan", "dog", "cat"] * 6})
+"""In which somebody is called None, and a pet nan."""
+
+
+def fit_owners() -> Any:
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["owner", "pet"]))
+    return make_pipeline(encoder, Ridge()).fit(OWNERS, np.arange(24.0) + 5 * OWNERS["owner"].isna())
+
 
 @pytest.fixture(scope="module", name="repository")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,6 +48,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, case in MODELS.items():
         model, X = case.fitted()
         export(model, directory, name=name, sample=X, max_queue_delay_us=500)
+    export(fit_owners(), directory, name="owners", sample=OWNERS)
     return directory
 
 
@@ -89,6 +108,95 @@ def test_bits_do_not_depend_on_the_batch(client: Client) -> None:
     for size in (1, 2, 7, 64, len(X)):
         chosen = order[:size]
         assert client.predict(name, X.iloc[chosen]).tobytes() == whole[chosen].tobytes()
+
+
+def ask_plainly(library: ModuleType, url: str, model: str, **tensors: np.ndarray) -> np.ndarray:
+    """Ask with NVIDIA's client and nothing of ours."""
+    inputs = [
+        library.InferInput(name, x.shape, "BYTES" if x.dtype == object else "FP32") for name, x in tensors.items()
+    ]
+    for tensor, x in zip(inputs, tensors.values(), strict=True):
+        tensor.set_data_from_numpy(x)
+    with library.InferenceServerClient(url) as client:
+        answer: np.ndarray = client.infer(model, inputs).as_numpy("y")
+    return answer[:, 0]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_what_a_plain_client_makes_of_a_missing_value_is_one(server: TritonServer, protocol: str) -> None:
+    library = getattr(tritonclient, protocol)
+    url = server.grpc_url if protocol == "grpc" else server.http_url
+    model = fit_owners()
+    sent = np.array(
+        [["Ada", None], [None, "cat"], [float("nan"), "cat"], [pd.NA, "cat"], [pd.NaT, "cat"]], dtype=object
+    )
+    spelt = np.array([[str(value) for value in row] for row in sent], dtype=object)
+    # None is somebody's name: what a client writes so is that person.
+    meant = pd.DataFrame({"owner": ["Ada", "None", None, None, None], "pet": [None, "cat", "cat", "cat", "cat"]})
+    for strings in (sent, spelt):
+        found = ask_plainly(library, url, "owners", onehotencoder=strings)
+        np.testing.assert_allclose(found, model.predict(meant), rtol=1e-6)
+    names = ask_plainly(library, url, "owners", onehotencoder=np.array([["Bea", "nan"]], dtype=object))
+    np.testing.assert_allclose(names, model.predict(pd.DataFrame({"owner": ["Bea"], "pet": ["nan"]})), rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), "None", "nan"])
+def test_a_missing_value_that_scikit_learn_refuses_is_named(server: TritonServer, value: object) -> None:
+    rows = {"X": np.zeros((1, 2), np.float32), "cat": np.array([["Paris", value]], dtype=object)}
+    with pytest.raises(InferenceServerException) as error:
+        ask_plainly(tritonclient.grpc, server.grpc_url, "one-hot", **rows)
+    assert f"row 0, column 1 ('job') is '{value}', which is taken for one." in str(error.value)
+
+
+def test_long_strings_are_refused_and_no_error_quotes_them_whole(client: Client) -> None:
+    _, X = MODELS["one-hot"].fitted()
+    _, ignoring = MODELS["one-hot-ignore"].fitted()
+    known = client.predict("one-hot", X.head(1))
+    for length, says in (
+        (80, f"is '{80 * 'é'}'."),
+        (81, f"is '{80 * 'é'}'... (162 bytes)."),
+        (
+            2_049,
+            f"no string of more than 4,096 bytes, the entry's max_string_bytes: .* is '{80 * 'é'}'... (4,098 bytes).",
+        ),
+        (5_000_000, f"more than 4,096 bytes.*'{80 * 'é'}'... (10,000,000 bytes)."),
+    ):
+        with pytest.raises(InvalidRequest, match=says.replace("(", r"\(").replace(")", r"\)")):
+            client.predict("one-hot", X.head(1).assign(city="é" * length))
+    with pytest.raises(InvalidRequest, match="no string of more than 4,096 bytes"):
+        client.predict("one-hot-ignore", ignoring.head(1).assign(city="x" * 4097))
+    assert client.predict("one-hot-ignore", ignoring.head(1).assign(city="x" * 4096)).shape == (1, 1)
+    assert client.predict("one-hot", X.head(1)).tobytes() == known.tobytes()
+
+
+def test_the_limit_of_strings_is_the_entrys_own(client: Client) -> None:
+    config = client.config("alone")
+    assert config.parameters["max_string_bytes"].string_value == "4096"
+    _, X = MODELS["alone"].fitted()
+    known = client.predict("alone", X)
+    config.parameters["max_string_bytes"].string_value = "2"  # less than the categories have, which stay what they are
+    client.load("alone", config=config)
+    assert client.predict("alone", X).tobytes() == known.tobytes()
+    with pytest.raises(InvalidRequest, match=r"more than 2 bytes.* is 'abc'\."):
+        client.predict("alone", X.head(1).assign(city="abc"))
+    config.parameters["max_string_bytes"].string_value = "many"
+    with pytest.raises(
+        ServerFault, match="parameter max_string_bytes must be a whole number of at least 1, not 'many'"
+    ):
+        client.load("alone", config=config)
+
+
+def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> None:
+    model, _ = MODELS["one-hot"].fitted()
+    rows = pd.DataFrame({"city": ["Paris"] * 2, "age": 0.0, "id": 0, "job": "cook", "income": 0.0})
+    expected = model.predict(rows[model.feature_names_in_])
+    for found in run_snippets(repository / "one-hot", server):
+        np.testing.assert_allclose(found["y"], expected, rtol=1e-6)
+    as_missing = run_snippets(repository / "owners", server, {'["Ada", "cat"]': '["Ada", None]'})
+    for found in as_missing:
+        np.testing.assert_allclose(
+            found["y"], fit_owners().predict(pd.DataFrame({"owner": ["Ada"] * 2, "pet": [None] * 2})), rtol=1e-6
+        )
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="beside numpy 1 every server reads strings")

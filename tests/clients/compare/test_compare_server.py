@@ -2,10 +2,18 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +23,18 @@ from safetensors.numpy import save_file
 from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
+from tests.modes import bound_by_modes
 from triton_regressors.clients.compare import command
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.jobs import poisson_arrivals
+from triton_regressors.clients.compare.lock import only_comparison
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.compare.session import floor_name
-from triton_regressors.clients.errors import InvalidRequest, ServerUnavailable
+from triton_regressors.clients.compare.signals import ENDINGS, deferred
+from triton_regressors.clients.errors import InvalidRequest, RowsError, ServerUnavailable
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 
@@ -46,6 +57,12 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("y", each.contiguous())]) for each in y]
 """
 
+BROKEN = """
+class TritonPythonModel:
+    def execute(self, requests):
+        raise ValueError("it is broken")
+"""
+
 CONFIG = """
 name: "{name}"
 backend: "python"
@@ -55,6 +72,7 @@ output {{ name: "y" data_type: TYPE_FP32 dims: 2 }}
 instance_group {{ kind: KIND_CPU count: 1 }}
 dynamic_batching {{ max_queue_delay_microseconds: 50 }}
 parameters {{ key: "engine" value {{ string_value: "torch" }} }}
+parameters {{ key: "columns" value {{ string_value: '{{"X": ["a", "b", "c"]}}' }} }}
 """
 
 NONE = BatchingConfiguration("none", dynamic_batching=False)
@@ -80,13 +98,39 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_entry(directory, "linear")
     write_entry(directory, "slow", sleep_s=0.05)
     write_entry(directory, "wrong", wrong=0.01)
+    write_entry(directory, "broken")
+    (directory / "broken" / "1" / "model.py").write_text(BROKEN)
     return directory
 
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[TritonServer]:
-    with TritonServer([repository]) as running:
+    with TritonServer([repository], models=["linear", "slow", "wrong"]) as running:
         yield running
+
+
+RunCommand = Callable[..., Any]
+
+
+@pytest.fixture
+def run_command(tmp_path: Path) -> RunCommand:
+    """run_command(*options): the command's result for `linear`, two configurations, one client, and a quick look."""
+    app = typer.Typer()
+    app.command()(command.compare)
+    (tmp_path / "two.toml").write_text(
+        "[[configuration]]\nlabel = 'none'\ndynamic_batching = false\n"
+        "[[configuration]]\nlabel = 'delay'\nmax_queue_delay_us = 20000\n"
+    )
+    quick = ["--warmup-s", "0.1", "--window-s", "0.2", "--max-windows", "2", "-c", "1", "--client-processes", "1"]
+    quick += ["--configurations", str(tmp_path / "two.toml"), "--output", str(tmp_path / "report")]
+
+    def run(*options: str) -> Any:
+        result = CliRunner().invoke(app, ["linear", *quick, *options])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -215,16 +259,13 @@ def test_a_server_that_loads_models_only_for_holders_of_its_key(
         assert point.floor is not None
 
 
-def test_rows_of_a_wider_table_are_taken_by_name(server: TritonServer, repository: Path, tmp_path: Path) -> None:
-    shutil.copytree(repository / "linear", tmp_path / "linear")
-    plan = tmp_path / "linear" / "1" / "plan.json"
-    document = json.loads(plan.read_text())
-    plan.write_text(json.dumps({**document, "provenance": {"feature_names": ["a", "b", "c"]}}))
+def test_rows_of_a_wider_table_are_taken_by_name(server: TritonServer, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("c,id,a,b\n3,77,1,2\n6,78,4,5\n")
     options = {**QUICK, "max_windows": 1, "url": server.grpc_url, "rows_file": tmp_path / "rows.csv", "floor": False}
-    (point,) = compare("linear", tmp_path, (NONE,), (2,), **options).points
+    (point,) = compare("linear", None, (NONE,), (2,), **options).points
     assert not point.model.errors
-    with pytest.raises(InvalidRequest, match="unexpected shape for input 'X'"):
+    (tmp_path / "rows.csv").write_text("c,id,a\n3,77,1\n")
+    with pytest.raises(RowsError, match="lacks column 'b'"):
         compare("linear", None, (NONE,), (2,), **options)
 
 
@@ -301,6 +342,172 @@ def test_what_ends_it_early_restores_the_model(
                 compare("linear", repository, (DELAY, NONE), (1,), **options)
         assert client.config("linear") == original
         assert not client.ready(floor_name("linear"))
+
+
+def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_path: Path) -> None:
+    """What was measured is reported, and a dead model is not asked again and again."""
+
+    def kill(point: Point) -> None:
+        for stub in processes("backend_stub"):
+            if f"{repository}/linear/" in command_line(stub):
+                os.kill(stub, signal.SIGKILL)
+
+    with Client(server.grpc_url) as client:
+        original = client.config("linear")
+        options = {**QUICK, "floor": False, "url": server.grpc_url, "on_point": kill}
+        with pytest.raises(IncompleteComparison) as caught:
+            compare("linear", repository, (NONE,), (1, 2, 3), **options)
+        assert client.config("linear") == original
+        client.unload("linear")
+        client.load("linear")
+    partial = caught.value.partial
+    assert [point.load.concurrency for point in partial.points] == [1]
+    assert re.match(
+        r"Model 'linear' answers requests with errors alone \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
+    )
+    assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests with errors alone")
+    assert partial.write(tmp_path)[0].name == "report.html"
+
+
+def processes(name: str) -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if name in command_line(int(path.name))]
+
+
+def command_line(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def test_a_model_that_answers_nothing(server: TritonServer, tmp_path: Path, repository: Path) -> None:
+    with Client(server.grpc_url) as client:
+        client.load("broken")
+    started = time.monotonic()
+    with pytest.raises(
+        ComparisonError, match=r"'broken' answers requests with errors alone \(none, 1 client, .*it is broken"
+    ) as caught:
+        compare("broken", repository, url=server.grpc_url, warmup_s=0.2, window_s=0.2)
+    assert not isinstance(caught.value, IncompleteComparison)
+    assert time.monotonic() - started < 20, "not the two minutes of all points"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_put_the_model_back(
+    server: TritonServer, repository: Path, run_command: RunCommand, tmp_path: Path, number: int, code: int
+) -> None:
+    handlers = [signal.getsignal(each) for each in ENDINGS]
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def end_at_the_second_configuration() -> None:
+        with Client(server.grpc_url) as client:
+            while client.config("linear").dynamic_batching.max_queue_delay_microseconds != 20_000:
+                time.sleep(0.01)
+        for each in (number, signal.SIGINT, number):  # and again, from who does not wait
+            signal.pthread_kill(main, each)
+            time.sleep(0.1)
+
+    with Client(server.grpc_url) as client, ThreadPoolExecutor(1) as thread:
+        original = client.config("linear")
+        ended = thread.submit(end_at_the_second_configuration)
+        result = run_command("--url", server.grpc_url, "--repository", str(repository), "--no-floor")
+        ended.result()
+        assert client.config("linear") == original
+        assert not client.ready(floor_name("linear"))
+    assert result.exit_code == code
+    assert "Interrupted: 1 of 2 points were measured." in result.output
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert [signal.getsignal(each) for each in ENDINGS] == handlers
+
+
+def test_a_signal_while_the_model_is_put_back_waits() -> None:
+    done = []
+
+    def put_back() -> None:
+        with deferred():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        put_back()
+    assert done
+    with ThreadPoolExecutor(1) as thread:  # a library's user may be anywhere
+        thread.submit(deferred().__enter__).result()
+
+
+def test_one_comparison_of_a_model_at_a_time(server: TritonServer, repository: Path) -> None:
+    port = server.grpc_url.rpartition(":")[2]
+    options = {**QUICK, "max_windows": 1, "floor": False}
+    refusals = []
+
+    def again(point: Point) -> None:
+        with pytest.raises(ComparisonError, match=r"Another comparison of model 'linear' at localhost:.* is running"):
+            compare("linear", repository, (DELAY,), (1,), url=f"localhost:{port}", **options)
+        refusals.append(point)
+
+    compare("linear", repository, (NONE,), (1,), url=server.grpc_url, on_point=again, **options)
+    assert len(refusals) == 1
+
+
+def test_a_comparison_that_was_killed_is_not_running() -> None:
+    code = (
+        "import time; from triton_regressors.clients.compare.lock import only_comparison as lock\n"
+        "with lock('m', ['127.0.0.1:1']): print('locked', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(ComparisonError, match="Another"), only_comparison("m", ["[::1]:2", "[::1]:1"]):
+            pass
+        with only_comparison("another", ["127.0.0.1:1"]), only_comparison("m", ["127.0.0.1:2"]):
+            holder.kill()
+            holder.wait()
+    with only_comparison("m", ["localhost:1"]):
+        pass
+
+
+@pytest.mark.parametrize("place", ["report is a file", "report inside a file", "report", "entry"])
+def test_where_nothing_can_be_written_nothing_is_measured(
+    server: TritonServer, repository: Path, run_command: RunCommand, tmp_path: Path, place: str
+) -> None:
+    shutil.copytree(repository / "linear", tmp_path / "models" / "linear")
+    options = ["--url", server.grpc_url, "--repository", str(tmp_path / "models"), "--apply"]
+    report = tmp_path / "report"
+    if place == "report is a file":
+        report.write_text("")
+    elif place == "report inside a file":
+        (tmp_path / "file").write_text("")
+        options += ["--output", str(tmp_path / "file" / "report")]
+    locked = {"report": tmp_path, "entry": tmp_path / "models" / "linear"}.get(place, report.parent)
+    mode = locked.stat().st_mode
+    if place in ("report", "entry"):
+        locked.chmod(0o500)
+    with Client(server.grpc_url) as client, bound_by_modes():
+        before = client.statistics("linear")
+        try:
+            with pytest.raises(ComparisonError, match=r"^Nothing can be written into .*: (Not a d|Permission denied)"):
+                run_command(*options)
+        finally:
+            locked.chmod(mode)
+        assert client.statistics("linear") == before
+
+
+def test_ctrl_c_while_python_imports_is_quiet() -> None:
+    code = """
+import runpy, signal, sys
+
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "pandas":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+sys.argv = ["triton-regressors", "compare", "linear"]
+runpy.run_module("triton_regressors", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,35 @@ def point(label: str, found: Figures, load: Load | None = None, floor: Figures |
     return Point(BatchingConfiguration(label), load or Load("grpc", 1, concurrency=8), found, floor)
 
 
+def dead() -> Figures:
+    """Figures of a model that answered no request."""
+    nothing = ServerFigures(NAN, NAN, NAN, NAN, {}, NAN)
+    no_latency = Latencies(NAN, NAN, NAN, NAN, NAN, NAN)
+    found = figures(0, 1, errors=9, stable=False)
+    return dataclasses.replace(found, requests=0, latency=no_latency, server=nothing)
+
+
+@pytest.mark.parametrize("alive", [[], ["a"]])
+def test_a_report_of_models_that_answer_nothing(tmp_path: Path, alive: list[str]) -> None:
+    points = [*(point(label, figures(100, 1)) for label in alive), point("b", dead(), floor=figures(200, 1))]
+    comparison = Comparison("m", points, planned=4, interrupted=True, failure="Its stub is not healthy.")
+    page = comparison.write(tmp_path)[0].read_text()
+    assert "Ended by an error (Its stub is not healthy)" in page
+    assert comparison.table().row_count == len(points)
+
+
+def test_names_are_never_markup(tmp_path: Path) -> None:
+    """Neither Rich's, nor HTML's, nor that of matplotlib's mathematics."""
+    names = "[red]a[/x]<b>&$^$"
+    comparison = Comparison(names, [point(names, figures(100, 1))], settings={"rows_file": names})
+    console = Console(width=120, file=io.StringIO())
+    console.print(comparison.table())
+    assert f"configurations of {names}" in console.file.getvalue()
+    page = comparison.write(tmp_path)[0].read_text()
+    assert "<b>" not in page
+    assert page.count("[red]a[/x]&lt;b&gt;&amp;$^$") >= 6  # title, heading, verdict, plots, table, settings
+
+
 def test_best_is_the_highest_throughput_within_the_limit() -> None:
     points = [point("a", figures(100, 1)), point("b", figures(300, 9)), point("c", figures(200, 4))]
     assert best_point(points).configuration.label == "b"

@@ -1,0 +1,61 @@
+"""One comparison of a model at a time: two would measure each other, and put back each other's configuration."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from triton_regressors.clients.compare.errors import ComparisonError
+
+
+@contextmanager
+def only_comparison(model: str, addresses: Sequence[str]) -> Iterator[None]:
+    """Hold a lock for the model at each address "host:port" of its server.
+
+    A lock is a file of this machine's temporary directory that is locked, not one that is there: the system lets go of
+    it when the process ends, however it ends. Raises ComparisonError where another comparison holds one.
+    """
+    held: list[int] = []
+    try:
+        for address in addresses:
+            held.append(_open(lock_file(model, address)))
+            try:
+                fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ComparisonError(
+                    f"Another comparison of model {model!r} at {address} is running; wait for it to end."
+                ) from None
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def lock_file(model: str, address: str) -> Path:
+    """Where the lock is: the same path for each way to write the server's address."""
+    host, _, port = address.rpartition(":")
+    try:
+        known = sorted({found[4][0] for found in socket.getaddrinfo(host.strip("[]"), None)})
+        host = "loopback" if any(ip.startswith("127.") or ip == "::1" for ip in map(str, known)) else str(known[0])
+    except OSError:
+        pass  # nobody will connect to it
+    name = hashlib.sha256(f"{host}:{port}/{model}".encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"triton-regressors-compare-{name}.lock"
+
+
+def _open(path: Path) -> int:
+    """Open a file that another user may have made, and which is then read-only for us; a lock needs no more."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            return os.open(path, flags | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ComparisonError(f"Cannot make the lock file {path}: {error.strerror}.") from error
