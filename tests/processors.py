@@ -26,6 +26,7 @@ MAY_DIFFER = (
     *("factor-analysis", "float32-pca", "gaussian-process", "knn-mahalanobis", "sparse-pca"),
     "targets-random-projection",
 )
+WITHOUT_AVX = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"}  # torch and its BLAS, as on old processors
 QUADRATICS = ("quadratic 5 to 2 in float32", "quadratic 33 to 1 in float32")
 
 
@@ -34,7 +35,8 @@ def tried(core_type: str, names: Iterable[str]) -> dict[str, Any]:
     from tests.exporter.cases import CASES
 
     estimators = pickle.dumps({name: CASES[name].fitted() for name in names})
-    environment = {**os.environ, "OPENBLAS_CORETYPE": core_type, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    given = {"OPENBLAS_CORETYPE": core_type, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, **given, **(WITHOUT_AVX if core_type == "Prescott" else {})}
     command = [sys.executable, "-m", "tests.processors", "measured"]
     root = Path(__file__).parents[1]
     done = subprocess.run(command, cwd=root, env=environment, input=estimators, capture_output=True, check=False)
@@ -47,7 +49,7 @@ def measured(estimators: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Return the BLAS, a hash of each entry's plan and weights and of Matern tables, and what varies with the row."""
     from threadpoolctl import threadpool_info  # scikit-learn needs it
 
-    from tests.kernels.operations import OPERATIONS, inputs_for, run_kernel
+    from tests.kernels.operations import OPERATIONS, inputs_for, run_kernel, run_reference
     from triton_regressors.exporter import compile_estimator
     from triton_regressors.exporter.lowerings.gaussian_process import matern_table
 
@@ -59,9 +61,12 @@ def measured(estimators: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     for name in QUADRATICS:
         op, widths = OPERATIONS[name]
         (rows,) = inputs_for(widths, 64)
-        found, moved = (run_kernel(op, [X], torch.device("cpu")) for X in (rows, np.roll(rows, 5, axis=0)))
-        if np.roll(moved, -5, axis=0).tobytes() != found.tobytes():
-            varying.append(name)
+        rolled = np.roll(rows, 5, axis=0)
+        kernel = [run_kernel(op, [X], torch.device("cpu")) for X in (rows, rolled)]
+        reference = [run_reference(op, [X]) for X in (rows, rolled)]
+        for engine, (found, moved) in {"interpret": kernel, "torch": reference}.items():
+            if np.roll(moved, -5, axis=0).tobytes() != found.tobytes():
+                varying.append(f"{name} ({engine})")
     kinds = {info["architecture"] for info in threadpool_info() if info["internal_api"] == "openblas"}
     return {"blas": sorted(kinds), "hashes": hashes, "varying": varying}
 
