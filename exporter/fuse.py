@@ -22,6 +22,7 @@ from triton_regressors.exporter.fuse_concatenate import (
     stepwise,
 )
 from triton_regressors.exporter.fuse_lookup import add_up_lookups, fold_lookup
+from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -143,7 +144,8 @@ def _fold_linear(first: Operation, second: Operation, width: int) -> Operation |
                 weight, intercept = first.weight * second.factor, (first.intercept - second.shift) * second.factor
                 return dataclasses.replace(first, weight=weight, intercept=intercept)
             case Affine() if _product_is_no_larger(first.weight.shape, second.weight.shape):
-                weight, intercept = first.weight @ second.weight, first.intercept @ second.weight + second.intercept
+                weight = product(first.weight, second.weight)
+                intercept = product(first.intercept, second.weight) + second.intercept
                 return dataclasses.replace(first, weight=weight, intercept=intercept, function=second.function)
     match first, second:
         case Scale(), Scale():
@@ -152,7 +154,7 @@ def _fold_linear(first: Operation, second: Operation, width: int) -> Operation |
                 return Scale(first.shift + second.shift / first.factor, first.factor * second.factor)
         case Scale(), Affine():
             weight = first.factor[:, None] * second.weight
-            return dataclasses.replace(second, weight=weight, intercept=second.intercept - first.shift @ weight)
+            return dataclasses.replace(second, weight=weight, intercept=second.intercept - product(first.shift, weight))
         case Columns(), Affine():
             if width <= max(8 * len(first.indices), 1024):
                 weight = np.zeros((width, second.weight.shape[1]))
@@ -263,7 +265,7 @@ def _form(op: PolynomialAffine) -> Affine | Quadratic:
         np.add.at(form[target], (first, second), op.weight[:, target])
     if op.indices.shape[1] == 1:
         weight = (form[:, :features, features] * op.factor).T
-        intercept = op.intercept + form[:, features, features] - op.shift @ weight
+        intercept = op.intercept + form[:, features, features] - product(op.shift, weight)
         return Affine(np.ascontiguousarray(weight), intercept, op.function)
     return Quadratic(
         op.shift,

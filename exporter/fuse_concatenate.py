@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
@@ -193,8 +194,8 @@ def contract_parts(step: Step, scope: Scope) -> list[Step] | None:
         if scope.widths[key] * targets > max(SMALL, sum(m.weight.size for m in maps) + affine.weight.size):
             parts += members
             continue
-        weight = sum((m.weight @ block for m, (_, block) in zip(maps, members, strict=True)), np.zeros((1, 1)))
-        intercept = sum((m.intercept @ block for m, (_, block) in zip(maps, members, strict=True)), intercept)
+        weight = sum((product(m.weight, block) for m, (_, block) in zip(maps, members, strict=True)), np.zeros((1, 1)))
+        intercept = sum((product(m.intercept, block) for m, (_, block) in zip(maps, members, strict=True)), intercept)
         if alone:
             return [Step(Affine(weight, intercept, affine.function), (key,), step.output)]
         steps.append(scope.step(Affine(weight, np.zeros(targets)), (key,), step.output))

@@ -11,6 +11,7 @@ import dataclasses
 
 import numpy as np
 
+from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.elementwise import FUNCTIONS
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.parity import units
@@ -51,7 +52,7 @@ def _in_float32(op: Quadratic, x: np.ndarray) -> np.ndarray:
     tables = dataclasses.replace(op, precision="float32").parameters()
     u = x - tables["shift"]
     columns = [
-        (u * (u @ form + linear)).sum(axis=1, dtype=np.float32)
+        (u * (product(u, form) + linear)).sum(axis=1, dtype=np.float32)
         for form, linear in zip(tables["quadratic"], tables["linear"], strict=True)
     ]
     y = torch.from_numpy(np.stack(columns, axis=1).astype(np.float64) + tables["intercept"])

@@ -18,6 +18,7 @@ import torch
 
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging
+from .tiles import one_thread
 
 try:
     from cuda.bindings import driver  # torch's builds for CUDA bring it
@@ -73,7 +74,7 @@ def bind_parameters(plan: Plan, device: torch.device) -> dict[str, Parameters]:
 
 
 class TorchExecutor:
-    """Runs the references on the CPU."""
+    """Runs the references on the CPU, in one thread."""
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
         self._plan = plan
@@ -105,10 +106,11 @@ class TorchExecutor:
         if steps is None:
             steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
         values = {INPUT: x}
-        for step in steps:
-            inputs = [values[name] for name in step.inputs]
-            values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
-        return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
+        with one_thread():
+            for step in steps:
+                inputs = [values[name] for name in step.inputs]
+                values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+            return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
 
 
 class KernelExecutor:

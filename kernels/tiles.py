@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -25,6 +26,20 @@ def in_tiles(
     for start, block in _blocks(x, tile):
         answer[start : start + tile] = compute(block)
     return answer[: len(x)]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have torch compute in one thread: of several, each takes a share of a tile that is no whole number of blocks."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def tile_rows(elements_per_row: int) -> int:

@@ -31,6 +31,7 @@ from sklearn.preprocessing import KernelCenterer
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform, refuses
 from triton_regressors.kernels.ops.pool import Pool
 
@@ -43,7 +44,8 @@ def lower_pca(pca: Any, x: Value, builder: Builder) -> Value:
     spread = np.sqrt((pca.components_**2 * pca.explained_variance_[:, None]).sum(0) + pca.noise_variance_)
     builder.note_scale(x, pca.mean_, _positive(spread))
     # As scikit-learn does: what was fitted on float32 projects its mean in float32, and its answers show it.
-    weight, intercept = _float64(pca.components_.T), -_float64(pca.mean_.reshape(1, -1) @ pca.components_.T)[0]
+    multiply = np.matmul if pca.components_.dtype == np.float32 else product
+    weight, intercept = _float64(pca.components_.T), -_float64(multiply(pca.mean_.reshape(1, -1), pca.components_.T))[0]
     if pca.whiten:
         deviations = _float64(_deviations(pca))
         weight, intercept = weight / deviations, intercept / deviations
@@ -95,8 +97,8 @@ def lower_factor_analysis(analysis: FactorAnalysis, x: Value, builder: Builder) 
     components, noise = analysis.components_, analysis.noise_variance_
     builder.note_scale(x, analysis.mean_, _positive(np.sqrt((components**2).sum(0) + noise)))
     weighted = components / noise
-    covariance = linalg.inv(np.eye(len(components)) + weighted @ components.T)
-    return builder.affine(builder.scale(x, analysis.mean_, 1.0), _float64(weighted.T) @ covariance, 0.0)
+    covariance = linalg.inv(np.eye(len(components)) + product(weighted, components.T))
+    return builder.affine(builder.scale(x, analysis.mean_, 1.0), product(_float64(weighted.T), covariance), 0.0)
 
 
 @lowers(FastICA)

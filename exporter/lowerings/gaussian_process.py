@@ -42,6 +42,7 @@ from triton_regressors.exporter.lowerings.kernel_approximation import (
     note_points,
     pairwise,
 )
+from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
@@ -261,15 +262,19 @@ def matern_table(nu: float) -> np.ndarray:
     for zero. The first piece begins at 2⁻⁵², which scikit-learn puts in place of a distance of zero, and the last ends
     where the function is negligible.
     """
-    nodes = np.cos(np.pi * (np.arange(TABLE_TERMS) + 0.5) / TABLE_TERMS)
-    to_chebyshev = np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, TABLE_TERMS - 1))
+    terms = np.arange(TABLE_TERMS)
+    angles = np.pi * (terms + 0.5) / TABLE_TERMS
+    to_chebyshev = np.cos(terms * angles[:, None]) * np.where(terms == 0, 1, 2) / TABLE_TERMS
+    to_powers = np.zeros((TABLE_TERMS, TABLE_TERMS))  # a row holds the coefficients of a Chebyshev polynomial
+    to_powers[0, 0] = to_powers[1, 1] = 1
+    for term in terms[2:]:
+        to_powers[term] = 2 * np.roll(to_powers[term - 1], 1) - to_powers[term - 2]
     octaves = np.arange(-52, 64)
     start = (2.0 ** octaves[:, None] * (1 + np.arange(4) / 4)).reshape(-1, 1)
     width = np.repeat(2.0**octaves / 4, 4)[:, None]
-    values = _matern(start + width * (nodes + 1) / 2, nu)
+    values = _matern(start + width * (np.cos(angles) + 1) / 2, nu)
     kept = values[: np.flatnonzero(values[:, 0] > NEGLIGIBLE)[-1] + 1]
-    chebyshev = kept @ to_chebyshev.T
-    return np.array([np.polynomial.chebyshev.cheb2poly(np.append(piece, 0.0))[:TABLE_TERMS] for piece in chebyshev])
+    return product(product(kept, to_chebyshev), to_powers)
 
 
 def _matern(distance: np.ndarray, nu: float) -> np.ndarray:

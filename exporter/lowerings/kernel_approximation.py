@@ -22,6 +22,7 @@ from sklearn.kernel_approximation import (
 from sklearn.kernel_ridge import KernelRidge
 
 from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 from triton_regressors.kernels.ops.combine import MAX_INPUTS, Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
@@ -64,7 +65,7 @@ def lower_kernel_pca(transformer: KernelPCA, x: Value, builder: Builder) -> Valu
     scaled = np.zeros_like(vectors)
     scaled[:, positive] = vectors[:, positive] / np.sqrt(values[positive])
     sums, centerer = scaled.sum(axis=0), transformer._centerer
-    intercept = centerer.K_fit_all_ * sums - centerer.K_fit_rows_ @ scaled
+    intercept = centerer.K_fit_all_ * sums - product(centerer.K_fit_rows_, scaled)
     return builder.affine(kernel_matrix(x, kernel, builder), scaled - sums / len(scaled), intercept)
 
 
@@ -199,7 +200,7 @@ def kernel_sum(x: Value, kernel: Pairwise, weight: ArrayLike, intercept: ArrayLi
     """Return `k(x, points) @ weight + intercept`; `weight` is `[points]` or `[points, targets]`."""
     w = np.asarray(weight, dtype=np.float64).reshape(len(kernel.points), -1)
     if _is_linear(kernel):
-        return builder.affine(x, kernel.gamma * (kernel.points.T @ w), kernel.coef0 * w.sum(axis=0) + intercept)
+        return builder.affine(x, kernel.gamma * product(kernel.points.T, w), kernel.coef0 * w.sum(axis=0) + intercept)
     targets, parts = w.shape[1], -(-len(w) // PART_POINTS)
     both = contract(kernel, w, np.broadcast_to(np.asarray(intercept, dtype=np.float64), (targets,)).copy())
     if both is None:

@@ -7,6 +7,7 @@ from sklearn.manifold import Isomap, LocallyLinearEmbedding
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.neighbors import check_count, find_search, finite
+from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.barycenter import Barycenter
 from triton_regressors.kernels.ops.min_plus import MinPlus
@@ -34,7 +35,7 @@ def lower_isomap(isomap: Isomap, x: Value, builder: Builder) -> Value:
     eigenvalues, vectors = (np.asarray(a, dtype=np.float64) for a in (pca.eigenvalues_, pca.eigenvectors_))
     vectors = np.divide(vectors, np.sqrt(eigenvalues), out=np.zeros_like(vectors), where=eigenvalues != 0)
     rows, everything = pca._centerer.K_fit_rows_, pca._centerer.K_fit_all_
-    intercept = everything * vectors.sum(axis=0) - rows @ vectors
+    intercept = everything * vectors.sum(axis=0) - product(rows, vectors)
     return builder.affine(builder.elementwise(ways, "square"), -0.5 * (vectors - vectors.mean(axis=0)), intercept)
 
 

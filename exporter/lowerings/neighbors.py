@@ -21,6 +21,7 @@ from sklearn.neighbors import (
 )
 
 from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.distances import METRICS
 from triton_regressors.kernels.nearest import MAX_NEIGHBORS
@@ -184,9 +185,9 @@ def find_search(estimator: Any, fitted: Any, x: Value, builder: Builder) -> Sear
     elif metric == "mahalanobis":
         weight = _root(estimator, given, builder)
         centre = points.mean(axis=0)
-        value = builder.affine(x, weight, -centre @ weight)
+        value = builder.affine(x, weight, product(-centre, weight))
         distinct, place = np.unique(points, axis=0, return_inverse=True)  # so that equal points stay equal
-        points = ((distinct - centre) @ weight)[place.reshape(-1)]
+        points = product(distinct - centre, weight)[place.reshape(-1)]
         return Search(value, points, np.ones(value.width), "euclidean", p)
     elif metric == "cosine":
         norm = np.linalg.norm(points, axis=1, keepdims=True)

@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Operation, Parameters
 from ..tiles import product
@@ -121,7 +122,7 @@ def affine_targets_kernel(
         tile = tile.to(tl.float64)
         if SPARSE:
             tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
-        total = tl.dot(tile, w, acc=total, out_dtype=tl.float64)
+        total = dot(tile, w, total)
     b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
     y = apply_function(total + b[None, :], FUNCTION)
     inside = (row < rows)[:, None] & (target < TARGETS)[None, :]

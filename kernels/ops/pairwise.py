@@ -38,6 +38,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
@@ -116,7 +117,7 @@ def pairwise_block(
             z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
             inside = real[:, None] & (point < POINTS)[None, :]
             s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
-            m = tl.dot(z, s, acc=m, out_dtype=tl.float64)
+            m = dot(z, s, m)
             norm += tl.sum(z * z, axis=1)
         if MEASURE == "squared_euclidean":
             m = norm[:, None] - 2.0 * m + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]

@@ -20,6 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Parameters
 from ..tiles import in_tiles, matmul
@@ -82,7 +83,7 @@ def pairwise_affine_kernel(
         else:
             inside = (point < POINTS)[:, None] & (target < TARGETS)[None, :]
             at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
-            total = tl.dot(k, tl.load(weight + at, mask=inside, other=0.0), acc=total, out_dtype=tl.float64)
+            total = dot(k, tl.load(weight + at, mask=inside, other=0.0), total)
     if TARGETS == 1:
         b = tl.load(intercept)
         y = apply_function(tl.sum(total, axis=1) + b, FUNCTION)

@@ -19,6 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
@@ -61,7 +62,7 @@ def polynomial_affine_kernel(
             prefix = monomial_block(x, prefixes, shift, row, p, rows, FEATURES, PREFIXES, DEGREE)
             inside = (p < PREFIXES)[:, None] & (feature < FEATURES)[None, :]
             w = tl.load(table + p.to(tl.int64)[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
-            inner = tl.dot(prefix, w, acc=inner, out_dtype=tl.float64)
+            inner = dot(prefix, w, inner)
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
         last = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         last -= tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]

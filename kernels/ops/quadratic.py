@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
@@ -81,10 +82,8 @@ def multiply(u, q, acc, PRECISION: tl.constexpr):
         product = tl.dot(u_middle, q_high, acc=product)
         product = tl.dot(u_high, q_middle, acc=product)
         product = tl.dot(u_high, q_high, acc=product) + acc
-    elif PRECISION == "float64":
-        product = tl.dot(u, q, acc=acc, out_dtype=tl.float64)
     else:
-        product = tl.dot(u, q, acc=acc, input_precision=PRECISION)
+        product = dot(u, q, acc)
     return product
 
 
@@ -187,8 +186,9 @@ class Quadratic(Operation):
         remainder = self.shift - shift
         form = self.quadratic * self.factor[:, None] * self.factor[None, :]
         linear = self.linear * self.factor
-        intercept = self.intercept - linear @ remainder + remainder @ form @ remainder
-        linear = linear - form @ remainder - remainder @ form
+        right, left = np.einsum("tij,j->ti", form, remainder), np.einsum("tij,i->tj", form, remainder)
+        intercept = self.intercept + np.einsum("ti,i->t", right - linear, remainder)
+        linear = linear - right - left
         tables = {"shift": shift, "quadratic": form, "linear": linear}
         dtype = np.dtype(self.precision)
         return {**{name: table.astype(dtype) for name, table in tables.items()}, "intercept": intercept}

@@ -27,6 +27,7 @@ from ..distances import (
     transposed,
     whole_power,
 )
+from ..dots import dot
 from ..errors import PlanError
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
@@ -80,9 +81,9 @@ def radius_neighbors_kernel(
             hit = (within & (distance == 0.0)).to(tl.float64)
             weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
             hits += tl.sum(hit, axis=1)
-            y_hits = tl.dot(hit, value, acc=y_hits, out_dtype=tl.float64)
+            y_hits = dot(hit, value, y_hits)
         total += tl.sum(weight, axis=1)
-        y = tl.dot(weight, value, acc=y, out_dtype=tl.float64)
+        y = dot(weight, value, y)
     if BY_DISTANCE:
         y = tl.where(hits[:, None] > 0.0, y_hits, y)
         total = tl.where(hits > 0.0, hits, total)

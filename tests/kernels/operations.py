@@ -22,6 +22,7 @@ from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.plan import INPUT, Operation, Plan
+from triton_regressors.kernels.tiles import one_thread
 
 SENTINEL = 12345.0
 
@@ -143,9 +144,10 @@ def run_kernel(
 
 
 def run_reference(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Compute the reference on the CPU."""
+    """Compute the reference on the CPU, in one thread as the engine does."""
     inputs = [torch.from_numpy(array) for array in arrays]
-    found: np.ndarray = op.reference(tensors(op, torch.device("cpu")), *inputs).numpy()
+    with one_thread():
+        found: np.ndarray = op.reference(tensors(op, torch.device("cpu")), *inputs).numpy()
     return found
 
 

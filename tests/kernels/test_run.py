@@ -10,6 +10,7 @@ import torch
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
 from triton_regressors.kernels import executors
 from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.plan import Plan, Step
 from triton_regressors.kernels.run import Runner, choose_engine
@@ -97,6 +98,20 @@ def test_more_rows_than_are_staged_at_a_time(any_engine: str, count: int) -> Non
     pieces = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=8).predict(X, ("y", "std"))
     for output, y in whole.items():
         assert pieces[output].tobytes() == y.tobytes()
+
+
+def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several, a matrix library gives each a share of a tile, and treats the last rows of a share as others."""
+    used: list[int] = []
+    reference = Affine.reference
+    monkeypatch.setattr(Affine, "reference", lambda *given: used.append(torch.get_num_threads()) or reference(*given))
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Runner(ONE_STEP, engine="torch").predict(rows(5))
+        assert (used, torch.get_num_threads()) == ([1], 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:

@@ -1,0 +1,27 @@
+"""Matrix products of blocks inside kernels.
+
+On a GPU that is `tl.dot`. The interpreter's `tl.dot` is NumPy's matmul, that is a BLAS, which treats the last rows of a
+product in other ways than the others: on some processors a row's bits would depend on its place in the block. There
+the products are added up one feature after another, in the same order for every row, on every processor.
+"""
+
+from __future__ import annotations
+
+import os
+
+import triton
+import triton.language as tl
+
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+
+
+@triton.jit
+def dot(a, b, acc):
+    """Return `a @ b + acc` for blocks `[rows, features]` and `[features, columns]`, all float64 or all float32."""
+    if INTERPRETED:
+        product = tl.sum(a[:, :, None] * b[None, :, :], axis=1) + acc
+    elif a.dtype == tl.float64:
+        product = tl.dot(a, b, acc=acc, out_dtype=tl.float64)
+    else:
+        product = tl.dot(a, b, acc=acc, input_precision="ieee")
+    return product
