@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from triton_regressors.clients import installation
-from triton_regressors.clients.errors import InvalidRequest, ServerError, ServerUnavailable, plain_reason
+from triton_regressors.clients.errors import ServerError, ServerUnavailable, plain_reason
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
 
@@ -231,19 +231,6 @@ def test_a_noisy_model_and_a_failing_listener(
         assert client.predict("noisy", ROWS) == 12
         assert client.predict("noisy", ROWS) == 12
     assert len(server.log.splitlines()) <= 20_000
-
-
-def test_poll_mode(repository: Path, write_model: WriteModel, start: Callable[..., TritonServer]) -> None:
-    server = start([repository], poll_s=1)
-    write_model(repository.parent, "later").rename(repository / "later")
-    with Client(server.grpc_url) as client, Client(server.http_url, "http") as http:
-        deadline = time.monotonic() + 20
-        while not client.ready("later") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert client.predict("later", ROWS) == 12
-        for one in (client, http):
-            with pytest.raises(InvalidRequest, match="not allowed"):
-                one.load("sums")
 
 
 class TestInstallation:
