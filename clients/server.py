@@ -277,7 +277,7 @@ class TritonServer:
         everything = entry_directories(self.repositories)
         names = list(everything) if self.models is None else self.models
         wanted = {name: everything[name] for name in names if name in everything}
-        self._strings = any(map(reads_strings, wanted.values()))
+        self._strings = any(map(reads_strings, (wanted or everything).values()))
         self._left_out = {name: reason for name, entry in wanted.items() if (reason := unfinished(entry))}
         self.failures = dict(self._left_out)
         if self._left_out and not self._lenient:
