@@ -39,6 +39,4 @@ def device(engine: str) -> torch.device:
 def numpy1() -> None:
     """Skips where numpy 1, beside which alone the embedded Triton server reads strings, cannot be given to it."""
     if sys.version_info[:2] > NEWEST_PYTHON and np.lib.NumpyVersion(np.__version__) >= "2.0.0":
-        pytest.skip(
-            "numpy 1, beside which alone the embedded Triton server reads strings, has no wheel for this Python"
-        )
+        pytest.skip("numpy 1 has no wheel for this Python")

@@ -1,8 +1,6 @@
 """numpy 1 for the server alone: fetched once, and what is said where it cannot be. test_strings.py serves with it."""
 
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +26,9 @@ def test_without_a_network_one_sentence_has_the_command(
     """Before a server starts, whose own words would be 110 lines."""
     if np.lib.NumpyVersion(np.__version__) < "2.0.0" or HERE > (3, 12):
         pytest.skip("nothing is fetched beside numpy 1, or for a Python that it has no wheel for")
-    for variable, value in {
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     write_model(tmp_path / "repository", "words", config=CONFIG)  # type: ignore[operator]
     server = TritonServer([tmp_path / "repository"])
     with pytest.raises(ServerError) as caught:
@@ -57,23 +52,10 @@ def test_a_python_without_a_wheel_is_told_what_to_do() -> None:
         install_numpy1(PYTHON, (3, 13))
 
 
-@pytest.mark.skipif(HERE > (3, 12), reason="numpy 1 has no wheel for this Python")
-def test_several_at_once_leave_one_whole_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the wheel itself, fetched once before; pip works without an index then."""
-    wheels = tmp_path / "wheels"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels), "numpy==1.26.4"]
-    subprocess.run(command, check=True, timeout=200)
-    for variable, value in {
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(wheels),
-        "XDG_CACHE_HOME": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(variable, value)
-    with ThreadPoolExecutor(2) as threads:
-        made = set(threads.map(lambda _: install_numpy1(PYTHON, HERE), range(2)))
-    assert made == {numpy1_directory(HERE)}
-    (directory,) = made
+@pytest.mark.usefixtures("numpy1")
+def test_it_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = install_numpy1(PYTHON, HERE)
+    assert directory == numpy1_directory(HERE)
     assert (directory / "numpy" / "__init__.py").is_file()
-    assert list(directory.parent.iterdir()) == [directory]
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "absent"))
-    assert install_numpy1(PYTHON, HERE) == directory  # without asking pip again
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert install_numpy1(PYTHON, HERE) == directory
