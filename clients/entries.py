@@ -1,7 +1,8 @@
 """What a model repository holds, read without a Triton server: its entries, whether they are whole, what they take."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -9,6 +10,46 @@ from tritonclient.grpc import model_config_pb2
 
 Signature = frozenset[tuple[str, int, int]]
 """Path, time of change in ns and bytes of each file of an entry."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a server is to load: `wanted` names, or None for all that its repositories hold.
+
+    `left_out` has, for each name that it must not be asked for, the reason; `signatures` are those of the others as
+    they are now, and `strings` says whether any of them reads strings.
+    """
+
+    wanted: list[str] | None
+    left_out: dict[str, str]
+    signatures: dict[str, Signature]
+    strings: bool
+
+
+def select(repositories: Iterable[Path], models: Sequence[str] | None) -> Selection:
+    """Look at the entries before a server starts on them: the named ones, or all if None."""
+    everything = entry_directories(repositories)
+    names = list(everything) if models is None else list(models)
+    chosen = {name: everything[name] for name in names if name in everything}
+    left_out = {name: reason for name, entry in chosen.items() if (reason := unfinished(entry))}
+    sound = {name: entry for name, entry in chosen.items() if name not in left_out}
+    return Selection(
+        None if models is None and not left_out else [name for name in names if name not in left_out],
+        left_out,
+        {name: signature(entry) for name, entry in sound.items()},
+        any(map(reads_strings, (chosen or everything).values())),  # without a choice they come later
+    )
+
+
+def plain_paths(repositories: Iterable[Path], directory: Path) -> list[Path]:
+    """Where a server finds the repositories: through a link in `directory` where a shell, with which it starts each
+    model's process, would not take the path as it is."""
+    paths = [repository.resolve() for repository in repositories]
+    for number, path in enumerate(paths):
+        if not plain(str(path)):
+            paths[number] = directory / f"repository-{number}"
+            paths[number].symlink_to(path)
+    return paths
 
 
 def entry_directories(repositories: Iterable[Path]) -> dict[str, Path]:

@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 
 from triton_regressors.clients import admin_key as keys
-from triton_regressors.clients.entries import entry_directories, plain, reads_strings, signature, unfinished
+from triton_regressors.clients.entries import plain_paths, select
 from triton_regressors.clients.errors import ServerError
+from triton_regressors.clients.guard import start_guard
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
 from triton_regressors.clients.server_log import LogLine, missing_model_file, own_line, readable_log_line
@@ -35,17 +36,6 @@ _LOG_LINES = 20_000  # the newest are kept
 _STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
 _DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
 _GRACE_S = 15.0  # then it is killed
-
-# Outlives us if we are killed: its standard input ends with our process.
-# $1: the server's process id, $2: its directory, $3: the beginning of its shared memory files' names.
-_GUARD = """
-trap '' HUP INT QUIT TERM
-read -r line && exit 0
-kill -TERM "$1" 2>/dev/null
-for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" 2>/dev/null || break; sleep 1; done
-kill -KILL "-$1" 2>/dev/null
-rm -rf "$2"; rm -f "$3"*
-"""
 
 
 class TritonServer:
@@ -183,15 +173,20 @@ class TritonServer:
                 f"The Triton server's Python backend needs {SHARED_MEMORY}, which cannot be written to here."
             )
         installation = find_installation(self.repositories[0])
-        self._look_at_entries()
+        self._entries = select(self.repositories, self.models)
+        self.failures = dict(self._entries.left_out)
+        if self.failures and not self._lenient:
+            raise not_loaded(self.failures, ())
         for attempt in range(1, _STARTS + 1):
             self._lines.clear()
             self._listener = self._on_log
-            self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-"))
+            # Not in /tmp, where a cleaner of old files would take it from a server that runs for weeks.
+            self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-server-", dir=SHARED_MEMORY))
+            self._paths = plain_paths(self.repositories, self._scratch)
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
             try:
                 self._ports = pick_ports(self._chosen_ports)
-                runtime = prepare(installation, self._python, self._environment, self._scratch, self._strings)
+                runtime = prepare(installation, self._python, self._environment, self._scratch, self._entries.strings)
                 self._launch(runtime)
                 self._wait_until_ready()
                 self._watch()
@@ -272,45 +267,13 @@ class TritonServer:
     def _addresses(self) -> list[str]:
         return [self._url(service) for service in self._ports]
 
-    def _look_at_entries(self) -> None:
-        """What has to be known of the repositories before the server starts."""
-        everything = entry_directories(self.repositories)
-        names = list(everything) if self.models is None else self.models
-        wanted = {name: everything[name] for name in names if name in everything}
-        self._strings = any(map(reads_strings, (wanted or everything).values()))
-        self._left_out = {name: reason for name, entry in wanted.items() if (reason := unfinished(entry))}
-        self.failures = dict(self._left_out)
-        if self._left_out and not self._lenient:
-            raise not_loaded(self.failures, ())
-        self._signatures = {name: signature(entry) for name, entry in wanted.items() if name not in self._left_out}
-
-    def _wanted(self) -> list[str] | None:
-        """The models to load; None: all in the repositories."""
-        if not self._left_out:
-            return self.models
-        names = list(self._signatures) if self.models is None else self.models
-        return [name for name in names if name not in self._left_out]
-
-    def _plain_repositories(self) -> list[Path]:
-        """Where the server finds the repositories: through a link where a shell, with which it starts each model's
-        process, would not take the path as it is."""
-        assert self._scratch is not None
-        paths = [repository.resolve() for repository in self.repositories]
-        for number, path in enumerate(paths):
-            if not plain(str(path)):
-                paths[number] = self._scratch / f"repository-{number}"
-                if not paths[number].is_symlink():
-                    paths[number].symlink_to(path)
-        return paths
-
     def _command(self, runtime: Runtime) -> list[str]:
         command = [str(runtime.executable), f"--backend-directory={runtime.backends}"]
-        command += [f"--model-repository={repository}" for repository in self._plain_repositories()]
+        command += [f"--model-repository={path}" for path in self._paths]
         for service, port in self._ports.items():
             command += [f"--{service.lower()}-address={HOST}", f"--{service.lower()}-port={port}"]
-        wanted = self._wanted()
-        names = ["*"] if wanted is None else wanted
-        command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in names)]
+        wanted = ["*"] if self._entries.wanted is None else self._entries.wanted
+        command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in wanted)]
         if not self._complete_configs:
             command.append("--disable-auto-complete-config")
         return [
@@ -345,22 +308,8 @@ class TritonServer:
         self._process = process
         self._reader = threading.Thread(target=self._read_log, args=(process,), name="tritonserver-log", daemon=True)
         self._reader.start()
-        self._guard = subprocess.Popen(
-            [
-                "/bin/sh",
-                "-c",
-                _GUARD,
-                "guard",
-                str(process.pid),
-                str(self._scratch),
-                str(SHARED_MEMORY / self._shm_prefix),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        assert self._scratch is not None
+        self._guard = start_guard(process.pid, self._scratch, SHARED_MEMORY / self._shm_prefix)
 
     def _read_log(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -391,25 +340,25 @@ class TritonServer:
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         keys.remember(self._addresses(), self.admin_key)
-        self.failures = self._left_out | wait_until_ready(
+        self.failures = self._entries.left_out | wait_until_ready(
             self._ports,
-            self._wanted(),
+            self._entries.wanted,
             self._startup_timeout_s,
             self._process.poll,
             lambda: tuple(self._lines),
             keys.key_headers("http", self.admin_key),
         )
-        if self.failures and not (self._lenient and set(self._signatures) - set(self.failures)):
+        if self.failures and not (self._lenient and set(self._entries.signatures) - set(self.failures)):
             raise not_loaded(self.failures, tuple(self._lines))
 
     def _watch(self) -> None:
         self._watcher = Watcher(
             self.pid,
-            self._plain_repositories(),
+            self._paths,
             lambda: Client(self.grpc_url, admin_key=self.admin_key),
             lambda: tuple(self._lines),
             self._say,
-            self._signatures,
+            dict(self._entries.signatures),
             self._poll_s,
         )
         self._watcher.start()

@@ -35,7 +35,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def processes(server: TritonServer, model: str) -> list[int]:
     """The living processes of a model."""
-    return [pid for pid, ended, arguments in children(server.pid) if not ended and f"/{model}/" in arguments[1]]
+    return [pid for pid, ended, arguments in children(server.pid) if not ended and f"/{model}/" in "".join(arguments)]
 
 
 def said(server: TritonServer) -> list[str]:
