@@ -83,9 +83,15 @@ class Watcher:
                     self._poll()
             except InferenceError as error:  # the server is being stopped, or busy: the next look decides
                 if not self._stop.is_set():
-                    self._say(f"The server cannot be asked about its models: {error}")
+                    self._say_once("", f"The server cannot be asked about its models: {error}")
             except OSError as error:
-                self._say(f"The model repository cannot be read: {error}.")
+                self._say_once("", f"The model repository cannot be read: {error}.")
+
+    def _say_once(self, about: str, sentence: str) -> None:
+        """Say it, unless it was the last that was said about this entry, or about the server ("")."""
+        if self._said.get(about) != sentence:
+            self._said[about] = sentence
+            self._say(sentence)
 
     def _note(self, processes: Iterable[Process]) -> list[int]:
         """Remember which model each process runs; return those that have ended."""
@@ -126,23 +132,21 @@ class Watcher:
 
     def _poll(self) -> None:
         before, self._seen = self._seen, {}
-        for name, directory in entry_directories(self._repositories).items():
+        directories = entry_directories(self._repositories)
+        for name, directory in directories.items():
             with contextlib.suppress(FileNotFoundError):  # it changes while we look: the next look tells
                 self._seen[name] = signature(directory)
         changed = [n for n, now in self._seen.items() if now and now != self._loaded.get(n) and now == before.get(n)]
         gone = [name for name in self._loaded if name not in self._seen]
         if not changed and not gone:
             return
-        directories = entry_directories(self._repositories)
         with self._connect() as client:
             for name in gone:
                 del self._loaded[name]
                 client.unload(name)
             for name in changed:
-                if name in directories and (reason := unfinished(directories[name])):
-                    if self._said.get(name) != reason:
-                        self._say(f"'{name}' is not loaded: {reason}; it is when it is whole.")
-                    self._said[name] = reason
+                if reason := unfinished(directories[name]):
+                    self._say_once(name, f"'{name}' is not loaded: {reason}; it is when it is whole.")
                     continue
                 self._said.pop(name, None)
                 self._loaded[name] = self._seen[name]

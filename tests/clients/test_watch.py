@@ -52,6 +52,7 @@ def polled(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watch, "TICK_S", 0.2)
         with TritonServer([repository], poll_s=1) as running:
+            running._watcher._poll_s = 0.2
             yield running
             os.kill(running.pid, signal.SIGKILL)  # it would wait for the load that hangs
 
