@@ -13,19 +13,12 @@ help:  ## List these commands
 setup: $(READY)  ## Create .venv with everything the project needs, the Triton server included
 
 # torch first and alone, so that no other package pulls another build of it; nvidia-pytriton without its
-# dependencies, because only the Triton server inside the wheel is used. That server reads columns of strings only with
-# numpy 1: a second environment has it, and takes all else from the first.
+# dependencies, because only the Triton server inside the wheel is used.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 triton==3.7.1
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps nvidia-pytriton
-	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; then \
-		set -e; $(PYTHON) -m venv $(VENV)/numpy1; \
-		$(VENV)/numpy1/bin/python -m pip install --quiet numpy==1.26.4; \
-		purelib='import sysconfig; print(sysconfig.get_path("purelib"))'; \
-		$(BIN)/python -c "$$purelib" > "$$($(VENV)/numpy1/bin/python -c "$$purelib")/rest.pth"; \
-	else echo "There is no numpy 1 for this Python: columns of strings are not tested on the wheel's Triton server."; fi
 	@touch $@
 
 demo: setup  ## Train, export, serve, query, verify and compare batching configurations, on real data

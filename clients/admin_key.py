@@ -1,11 +1,15 @@
-"""The key to a Triton server's management APIs, where it restricts them as docker/compose.yaml does.
+"""The key to a Triton server's management APIs, which `TritonServer` and docker/compose.yaml restrict to it.
 
-Restricted are loading, unloading and listing models, and logging, tracing and shared memory. Inference, health,
-metadata, configuration and statistics need no key.
+Restricted are loading, unloading and listing models, and logging, tracing and shared memory: who loads a model runs
+code as the server's user, and without a key every user of the machine could, and every web page open in a browser on
+it. Inference, health, metadata, configuration and statistics need no key.
 """
 
+import contextlib
 import os
 import re
+import secrets
+from pathlib import Path
 
 from triton_regressors.errors import TritonRegressorsError
 
@@ -14,6 +18,45 @@ VARIABLE = "TRITON_ADMIN_KEY"
 RESTRICTED = "shared-memory,model-repository,trace,logging"
 _HEADERS = {"http": "triton-admin-key", "grpc": "triton-grpc-protocol-admin-key"}
 _USABLE = re.compile(r"[!-~]+")
+
+_OWN: dict[str, str] = {}
+"""HOST:PORT → key, of the servers that run as children of this process: their clients here need not be told it."""
+
+
+def choose_key(key: str | None) -> str:
+    """The key of a server to be started: the given one, else $TRITON_ADMIN_KEY, else a random one."""
+    return _checked(key or os.environ.get(VARIABLE) or secrets.token_urlsafe(32))
+
+
+def remember(addresses: list[str], key: str) -> None:
+    """Let clients of this process have the key of its own server, which listens at these addresses."""
+    _OWN.update(dict.fromkeys(addresses, key))
+
+
+def forget(addresses: list[str]) -> None:
+    """The server at these addresses has stopped: whoever listens there next is sent no key."""
+    for address in addresses:
+        _OWN.pop(address, None)
+
+
+def own_key(address: str) -> str | None:
+    """The key of the server that this process runs at HOST:PORT; None if it runs none there."""
+    return _OWN.get(address)
+
+
+def hide_from_process_list(pid: int, key: str) -> bool:
+    """Overwrite the key in the arguments that a child shows in `ps`, to everybody; it has read them. Return whether
+    that was possible: it needs Linux to let a process write a child's memory, as it does by default."""
+    with contextlib.suppress(OSError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        first, last = int(fields[45]), int(fields[46])  # arg_start and arg_end, the fields 48 and 49 of proc(5)
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(first)
+            arguments = memory.read(last - first)
+            memory.seek(first)
+            memory.write(arguments.replace(key.encode(), b"x" * len(key)))
+        return key.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def key_headers(protocol: str, key: str | None) -> dict[str, str]:

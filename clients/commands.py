@@ -1,5 +1,6 @@
 """The commands `serve`, `predict` and `verify`."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from triton_regressors.clients.admin_key import VARIABLE
 from triton_regressors.clients.errors import RowsError, ServerError
 from triton_regressors.clients.infer import Client, Protocol, infer_in_batches
 from triton_regressors.clients.rows import SUFFIXES, read_tensors
 from triton_regressors.clients.server import TritonServer, readable_log_line
-from triton_regressors.clients.server_log import is_table, last_error
+from triton_regressors.clients.server_log import is_table
 from triton_regressors.clients.verify import DEFAULT_REPOSITORY
 from triton_regressors.clients.verify import verify as verify_entry
 
@@ -57,14 +59,22 @@ def serve(
         bool, typer.Option("--complete-configs", help="Accept models whose config.pbtxt leaves out inputs and outputs.")
     ] = False,
 ) -> None:
-    """Serve a model repository on this machine's loopback address, until Ctrl-C."""
+    """Serve a model repository on this machine's loopback address, until Ctrl-C.
+
+    For development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
+    docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
+    does not load is listed and left out; a model whose process dies is loaded again.
+    """
     console = Console()
     if directory.is_dir() and poll is None and not any(directory.glob("*/config.pbtxt")):
         raise ServerError(f"{directory} holds no entry to serve; `triton-regressors export` writes them.")
 
     def show(line: str) -> None:
         if line.strip() and not is_table(line):
-            console.print(_readable(line))
+            try:
+                console.print(_readable(line))
+            except (SystemExit, BrokenPipeError):  # nobody reads any more, as after `serve | head`
+                signal.raise_signal(signal.SIGTERM)  # this is a thread of the server's: the main one is to end
 
     server = TritonServer(
         [directory],
@@ -75,12 +85,14 @@ def serve(
         python=python,
         complete_configs=complete_configs,
         on_log=show,
+        lenient=True,
     )
     with _interrupted_by_signals(), suppress(KeyboardInterrupt), server:
         console.print(_endpoints(server, directory))
+        console.print(_how_to_load(server), soft_wrap=True)
         while server.running:
             time.sleep(0.2)
-        raise ServerError(f"The Triton server ended by itself: {last_error(server.log.splitlines())}.", log=server.log)
+        raise ServerError(f"The Triton server {server.ending()}.", log=server.log)
     console.print("The Triton server has stopped.")
 
 
@@ -170,19 +182,29 @@ def _readable(line: str) -> Text:
 
 
 def _endpoints(server: TritonServer, directory: Path) -> Table:
-    table = Table(title=f"Serving {directory}", caption="Ctrl-C stops the server.")
+    table = Table(title=Text(f"Serving {directory}"), caption="Ctrl-C stops the server.")
     for heading in ("model", "version", "state"):
         table.add_column(heading)
     with Client(server.grpc_url) as client:
         models = client.index()
     for model in models:
-        state = str(model["state"]) or "not loaded"
-        table.add_row(model["name"], model["version"], Text(state, "green" if state == "READY" else "red"))
+        if model["state"] == "READY":
+            table.add_row(Text(model["name"]), model["version"], Text("READY", "green"))
+    for name, reason in server.failures.items():
+        table.add_row(Text(name), "", Text(f"not loaded: {reason}", "red"))
     table.add_section()
     table.add_row("gRPC", server.grpc_url, "")
     table.add_row("HTTP", f"http://{server.http_url}", "")
     table.add_row("metrics", f"http://{server.metrics_url}/metrics", "")
     return table
+
+
+def _how_to_load(server: TritonServer) -> Text:
+    if os.environ.get(VARIABLE):
+        return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
+    return Text("To load, unload or compare models from another terminal, first: ").append(
+        f"export {VARIABLE}={server.admin_key}", "bold"
+    )
 
 
 def _client(url: str | None, protocol: ProtocolName) -> Client:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.clients.admin_key import own_key
 from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
 from triton_regressors.clients.tensors import (
@@ -51,7 +52,8 @@ class _Connection:
         self.url = address.rstrip("/")
         self.protocol: Protocol = protocol
         self.timeout_s = timeout_s
-        self._calls = Calls(protocol, timeout_s, load_timeout_s, admin_key)
+        key = own_key(self.url) if admin_key is None else admin_key
+        self._calls = Calls(protocol, timeout_s, load_timeout_s, key)
         self._inputs: dict[str, tuple[InputTensor, ...]] = {}  # of the models that were asked, as they were then
         self._closed = False
 
@@ -91,8 +93,9 @@ class Client(_Connection):
         timeout_s: for each request but load and unload. Over HTTP it limits each wait for the server, which for an
             answer that comes in one piece is the same.
         load_timeout_s: for load and unload.
-        admin_key: sent with load, unload and index, for a server that answers these to a key alone, as the one in
-            docker/ does; None: $TRITON_ADMIN_KEY, if it is set.
+        admin_key: sent with load, unload and index, for a server that answers these to a key alone, as `serve` and
+            the one in docker/ do; None: that of a `TritonServer` which this process runs there, else
+            $TRITON_ADMIN_KEY, if it is set.
 
     Raises, from every method:
         InferenceError: one of its kinds; see `triton_regressors.clients.errors`.
@@ -196,18 +199,25 @@ class Client(_Connection):
         *,
         config: model_config_pb2.ModelConfig | None = None,
         files: Mapping[str, bytes] | None = None,
+        restart: bool = False,
     ) -> None:
         """Load the model, or load it again. Returns when it is ready; until then the one loaded before keeps answering.
 
         A configuration given here stays in use, also through a later `load` without one, until the entry's files change
         or the model is unloaded: `unload` and `load` go back to config.pbtxt.
 
+        A model one of whose processes has died ("Stub process ... is not healthy") stays as it is, because its files
+        have not changed: `restart` mends it. `TritonServer` and `serve` do that by themselves.
+
         Args:
             model: its name.
             config: used in place of its config.pbtxt, which does not change.
             files: path inside the model directory ("1/model.py") → content: loaded in place of the whole directory,
                 which need not exist. Needs `config`, to which a parameter with the files' digest is added.
+            restart: unload it first, so that its processes start anew; until it is ready, nothing answers.
         """
+        if restart:
+            self.unload(model)
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
@@ -320,8 +330,11 @@ class AsyncClient(_Connection):
         *,
         config: model_config_pb2.ModelConfig | None = None,
         files: Mapping[str, bytes] | None = None,
+        restart: bool = False,
     ) -> None:
         """See `Client.load`."""
+        if restart:
+            await self.unload(model)
         await self._run(self._calls.load(model, config, files))
 
     async def unload(self, model: str) -> None:

@@ -11,12 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from triton_regressors.clients.errors import ServerError
+from triton_regressors.clients.numpy1 import install_numpy1
 
 WHEEL = "nvidia-pytriton==0.7.0"
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 DIRECTORY_VARIABLE = "TRITONSERVER_DIRECTORY"
 _STUB = "triton_python_backend_stub"
 _CONTAINER_DIRECTORY = Path("/opt/tritonserver")
+
+# An interpreter's version, libraries and packages. -I leaves the user's own packages out, which models do see.
+_QUESTION = """
+import importlib.metadata, json, os, site, sys, sysconfig
+own = [site.getusersitepackages()] if sys.prefix == sys.base_prefix else []
+packages = [path for path in own + site.getsitepackages() if os.path.isdir(path)]
+for path in own:
+    site.addsitedir(path)
+numpy = next((found.version for found in importlib.metadata.distributions(name="numpy")), "")
+print(json.dumps([
+    sys.version_info[:2], sysconfig.get_config_var("LIBDIR") or "", sys.base_prefix,
+    getattr(sys, "_base_executable", None) or sys.executable, packages, numpy,
+]))
+"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,9 @@ class Interpreter:
     path: Path
     version: tuple[int, int]
     library_directories: tuple[Path, ...]  # where its libpython may be
+    home: Path = Path()  # where the interpreter lies that a virtual environment was made from
+    packages: tuple[str, ...] = ()  # its site-packages
+    numpy: str = ""  # the version; empty: none
 
 
 def docker_command(repository: Path) -> str:
@@ -100,20 +118,18 @@ def inspect_interpreter(path: Path | None) -> Interpreter:
     """What the Python backend has to know of an interpreter; None is the running one. Its symbolic links are kept,
     because a virtual environment is recognised by where its `python` lies."""
     path = Path(os.path.abspath(sys.executable if path is None else path))
-    question = (
-        "import json, sys, sysconfig as s;"
-        "print(json.dumps([sys.version_info[:2], s.get_config_var('LIBDIR') or '', sys.base_prefix]))"
-    )
     try:
         answer = subprocess.run(
-            [str(path), "-I", "-c", question], capture_output=True, text=True, timeout=60, check=True
+            [str(path), "-I", "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"{path} is not a Python interpreter that runs: {error}") from None
-    version, library_directory, base_prefix = json.loads(answer)
+    version, library_directory, base_prefix, base, packages, numpy = json.loads(answer)
     directories = [Path(library_directory)] if library_directory else []
     directories += [Path(base_prefix) / "lib", Path(base_prefix) / "lib64"]
-    return Interpreter(path, (version[0], version[1]), tuple(directories))
+    return Interpreter(
+        path, (version[0], version[1]), tuple(directories), Path(base).parent, tuple(packages), numpy or ""
+    )
 
 
 @dataclass(frozen=True)
@@ -125,17 +141,20 @@ class Runtime:
     environment: Mapping[str, str]
 
 
-def prepare(installation: Installation, python: Path | None, extra: Mapping[str, str], scratch: Path) -> Runtime:
+def prepare(
+    installation: Installation, python: Path | None, extra: Mapping[str, str], scratch: Path, strings: bool = False
+) -> Runtime:
     """Put together what `installation` needs to run with the packages of `python`.
 
     Args:
         installation: the Triton server.
         python: the interpreter whose packages the Python backend sees; None: the running one.
         extra: environment variables on top of this process's own.
-        scratch: an empty directory of this server's own, which outlives it. Only symbolic links are made there.
+        scratch: an empty directory of this server's own, which outlives it. Little but symbolic links is made there.
+        strings: whether models read strings: the wheel's server then gets numpy 1 where the interpreter has numpy 2.
 
     Raises:
-        ServerError: no stub for this Python version, or no libpython.
+        ServerError: no stub for this Python version, no libpython, or no numpy 1 where one is needed.
     """
     interpreter = inspect_interpreter(python)
     minor = "{}.{}".format(*interpreter.version)
@@ -164,9 +183,13 @@ def prepare(installation: Installation, python: Path | None, extra: Mapping[str,
         (scratch / "lib" / libpython.name).symlink_to(libpython)
         library_directories.append(scratch / "lib")
 
+    packages = list(interpreter.packages)
+    if strings and installation.stubs is not None and int(interpreter.numpy.partition(".")[0] or 0) >= 2:
+        packages.insert(0, str(install_numpy1(interpreter.path, interpreter.version)))
+
     environment = {**os.environ, **extra}
     environment.pop("PYTHONHOME", None)
-    environment["PATH"] = _prepend([_directory_of_python3(interpreter.path, scratch)], environment.get("PATH"))
+    environment["PATH"] = _prepend([_make_python3(interpreter, packages, scratch)], environment.get("PATH"))
     environment["LD_LIBRARY_PATH"] = _prepend(library_directories, environment.get("LD_LIBRARY_PATH"))
     return Runtime(installation.executable, backends, environment)
 
@@ -204,14 +227,23 @@ def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path
     )
 
 
-def _directory_of_python3(interpreter: Path, scratch: Path) -> Path:
-    """The directory to put first on PATH, so that the stub takes `interpreter`'s packages: it asks PATH for python3."""
-    beside = interpreter.parent / "python3"
-    if beside.exists() and beside.samefile(interpreter):
-        return interpreter.parent
-    (scratch / "bin").mkdir()
-    (scratch / "bin" / "python3").symlink_to(interpreter)
-    return scratch / "bin"
+def _make_python3(interpreter: Interpreter, packages: Iterable[str], scratch: Path) -> Path:
+    """The directory to put first on PATH, so that the stub takes these packages, of earlier directories first.
+
+    The stub asks PATH for python3 and finds packages as that does, but reads no variable of the environment. So this
+    is a virtual environment with nothing in it but the way to the packages, and the wish that nothing be written
+    beside a model.py: who watches an entry's files would see it change.
+    """
+    environment = scratch / "environment"
+    own = environment / "lib" / "python{}.{}".format(*interpreter.version) / "site-packages"
+    own.mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text(f"home = {interpreter.home}\ninclude-system-site-packages = false\n")
+    lines = ["import sys; sys.dont_write_bytecode = True"]
+    lines += [f"import site; site.addsitedir({path!r})" for path in packages]
+    (own / "packages.pth").write_text("".join(f"{line}\n" for line in lines))
+    (environment / "bin").mkdir()
+    (environment / "bin" / "python3").symlink_to(interpreter.path)
+    return environment / "bin"
 
 
 def _prepend(directories: Iterable[Path], path: str | None) -> str:

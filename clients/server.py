@@ -19,11 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from triton_regressors.clients.admin_key import key_headers, restrictions
+from triton_regressors.clients import admin_key as keys
+from triton_regressors.clients.entries import plain_paths, select
 from triton_regressors.clients.errors import ServerError
+from triton_regressors.clients.guard import start_guard
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
-from triton_regressors.clients.server_log import LogLine, readable_log_line
-from triton_regressors.clients.startup import HOST, PortTakenError, pick_ports, wait_until_ready
+from triton_regressors.clients.server_log import LogLine, missing_model_file, own_line, readable_log_line
+from triton_regressors.clients.startup import HOST, PortTakenError, ending, not_loaded, pick_ports, wait_until_ready
+from triton_regressors.clients.watch import Watcher
 
 __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"]
 
@@ -33,17 +37,6 @@ _STARTS = 3  # how often other free ports are tried, should somebody take one be
 _DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
 _GRACE_S = 15.0  # then it is killed
 
-# Outlives us if we are killed: its standard input ends with our process.
-# $1: the server's process id, $2: its directory, $3: the beginning of its shared memory files' names.
-_GUARD = """
-trap '' HUP INT QUIT TERM
-read -r line && exit 0
-kill -TERM "$1" 2>/dev/null
-for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" 2>/dev/null || break; sleep 1; done
-kill -KILL "-$1" 2>/dev/null
-rm -rf "$2"; rm -f "$3"*
-"""
-
 
 class TritonServer:
     """Starts a Triton server that listens on 127.0.0.1 alone, and stops it without leaving anything behind.
@@ -51,22 +44,29 @@ class TritonServer:
         with TritonServer([Path("model_repository")]) as server:
             Client(server.grpc_url).predict("ridge", X)
 
-    Several may run side by side. One object may be started and stopped again and again, by one thread at a time.
+    Several may run side by side. One object may be started and stopped again and again, by one thread at a time. It
+    is for development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
+
+    Loading, unloading and listing models, logging, tracing and shared memory are answered to holders of `admin_key`
+    alone, as by docker/compose.yaml's server: a model is code. Clients of the process that started the server have it.
+
+    A model whose process has died is loaded again, with a line in the log.
 
     Args:
         repositories: model repositories; each must exist, none need hold a model.
         models: the models to load at start; None: all of them.
         grpc_port, http_port, metrics_port: 0 is a free one.
         python: the interpreter whose packages the Python backend sees; None: the running one.
-        poll_s: None: models load and unload on request (`Client.load`, which may override their configuration). A
-            number of seconds, 1 or more: the server looks for changed files that often, and refuses such requests.
+        poll_s: a number of seconds, 1 or more: entries that are new, changed or gone are loaded and unloaded, looked
+            for that often. None: on request alone (`Client.load`), which works in either case.
         environment: variables for the server and its models, on top of this process's own.
-        on_log: called with each line of the log, without its newline, in a thread of the server's own.
+        on_log: called with each line of the log, without its newline, in threads of the server's own.
         startup_timeout_s: until all models are loaded.
         complete_configs: let the server fill in configurations that leave out inputs or outputs. Entries that `export`
             writes leave out nothing, and it costs a second start of every Python model at each load.
-        admin_key: answer loading, unloading and listing models, logging, tracing and shared memory only to this key,
-            as docker/compose.yaml does (see `Client`); None: to everybody.
+        admin_key: None: $TRITON_ADMIN_KEY if it is set, else a random one.
+        lenient: serve what loads, if anything does; `failures` has the others. Otherwise one model that does not load
+            is an error.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class TritonServer:
         startup_timeout_s: float = 120,
         complete_configs: bool = False,
         admin_key: str | None = None,
+        lenient: bool = False,
     ) -> None:
         self.repositories = [Path(repository) for repository in repositories]
         self.models = None if models is None else list(models)
@@ -91,17 +92,19 @@ class TritonServer:
         self._python = python
         self._poll_s = poll_s
         self._environment = dict(environment or {})
-        self._on_log = on_log
+        self._on_log = self._listener = on_log
         self._startup_timeout_s = startup_timeout_s
         self._complete_configs = complete_configs
-        self._restrictions = [] if admin_key is None else restrictions(admin_key)
-        self._headers = {} if admin_key is None else key_headers("http", admin_key)
+        self._lenient = lenient
+        self.admin_key = keys.choose_key(admin_key)
+        self.failures: dict[str, str] = {}  # name → reason, of the models that the last start did not load
         self._check_arguments()
 
         self._ports: dict[str, int] = {}
         self._lines: deque[str] = deque(maxlen=_LOG_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._watcher: Watcher | None = None
         self._guard: subprocess.Popen[str] | None = None
         self._scratch: Path | None = None
         self._shm_prefix = ""
@@ -134,6 +137,11 @@ class TritonServer:
         """Whether the server's process is alive."""
         return self._process is not None and self._process.poll() is None
 
+    def ending(self) -> str:
+        """How the server ended by itself: "was ended by SIGSEGV", or its exit code and last error."""
+        code = None if self._process is None else self._process.poll()
+        return "has not ended" if code is None else ending(code, tuple(self._lines))
+
     @property
     def log(self) -> str:
         """What the server and its models wrote since the last start (the newest 20,000 lines)."""
@@ -149,11 +157,11 @@ class TritonServer:
         self.stop()
 
     def start(self) -> None:
-        """Start the server and wait until every wanted model is loaded.
+        """Start the server and wait until every wanted model is loaded, or has failed to.
 
         Raises:
             ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
-                and its reason), or the time is over. Nothing is left running then.
+                and its reason; if `lenient`: none does), or the time is over. Nothing is left running then.
         """
         if self._process is not None:
             raise ServerError("This Triton server has been started already; call stop() first.")
@@ -165,14 +173,23 @@ class TritonServer:
                 f"The Triton server's Python backend needs {SHARED_MEMORY}, which cannot be written to here."
             )
         installation = find_installation(self.repositories[0])
+        self._entries = select(self.repositories, self.models)
+        self.failures = dict(self._entries.left_out)
+        if self.failures and not self._lenient:
+            raise not_loaded(self.failures, ())
         for attempt in range(1, _STARTS + 1):
             self._lines.clear()
-            self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-"))
+            self._listener = self._on_log
+            # Not in /tmp, where a cleaner of old files would take it from a server that runs for weeks.
+            self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-server-", dir=SHARED_MEMORY))
+            self._paths = plain_paths(self.repositories, self._scratch)
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
             try:
                 self._ports = pick_ports(self._chosen_ports)
-                self._launch(prepare(installation, self._python, self._environment, self._scratch))
+                runtime = prepare(installation, self._python, self._environment, self._scratch, self._entries.strings)
+                self._launch(runtime)
                 self._wait_until_ready()
+                self._watch()
             except PortTakenError as taken:
                 self._stop(grace_s=0)
                 if self._chosen_ports[taken.service] or attempt == _STARTS:
@@ -196,6 +213,9 @@ class TritonServer:
         if self._owner_pid not in (0, os.getpid()):
             return  # a fork of the process that started it
         process, self._process = self._process, None
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher = None
         try:
             if process is not None:
                 process.terminate()
@@ -210,6 +230,7 @@ class TritonServer:
 
     def _clean_up(self) -> None:
         atexit.unregister(self.stop)
+        keys.forget(self._addresses())
         if self._reader is not None:
             self._reader.join(timeout=5)
             self._reader = None
@@ -243,21 +264,21 @@ class TritonServer:
             raise ServerError("The Triton server has no address yet; call start() first.")
         return f"{HOST}:{self._ports[service]}"
 
+    def _addresses(self) -> list[str]:
+        return [self._url(service) for service in self._ports]
+
     def _command(self, runtime: Runtime) -> list[str]:
         command = [str(runtime.executable), f"--backend-directory={runtime.backends}"]
-        command += [f"--model-repository={repository.resolve()}" for repository in self.repositories]
+        command += [f"--model-repository={path}" for path in self._paths]
         for service, port in self._ports.items():
             command += [f"--{service.lower()}-address={HOST}", f"--{service.lower()}-port={port}"]
-        if self._poll_s is not None:
-            command += ["--model-control-mode=poll", f"--repository-poll-secs={math.ceil(self._poll_s)}"]
-        else:
-            wanted = ["*"] if self.models is None else self.models
-            command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in wanted)]
+        wanted = ["*"] if self._entries.wanted is None else self._entries.wanted
+        command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in wanted)]
         if not self._complete_configs:
             command.append("--disable-auto-complete-config")
         return [
             *command,
-            *self._restrictions,
+            *keys.restrictions(self.admin_key),
             "--exit-on-error=false",  # keeps it alive until its reasons are read
             "--strict-readiness=false",  # one model that a client unloads must not make the whole server unready
             f"--exit-timeout-secs={_DRAIN_S}",
@@ -287,44 +308,57 @@ class TritonServer:
         self._process = process
         self._reader = threading.Thread(target=self._read_log, args=(process,), name="tritonserver-log", daemon=True)
         self._reader.start()
-        self._guard = subprocess.Popen(
-            [
-                "/bin/sh",
-                "-c",
-                _GUARD,
-                "guard",
-                str(process.pid),
-                str(self._scratch),
-                str(SHARED_MEMORY / self._shm_prefix),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        assert self._scratch is not None
+        self._guard = start_guard(process.pid, self._scratch, SHARED_MEMORY / self._shm_prefix)
 
     def _read_log(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        on_log = self._on_log
         with process.stdout as lines:
-            for line in lines:
-                line = line.rstrip("\n")
-                self._lines.append(line)
-                if on_log is not None:
-                    try:
-                        on_log(line)
-                    except Exception as error:  # the pipe must be read on, or the server would stand still
-                        self._lines.append(f"on_log failed and is not called again: {error!r}")
-                        on_log = None
+            for number, line in enumerate(lines):
+                if number == 0 and not keys.hide_from_process_list(process.pid, self.admin_key):
+                    self._say("The key to load models can be read in the list of this machine's processes.")
+                self._tell(line.rstrip("\n"))
+                if (missing := missing_model_file(line.rstrip("\n"))) is not None:
+                    self._say(
+                        f"'{missing.parent.parent.name}' has no {missing.parent.name}/{missing.name}: its load hangs "
+                        "until the Triton server is stopped; complete the entry and start again."
+                    )
+
+    def _tell(self, line: str) -> None:
+        self._lines.append(line)
+        if self._listener is not None:
+            try:
+                self._listener(line)
+            except Exception as error:  # the pipe must be read on, or the server would stand still
+                self._lines.append(f"on_log failed and is not called again: {error!r}")
+                self._listener = None
+
+    def _say(self, message: str) -> None:
+        """A line of our own in the server's log."""
+        self._tell(own_line(message))
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None
-        wait_until_ready(
+        keys.remember(self._addresses(), self.admin_key)
+        self.failures = self._entries.left_out | wait_until_ready(
             self._ports,
-            self.models,
+            self._entries.wanted,
             self._startup_timeout_s,
             self._process.poll,
             lambda: tuple(self._lines),
-            self._headers,
+            keys.key_headers("http", self.admin_key),
         )
+        if self.failures and not (self._lenient and set(self._entries.signatures) - set(self.failures)):
+            raise not_loaded(self.failures, tuple(self._lines))
+
+    def _watch(self) -> None:
+        self._watcher = Watcher(
+            self.pid,
+            self._paths,
+            lambda: Client(self.grpc_url, admin_key=self.admin_key),
+            lambda: tuple(self._lines),
+            self._say,
+            dict(self._entries.signatures),
+            self._poll_s,
+        )
+        self._watcher.start()

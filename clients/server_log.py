@@ -1,8 +1,11 @@
 """Reading the Triton server's log: readable lines, and the reasons for a failed start."""
 
 import json
+import os
 import re
 from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from triton_regressors.clients.errors import plain_reason
@@ -16,6 +19,7 @@ _NOT_FOUND = re.compile(r"^failed to poll model '(?P<model>[^']+)': (?P<reason>.
 _NOT_LOADED = re.compile(r"^failed to load (?:model )?'(?P<model>[^']+)'(?: version \d+)?: (?P<reason>.*)$", re.DOTALL)
 _LOADING = re.compile(r"^loading: (?P<model>.+):\d+$")
 _LOADED = re.compile(r"^(?:successfully loaded|failed to load) '(?P<model>[^']+)'")
+_NO_MODEL_FILE = re.compile(r"Python model file not found in '(?P<path>.*)'$")
 _PORT_TAKEN = re.compile(r"failed to start (?P<service>\w+) service: .*already in use")
 
 
@@ -41,6 +45,11 @@ def readable_log_line(line: str) -> LogLine:
         except ValueError:
             message = message[1:-1]
     return LogLine(match["time"], _LEVELS[match["level"]], message)
+
+
+def own_line(message: str) -> str:
+    """A warning of ours, written as the server writes its log."""
+    return f"{datetime.now():W%m%d %H:%M:%S.%f} {os.getpid()} triton_regressors] {json.dumps(message)}"
 
 
 def is_table(line: str) -> bool:
@@ -78,6 +87,12 @@ def still_loading(lines: Iterable[str]) -> list[str]:
         elif match := _LOADED.match(message):
             loading.pop(match["model"], None)
     return list(loading)
+
+
+def missing_model_file(line: str) -> Path | None:
+    """The model.py that a model's process misses; the server waits for that process for ever, and for nothing else."""
+    match = _NO_MODEL_FILE.search(line)
+    return Path(match["path"]) if match else None
 
 
 def taken_service(lines: Iterable[str]) -> str | None:

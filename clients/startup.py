@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,8 +54,8 @@ def wait_until_ready(
     exit_code: Callable[[], int | None],
     log_lines: Callable[[], Sequence[str]],
     headers: Mapping[str, str],
-) -> None:
-    """Wait until a server that was just launched answers on all its ports, and has loaded what it should.
+) -> dict[str, str]:
+    """Wait until a server that was just launched answers on all its ports; return which models it could not load.
 
     Args:
         ports: of the services gRPC, HTTP and metrics.
@@ -64,9 +65,12 @@ def wait_until_ready(
         log_lines: what it has written so far.
         headers: of the request that lists its models.
 
+    Returns:
+        name → reason, of every wanted model that is not ready in each version that the server tried to load.
+
     Raises:
         PortTakenError: the server found a port taken.
-        ServerError: it ended, was not ready in time, or could not load a model.
+        ServerError: it ended, or was not ready in time.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -77,18 +81,33 @@ def wait_until_ready(
         if code is not None:
             time.sleep(0.2)  # for its last words
             lines = log_lines()
-            raise ServerError(
-                f"The Triton server ended with exit code {code} before it was ready: {last_error(lines)}.",
-                log="\n".join(lines),
-            )
+            raise ServerError(f"The Triton server {ending(code, lines)} before it was ready.", log="\n".join(lines))
         if _live(ports):
-            _check_models(ports["HTTP"], models, log_lines(), headers)
-            return
+            return _failures(ports["HTTP"], models, log_lines(), headers)
         time.sleep(0.05)
     lines = log_lines()
     loading = ", ".join(f"'{name}'" for name in still_loading(lines))
     what = f"; still loading: {loading}." if loading else "."
     raise ServerError(f"The Triton server was not ready after {timeout_s:g} s{what}", log="\n".join(lines))
+
+
+def ending(code: int, lines: Sequence[str]) -> str:
+    """How a server ended: the signal, for its last words are not about that, or its exit code and last error."""
+    if code >= 0:
+        return f"ended with exit code {code} ({last_error(lines)})"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", as the system does where memory runs out," if -code == signal.SIGKILL else ""
+    return f"was ended by {name}{hint}"
+
+
+def not_loaded(failures: Mapping[str, str], lines: Sequence[str]) -> ServerError:
+    """The error that names the models that did not load, and their reasons."""
+    sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
+    noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
+    return ServerError(f"{noun} did not load: {sentences}.", log="\n".join(lines))
 
 
 def _live(ports: Mapping[str, int]) -> bool:
@@ -104,10 +123,9 @@ def _live(ports: Mapping[str, int]) -> bool:
     return True
 
 
-def _check_models(
+def _failures(
     http_port: int, models: Sequence[str] | None, log_lines: Sequence[str], headers: Mapping[str, str]
-) -> None:
-    """Every wanted model must be ready, in every version that the server tried to load."""
+) -> dict[str, str]:
     with _response(http_port, "POST", "/v2/repository/index", 30, headers) as answer:
         index: list[dict[str, Any]] = json.loads(answer.read())
     in_log = load_failures(log_lines)
@@ -122,10 +140,7 @@ def _check_models(
             continue  # .git and the like: to the Triton server every directory is a model, also a hidden one
         elif not any(row.get("state") == "READY" for row in rows):
             failures[name] = in_log.get(name, "the Triton server gives no reason")
-    if failures:
-        sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
-        noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
-        raise ServerError(f"{noun} did not load: {sentences}.", log="\n".join(log_lines))
+    return failures
 
 
 @contextlib.contextmanager

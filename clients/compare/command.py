@@ -59,8 +59,8 @@ def compare(
     url: Annotated[
         str | None,
         typer.Option(
-            help="gRPC address HOST:PORT of a running server. If it loads models only for holders of a key, as the one "
-            "in docker/ does, put the key into $TRITON_ADMIN_KEY."
+            help="gRPC address HOST:PORT of a running server. If it loads models only for holders of a key, as `serve` "
+            "and the one in docker/ do, put the key into $TRITON_ADMIN_KEY."
         ),
     ] = None,
     http_url: Annotated[str | None, typer.Option(help="HTTP address HOST:PORT of a running server.")] = None,

@@ -251,8 +251,8 @@ def _check_strings() -> None:
     probe = torch.arange(2, dtype=torch.uint8)
     if pb_utils.Tensor.from_dlpack("probe", to_dlpack(probe)).as_numpy().tolist() != probe.tolist():
         raise ValueError(
-            f"This Triton server's Python backend cannot read strings with numpy {np.__version__}: "
-            "give the environment that its models see numpy below 2."
+            f"This Triton server's Python backend cannot read strings with numpy {np.__version__}: give its models "
+            "numpy below 2, as `triton-regressors serve` does where the repository holds such an entry when it starts."
         )
 
 

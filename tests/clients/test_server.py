@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from triton_regressors.clients import installation
-from triton_regressors.clients.errors import InvalidRequest, ServerError, ServerUnavailable, plain_reason
+from triton_regressors.clients.errors import ServerError, ServerUnavailable, plain_reason
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
+from triton_regressors.clients.startup import ending
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
@@ -174,12 +175,69 @@ class TestModelsThatDoNotLoad:
         with Client(start([repository]).grpc_url) as client:
             assert [row["name"] for row in client.index() if row["state"] == "READY"] == ["sums"]
 
+    def test_lenient_serves_the_others(
+        self, repository: Path, write_model: WriteModel, start: Callable[..., TritonServer]
+    ) -> None:
+        write_model(repository, "fails", code=FAILS)
+        write_model(repository, "typo", config='name: "typo"\nbackend: "python"\nmax_batch: 4\n')
+        (write_model(repository, "half") / "1" / "model.py").unlink()
+        write_model(repository, "$(touch injected)")
+        (repository / "stray").mkdir()
+        server = start([repository], lenient=True)
+        with Client(server.grpc_url) as client:
+            assert client.predict("sums", ROWS) == 12
+        assert set(server.failures) == {"fails", "typo", "half", "stray", "$(touch injected)"}
+        assert server.failures["fails"] == "ValueError: weights.safetensors lacks 'coef'"
+        assert server.failures["half"] == "version 1 has no model.py, as in the middle of a copy"
+        assert "what a shell would read" in server.failures["$(touch injected)"]
+        assert "stray/config.pbtxt: No such file" in server.failures["stray"]
+
+    def test_lenient_needs_one_that_loads(self, repository: Path, write_model: WriteModel) -> None:
+        (repository / "sums" / "1" / "model.py").unlink()
+        write_model(repository, "fails", code=FAILS)
+        with pytest.raises(ServerError, match=r"^2 models did not load: 'sums': version 1 has no model\.py.*'fails': "):
+            TritonServer([repository], lenient=True).start()
+
+    def test_one_without_its_file_is_named_before_the_server_hangs(
+        self, repository: Path, write_model: WriteModel
+    ) -> None:
+        (repository / "sums" / "2").mkdir()
+        server = TritonServer([repository])
+        with pytest.raises(ServerError, match=r"^Model did not load: 'sums': version 2 has no model\.py, as in "):
+            server.start()
+        assert server.log == ""
+
     def test_one_that_never_ends(self, repository: Path, write_model: WriteModel) -> None:
         write_model(repository, "slow", code=FAILS.replace("raise ValueError", "import time; time.sleep(60) or print"))
         server = TritonServer([repository], startup_timeout_s=2)
         with pytest.raises(ServerError, match=r"not ready after 2 s; still loading: 'slow'\.$"):
             server.start()
         assert not server.running
+
+
+def test_paths_that_a_shell_would_read_are_no_trouble(tmp_path: Path, write_model: WriteModel) -> None:
+    """The Triton server starts each model's process by a shell."""
+    paths = [tmp_path / name for name in ("a b", "a'b", "a$HOME", "[x]", "über")]
+    for number, path in enumerate(paths):
+        write_model(path, f"sums{number}")
+    with TritonServer(paths, startup_timeout_s=30) as server, Client(server.grpc_url) as client:
+        for number in range(len(paths)):
+            assert client.predict(f"sums{number}", ROWS) == 12
+
+
+def test_the_signal_that_ended_it_is_named(repository: Path) -> None:
+    with TritonServer([repository]) as server:
+        assert server.ending() == "has not ended"
+        body = b'{"inputs":' + b"[" * 200_000  # the Triton server's own fault
+        request = urllib.request.Request(f"http://{server.http_url}/v2/models/sums/infer", body)
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(request, timeout=30)
+        deadline = time.monotonic() + 20
+        while server.running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert re.fullmatch(r"was ended by SIG(SEGV|ABRT)", server.ending())
+    assert ending(-9, ()) == "was ended by SIGKILL, as the system does where memory runs out,"
+    assert ending(1, ("E1121 09:32:06.080731 8097 a.cc:4] no memory",)) == "ended with exit code 1 (no memory)"
 
 
 def test_nothing_survives_a_killed_server(repository: Path) -> None:
@@ -231,19 +289,6 @@ def test_a_noisy_model_and_a_failing_listener(
         assert client.predict("noisy", ROWS) == 12
         assert client.predict("noisy", ROWS) == 12
     assert len(server.log.splitlines()) <= 20_000
-
-
-def test_poll_mode(repository: Path, write_model: WriteModel, start: Callable[..., TritonServer]) -> None:
-    server = start([repository], poll_s=1)
-    write_model(repository.parent, "later").rename(repository / "later")
-    with Client(server.grpc_url) as client, Client(server.http_url, "http") as http:
-        deadline = time.monotonic() + 20
-        while not client.ready("later") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert client.predict("later", ROWS) == 12
-        for one in (client, http):
-            with pytest.raises(InvalidRequest, match="not allowed"):
-                one.load("sums")
 
 
 class TestInstallation:

@@ -70,7 +70,7 @@ NONE = BatchingConfiguration("none", dynamic_batching=False)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, write_model: Callable, numpy1: Path) -> Iterator[TritonServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, write_model: Callable, numpy1: None) -> Iterator[TritonServer]:
     """Serves `people`; `unnamed`, fitted on arrays; and `words`, which takes strings alone."""
     repository = tmp_path_factory.mktemp("repository")
     columns = COLUMNS.format(json.dumps(NAMES))
@@ -81,7 +81,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, write_model: Callable, nump
     }.items():
         write_model(repository, name, code=MODEL, config=CONFIG.format(name=name, **parts))
     write_golden(repository / "people" / "1")
-    with TritonServer([repository], python=numpy1) as running:
+    with TritonServer([repository]) as running:
         yield running
 
 
@@ -276,8 +276,8 @@ class TestCompare:
                 assert not figures.errors
                 assert figures.answers_checked > 5
 
-    def test_a_server_of_its_own(self, server: TritonServer, numpy1: Path) -> None:
-        (point,) = compare("people", server.repositories[0], (NONE,), (1,), python=numpy1, **QUICK).points
+    def test_a_server_of_its_own(self, server: TritonServer) -> None:
+        (point,) = compare("people", server.repositories[0], (NONE,), (1,), **QUICK).points
         assert not point.model.errors
 
     def test_rows_of_a_file(self, server: TritonServer, tmp_path: Path) -> None:

@@ -1,10 +1,5 @@
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -222,35 +217,3 @@ class TestCommands:
         result = run("serve", tmp_path)
         assert isinstance(result.exception, ServerError)
         assert str(result.exception) == f"{tmp_path} holds no entry to serve; `triton-regressors export` writes them."
-
-
-def test_serve_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
-    write_model(tmp_path, "sums")
-    code = "import sys, typer; from triton_regressors.clients.commands import serve; typer.run(serve)"
-    command = [sys.executable, "-c", code, str(tmp_path), "--grpc-port=0", "--http-port=0", "--metrics-port=0"]
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "Ctrl-C stops the server" in line:
-                break
-        shown = "".join(lines)
-        url = re.search(r"gRPC\s+│\s+(127\.0\.0\.1:\d+)", shown)
-        assert url, shown
-        assert re.search(r"sums\s+│\s+1\s+│\s+READY", shown)
-        assert re.search(r"\d\d:\d\d:\d\d info +successfully loaded 'sums'", shown)
-        assert "+--" not in shown
-        with Client(url[1]) as client:
-            assert client.predict("sums", X[:1]).shape == (1, 1)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)  # one who cannot wait does not interrupt the stopping
-        rest = process.stdout.read()
-        assert process.wait(timeout=30) == 0, rest
-    assert rest.splitlines()[-1] == "The Triton server has stopped."
-    assert "Traceback" not in rest
-    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []

@@ -18,6 +18,7 @@ COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-regressors.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ALERTS = [rule for group in yaml.safe_load((DOCKER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 GPU_METRICS = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes", "nv_gpu_power_usage"}
@@ -65,7 +66,7 @@ def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run
         assert not (version and name in pins) or version == pins[name], name
     assert "--mount=type=bind,source=constraints.txt,target=/tmp/constraints.txt" in DOCKERFILE
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
-    assert rules == ["*", "!constraints.txt"]
+    assert rules == ["*", "!constraints.txt", "!docker/probe.py"]
 
 
 def test_nothing_runs_as_root() -> None:
@@ -79,7 +80,8 @@ def test_nothing_runs_as_root() -> None:
 
 def test_every_service_has_a_health_check() -> None:
     (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", DOCKERFILE)
-    assert "http://127.0.0.1:8000/v2/health/ready" in check
+    (copied,) = re.findall(r"(?m)^COPY docker/probe\.py (\S+)$", DOCKERFILE)
+    assert check.endswith(f'CMD ["python3", "{copied}"]')
     assert all("healthcheck" in service for name, service in SERVICES.items() if name != "triton-server")
 
 
@@ -90,6 +92,7 @@ def test_service_is_hardened(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["restart"] == "unless-stopped"
+    assert {"memory", "pids"} <= set(service["deploy"]["resources"]["limits"])
     assert not {"privileged", "cap_add", "network_mode", "pid", "ipc"} & set(service)
 
 
@@ -99,6 +102,11 @@ def test_only_inference_and_grafana_are_published_and_on_loopback_by_default() -
     assert ports == {f"{default}:8000:8000", f"{default}:8001:8001", "127.0.0.1:3000:3000"}
     assert SERVICES["prometheus"]["networks"] == ["monitoring"]
     assert COMPOSE["networks"]["monitoring"] == {"internal": True}
+    for name, service in SERVICES.items():  # Docker publishes no port of a container on internal networks alone
+        if service.get("ports"):
+            assert not all((COMPOSE["networks"][network] or {}).get("internal") for network in service["networks"]), (
+                name
+            )
 
 
 def test_the_gpu_the_shared_memory_and_the_kernel_cache_are_given() -> None:
@@ -124,6 +132,8 @@ def test_prometheus_and_grafana_are_wired_to_each_other() -> None:
     prometheus = yaml.safe_load((DOCKER / "prometheus.yaml").read_text())
     (job,) = prometheus["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["triton-server:8002"]}]
+    for file in prometheus["rule_files"]:
+        assert f"./{file}:/etc/prometheus/{file}:ro" in SERVICES["prometheus"]["volumes"]
     (source,) = yaml.safe_load((DOCKER / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
     assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
@@ -137,7 +147,15 @@ def test_prometheus_and_grafana_are_wired_to_each_other() -> None:
     assert (DOCKER / "grafana/dashboards" / Path(home).relative_to(folder)).is_file()
 
 
-# The dashboard
+# Alerts and dashboard
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert all(rule["annotations"][part].endswith(".") for part in ("summary", "description"))
+    assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: f"{panel['id']}-{panel['title']}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,9 +22,14 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
 import yaml
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
+from tests.exporter.cases import CASES
+from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.installation import find_installation, prepare
+from triton_regressors.exporter import export
 
 pytestmark = pytest.mark.server
 
@@ -124,12 +132,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
+    export(Ridge().fit(*load_diabetes(return_X_y=True)), root / "models", name="ridge")
     # As in a checkout, where this file lies beside the entries.
     shutil.copy(ROOT / "model_repository" / "README.md", root / "models")
 
     http, grpc, metrics = free_ports(3)
     command = [str(runtime.executable), *server_options(), f"--model-repository={root / 'models'}"]
     command += [f"--backend-directory={runtime.backends}", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
+    command += ["--exit-timeout-secs=5"]  # a request to a dead process counts as in flight until then
     command += [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
     log = root / "server.log"
     with log.open("w") as output:
@@ -209,6 +219,7 @@ def test_every_metric_of_the_dashboard_is_exported(server: Server) -> None:
     page = server.metrics_page()
     exported = metric_names(re.sub(r"(?m)^#.*$", "", page))
     assert metric_names(" ".join(QUERIES)) - GPU_METRICS <= exported
+    assert metric_names((DOCKER / "alerts.yaml").read_text()) - GPU_METRICS <= exported
     variables = [variable["query"] for variable in DASHBOARD["templating"]["list"] if variable["type"] == "query"]
     assert metric_names(json.dumps(variables)) <= exported
     for quantile in ("0.5", "0.99"):
@@ -243,6 +254,58 @@ def test_only_a_broken_batch_counts_as_failed(server: Server) -> None:
     while counts() != expected and time.monotonic() < deadline:
         time.sleep(0.05)
     assert counts() == expected
+
+
+def probe(url: str, repository: Path) -> tuple[int, str]:
+    """The health check's exit code, and what it says."""
+    command = [sys.executable, str(DOCKER / "probe.py"), url, str(repository)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.stderr == ""
+    return found.returncode, found.stdout
+
+
+def test_the_health_check_finds_a_dead_entry_and_the_readme_mends_it(server: Server) -> None:
+    url = f"http://{server.http}"
+    assert probe(url, server.repository) == (0, "")
+    of_entry = str(server.repository / "ridge" / "1" / "model.py").encode()
+    (process,) = [path for path in Path("/proc").glob("[0-9]*") if of_entry in (path / "cmdline").read_bytes()]
+    os.kill(int(process.name), signal.SIGKILL)
+    status, text = probe(url, server.repository)
+    assert status == 1
+    assert re.fullmatch(r"ridge does not answer its golden row: .*Stub process 'ridge_0_0' is not healthy.*\s", text)
+    assert server.request("/v2/models/ridge/ready")[0] == 200  # what the server itself says
+    counted = 'nv_inference_request_failure{model="ridge",reason="BACKEND",version="1"} 1'  # by the alert EntryDead
+    assert counted in server.metrics_page().splitlines()
+
+    commands = re.findall(r"(?s)## When an entry stops answering\n.*?\n## ", (DOCKER / "README.md").read_text())[0]
+    steps = re.findall(r"localhost:8000(/v2/repository/models/)house_prices(/\w+)", commands)
+    assert [step for _, step in steps] == ["/unload", "/load"]
+    for path, step in steps:
+        assert server.request(f"{path}ridge{step}", b"", KEY)[0] == 200
+    assert probe(url, server.repository) == (0, "")
+
+
+def test_the_health_check_finds_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    status, text = probe(f"http://127.0.0.1:{port}", tmp_path)
+    assert status == 1
+    assert text.startswith("The Triton server is not ready: ")
+
+
+def test_the_health_check_reads_golden_rows_as_the_clients_do(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("probe", DOCKER / "probe.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model, X = CASES["strings-two-groups"].fitted()
+    version = export(model, tmp_path, name="houses", sample=X).entry.directory / "1"
+    expected = read_golden(version).tensors
+    found = module.golden_row(version)
+    assert set(found) == set(expected)
+    assert len(found) >= 2
+    for name, tensor in found.items():
+        assert tensor.tolist() == expected[name][:1].tolist()
 
 
 def test_a_version_is_added_and_rolled_back_and_a_broken_one_changes_nothing(server: Server) -> None:

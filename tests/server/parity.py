@@ -27,7 +27,6 @@ from rich.table import Table
 
 from tests.exporter.cases import CASES
 from tests.exporter.compiled import compiled
-from tests.numpy1 import interpreter
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter import export
@@ -91,14 +90,13 @@ def rows(
     names: Sequence[str],
     *,
     one_by_one: bool = False,
-    python: Path | None = None,
     progress: Callable[[str], None] = lambda model: None,
 ) -> list[Row]:
-    """Serve the named cases and return one row for each of their outputs; see `TritonServer` for `python`."""
+    """Serve the named cases and return one row for each of their outputs."""
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         repository = Path(directory)
         entries = list(export_each(repository, names) if one_by_one else export_together(repository, names))
-        with TritonServer([repository], models=[], python=python) as server, Client(server.grpc_url) as client:
+        with TritonServer([repository], models=[]) as server, Client(server.grpc_url) as client:
 
             def serve(entry: list[Question]) -> list[Row]:
                 model = entry[0].model
@@ -230,8 +228,6 @@ def main() -> None:
     names = arguments.names or list(CASES)
     of_strings = [name for name in names if CASES[name].strings]
     of_numbers = [name for name in names if not CASES[name].strings]
-    if of_strings and interpreter() is None:
-        parser.error(f"case {of_strings[0]!r} needs an environment with numpy 1, see tests/numpy1.py; name others")
     with Console(stderr=True).status("Fitting and exporting…") as status:
 
         def served(model: str) -> None:
@@ -239,7 +235,7 @@ def main() -> None:
 
         found = rows(of_numbers, one_by_one=arguments.one_by_one, progress=served) if of_numbers else []
         if of_strings:
-            found += rows(of_strings, one_by_one=True, python=interpreter(), progress=served)
+            found += rows(of_strings, one_by_one=True, progress=served)
     Console(width=None if sys.stdout.isatty() else 120).print(table(found))
     failures = [row for row in found if row.failure()]
     print(f"{len({row.case for row in found})} cases, {len(found)} outputs, {len(failures)} misses.")

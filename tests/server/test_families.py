@@ -70,12 +70,12 @@ def rows(case: str) -> Any:
 
 
 @contextmanager
-def serving(directory: Path, cases: Iterable[str], python: Path | None = None) -> Iterator[TritonServer]:
+def serving(directory: Path, cases: Iterable[str]) -> Iterator[TritonServer]:
     """Serve the cases by the triton engine."""
     for case in cases:
         estimator, X = CASES[case].fitted()
         export(estimator, directory, name=case, sample=X, max_batch_size=ROWS, engine="triton")
-    with TritonServer([directory], startup_timeout_s=240, python=python) as running:
+    with TritonServer([directory], startup_timeout_s=240) as running:
         yield running
 
 
@@ -86,8 +86,8 @@ def every_family(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonSer
 
 
 @pytest.fixture(scope="module")
-def server_of_strings(tmp_path_factory: pytest.TempPathFactory, numpy1: Path) -> Iterator[TritonServer]:
-    with serving(tmp_path_factory.mktemp("strings") / "models", OF_STRINGS, numpy1) as running:
+def server_of_strings(tmp_path_factory: pytest.TempPathFactory, numpy1: None) -> Iterator[TritonServer]:
+    with serving(tmp_path_factory.mktemp("strings") / "models", OF_STRINGS) as running:
         yield running
 
 

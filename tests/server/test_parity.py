@@ -1,7 +1,5 @@
 """The promise of accuracy, kept by the real Triton server: see parity.py, which prints the same figures as a table."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.exporter.cases import CASES
@@ -40,8 +38,9 @@ def test_every_case_and_output_is_served(served: list[parity.Row]) -> None:
     assert {(row.case, row.output) for row in served} == answers(OF_NUMBERS)
 
 
-def test_models_of_strings_keep_every_promise(numpy1: Path) -> None:
-    found = parity.rows(OF_STRINGS, one_by_one=True, python=numpy1)
+@pytest.mark.usefixtures("numpy1")
+def test_models_of_strings_keep_every_promise() -> None:
+    found = parity.rows(OF_STRINGS, one_by_one=True)
     assert {(row.case, row.output) for row in found} == answers(OF_STRINGS)
     assert [(row, row.failure()) for row in found if row.failure()] == []
 

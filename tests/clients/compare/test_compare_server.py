@@ -36,6 +36,7 @@ from triton_regressors.clients.compare.session import floor_name
 from triton_regressors.clients.compare.signals import ENDINGS, deferred
 from triton_regressors.clients.errors import InvalidRequest, RowsError, ServerUnavailable
 from triton_regressors.clients.infer import Client
+from triton_regressors.clients.installation import Runtime
 from triton_regressors.clients.server import TritonServer
 
 pytestmark = pytest.mark.server
@@ -249,7 +250,8 @@ def test_a_server_that_loads_models_only_for_holders_of_its_key(
 ) -> None:
     shutil.copytree(repository / "linear", tmp_path / "linear")
     with TritonServer([tmp_path], admin_key="f00d") as restricted:
-        options = {**QUICK, "max_windows": 1, "url": restricted.grpc_url}
+        url = restricted.grpc_url.replace("127.0.0.1", "localhost")  # as another process has it, without the key
+        options = {**QUICK, "max_windows": 1, "url": url}
         monkeypatch.delenv("TRITON_ADMIN_KEY", raising=False)
         with pytest.raises(InvalidRequest, match="set \\$TRITON_ADMIN_KEY"):
             compare("linear", tmp_path, (NONE,), (2,), **options)
@@ -562,10 +564,18 @@ def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_pa
     assert text_format.Parse(config_file.read_text(), model_config_pb2.ModelConfig()) == expected
 
 
+class UncontrolledServer(TritonServer):
+    """A Triton server that loads everything at its start and nothing later."""
+
+    def _command(self, runtime: Runtime) -> list[str]:
+        options = [option for option in super()._command(runtime) if not option.startswith("--load-model")]
+        return [option.replace("control-mode=explicit", "control-mode=none") for option in options]
+
+
 def test_server_that_refuses_other_configurations(repository: Path, tmp_path: Path) -> None:
     shutil.copytree(repository / "linear", tmp_path / "linear")
     with (
-        TritonServer([tmp_path], poll_s=10) as polling,
+        UncontrolledServer([tmp_path]) as fixed,
         pytest.raises(ComparisonError, match=r"start it with --model-control-mode=explicit --load-model=linear"),
     ):
-        compare("linear", repository, (NONE,), (1,), url=polling.grpc_url, **QUICK)
+        compare("linear", repository, (NONE,), (1,), url=fixed.grpc_url, **QUICK)

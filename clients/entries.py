@@ -1,0 +1,123 @@
+"""What a model repository holds, read without a Triton server: its entries, whether they are whole, what they take."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+Signature = frozenset[tuple[str, int, int]]
+"""Path, time of change in ns and bytes of each file of an entry."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a server is to load: `wanted` names, or None for all that its repositories hold.
+
+    `left_out` has, for each name that it must not be asked for, the reason; `signatures` are those of the others as
+    they are now, and `strings` says whether any of them reads strings.
+    """
+
+    wanted: list[str] | None
+    left_out: dict[str, str]
+    signatures: dict[str, Signature]
+    strings: bool
+
+
+def select(repositories: Iterable[Path], models: Sequence[str] | None) -> Selection:
+    """Look at the entries before a server starts on them: the named ones, or all if None."""
+    everything = entry_directories(repositories)
+    names = list(everything) if models is None else list(models)
+    chosen = {name: everything[name] for name in names if name in everything}
+    left_out = {name: reason for name, entry in chosen.items() if (reason := unfinished(entry))}
+    sound = {name: entry for name, entry in chosen.items() if name not in left_out}
+    return Selection(
+        None if models is None and not left_out else [name for name in names if name not in left_out],
+        left_out,
+        {name: signature(entry) for name, entry in sound.items()},
+        any(map(reads_strings, (chosen or everything).values())),  # without a choice they come later
+    )
+
+
+def plain_paths(repositories: Iterable[Path], directory: Path) -> list[Path]:
+    """Where a server finds the repositories: through a link in `directory` where a shell, with which it starts each
+    model's process, would not take the path as it is."""
+    paths = [repository.resolve() for repository in repositories]
+    for number, path in enumerate(paths):
+        if not plain(str(path)):
+            paths[number] = directory / f"repository-{number}"
+            paths[number].symlink_to(path)
+    return paths
+
+
+def entry_directories(repositories: Iterable[Path]) -> dict[str, Path]:
+    """Name → directory of everything that a Triton server takes for a model, hidden directories left out."""
+    found: dict[str, Path] = {}
+    for repository in repositories:
+        for directory in sorted(repository.iterdir()):
+            if directory.is_dir() and not directory.name.startswith("."):
+                found.setdefault(directory.name, directory)
+    return found
+
+
+def signature(entry: Path) -> Signature:
+    """What tells a changed entry from an unchanged one. Python's caches are not part of it."""
+    found = set()
+    for path in entry.rglob("*"):
+        if "__pycache__" not in path.parts and path.is_file():
+            status = path.stat()
+            found.add((str(path.relative_to(entry)), status.st_mtime_ns, status.st_size))
+    return frozenset(found)
+
+
+def unfinished(entry: Path) -> str | None:
+    """Why a Python-backend entry would hang a Triton server that loads it: its version lacks its model.py, as in the
+    middle of a copy, or its name is not one word to a shell, which the server starts its process with. None if it would
+    not, whatever else is wrong with it: the server itself says that."""
+    config = read_config(entry)
+    if config is None or config.backend != "python":
+        return None
+    file = config.default_model_filename or "model.py"
+    for name in (entry.name, file):
+        if not plain(name):
+            return f"the name {name!r} holds what a shell would read; accepted: ASCII letters, digits and -_.,:@%+="
+    for version in _served_versions(entry, config):
+        if not (entry / version / file).is_file():
+            return f"version {version} has no {file}, as in the middle of a copy"
+    return None
+
+
+def reads_strings(entry: Path) -> bool:
+    """Whether an entry of the Python backend has an input of strings."""
+    config = read_config(entry)
+    return config is not None and any(tensor.data_type == model_config_pb2.TYPE_STRING for tensor in config.input)
+
+
+def plain(path: str) -> bool:
+    """Whether a path is the same one word to a shell, and ASCII."""
+    return shlex.quote(path) == path
+
+
+def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
+    """An entry's config.pbtxt; None where there is none that can be read."""
+    try:
+        return text_format.Parse((entry / "config.pbtxt").read_bytes(), model_config_pb2.ModelConfig())
+    except (OSError, UnicodeDecodeError, text_format.ParseError):
+        return None
+
+
+def _served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[str]:
+    """The version directories that the configuration's policy chooses; by default the newest."""
+    present = sorted(
+        (path.name for path in entry.iterdir() if path.name.isascii() and path.name.isdigit() and path.is_dir()),
+        key=int,
+    )
+    policy = config.version_policy
+    if policy.HasField("all"):
+        return present
+    if policy.HasField("specific"):
+        wanted = set(policy.specific.versions)
+        return [version for version in present if int(version) in wanted]
+    return present[-(policy.latest.num_versions or 1) :]

@@ -1,0 +1,169 @@
+"""A thread beside a running Triton server: loads again what has died, and on request what has changed on disk."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from triton_regressors.clients.entries import Signature, entry_directories, signature, unfinished
+from triton_regressors.clients.errors import InferenceError
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server_log import still_loading
+
+TICK_S = 1.0
+
+Process = tuple[int, bool, list[str]]
+"""Process id, whether it has ended and waits for its parent to notice, and its arguments while it had not."""
+
+
+class Watcher:
+    """Looks after the models of one running Triton server, once a second.
+
+    A model's process that ends by itself, killed by the system where memory is short for one, is not started again by
+    the Triton server: every request to the model fails, while the server calls the model ready. It stays a child that
+    ended and is waited for by nobody, which is how it is recognised here. The model is then unloaded and loaded.
+
+    With `poll_s`, new, changed and removed entries are loaded and unloaded, as the server does in its own mode `poll`.
+    Other than there, an entry is taken only when its files have not changed for one look, and are all there: the
+    server never comes back from loading one without its model.py.
+
+    Args:
+        pid: the server's.
+        repositories: its model repositories, by the paths that it was given.
+        connect: makes a client that may load models.
+        log_lines: what the server has written so far.
+        say: tells the user one sentence.
+        loaded: name → signature of each entry as it was when the server loaded it; used with `poll_s`.
+        poll_s: seconds between looks at the repositories; None: none.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        repositories: Sequence[Path],
+        connect: Callable[[], Client],
+        log_lines: Callable[[], Sequence[str]],
+        say: Callable[[str], None],
+        loaded: dict[str, Signature],
+        poll_s: float | None,
+    ) -> None:
+        self._pid = pid
+        self._repositories = list(repositories)
+        self._connect = connect
+        self._log_lines = log_lines
+        self._say = say
+        self._loaded = loaded
+        self._seen = dict(loaded)
+        self._said: dict[str, str] = {}
+        self._poll_s = poll_s
+        self._next_poll_s = 0.0
+        self._models: dict[int, tuple[str, str]] = {}  # process → the name and version that it runs
+        self._ended: set[int] = set()  # processes that were dealt with
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tritonserver-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the server is ready."""
+        self._note(children(self._pid))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a load under way ends when the server does."""
+        self._stop.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=0.5)
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_S):
+            try:
+                self._mend()
+                if self._poll_s is not None and time.monotonic() >= self._next_poll_s:
+                    self._next_poll_s = time.monotonic() + self._poll_s - TICK_S / 2
+                    self._poll()
+            except InferenceError as error:  # the server is being stopped, or busy: the next look decides
+                if not self._stop.is_set():
+                    self._say_once("", f"The server cannot be asked about its models: {error}")
+            except OSError as error:
+                self._say_once("", f"The model repository cannot be read: {error}.")
+
+    def _say_once(self, about: str, sentence: str) -> None:
+        """Say it, unless it was the last that was said about this entry, or about the server ("")."""
+        if self._said.get(about) != sentence:
+            self._said[about] = sentence
+            self._say(sentence)
+
+    def _note(self, processes: Iterable[Process]) -> list[int]:
+        """Remember which model each process runs; return those that have ended."""
+        ended = []
+        for pid, has_ended, arguments in processes:
+            if has_ended:
+                ended.append(pid)
+            elif len(arguments) > 1:
+                for repository in self._repositories:
+                    with contextlib.suppress(ValueError):
+                        name, version, *_ = Path(arguments[1]).relative_to(repository).parts
+                        self._models[pid] = (name, version)
+        return ended
+
+    def _mend(self) -> None:
+        """Load again the models some of whose processes had ended at the last look too, and are not loading now."""
+        ended = set(self._note(children(self._pid)))
+        lasting, self._ended = ended & self._ended, ended
+        broken = {self._models.pop(pid) for pid in lasting if pid in self._models}
+        if not broken:
+            return
+        loading = still_loading(self._log_lines())  # a process that dies in a load is the server's own affair
+        with self._connect() as client:
+            ready = {(row["name"], row["version"]) for row in client.index() if row["state"] == "READY"}
+            for name, version in sorted(broken & ready):
+                if name not in loading:
+                    self._reload(client, name, version)
+
+    def _reload(self, client: Client, name: str, version: str) -> None:
+        self._say(f"A process of '{name}', version {version}, has ended; the model is loaded again.")
+        try:
+            client.load(name, restart=True)
+        except InferenceError as error:
+            if not self._stop.is_set():
+                self._say(f"'{name}' could not be loaded again: {error}")
+        else:
+            self._say(f"'{name}' answers again.")
+
+    def _poll(self) -> None:
+        before, self._seen = self._seen, {}
+        directories = entry_directories(self._repositories)
+        for name, directory in directories.items():
+            with contextlib.suppress(FileNotFoundError):  # it changes while we look: the next look tells
+                self._seen[name] = signature(directory)
+        changed = [n for n, now in self._seen.items() if now and now != self._loaded.get(n) and now == before.get(n)]
+        gone = [name for name in self._loaded if name not in self._seen]
+        if not changed and not gone:
+            return
+        with self._connect() as client:
+            for name in gone:
+                del self._loaded[name]
+                client.unload(name)
+            for name in changed:
+                if reason := unfinished(directories[name]):
+                    self._say_once(name, f"'{name}' is not loaded: {reason}; it is when it is whole.")
+                    continue
+                self._said.pop(name, None)
+                self._loaded[name] = self._seen[name]
+                try:
+                    client.load(name)
+                except InferenceError as error:
+                    if not self._stop.is_set():
+                        self._say(f"'{name}' did not load: {error}")
+
+
+def children(pid: int) -> list[Process]:
+    """The child processes of a process, as /proc tells."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (directory / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == pid:
+                arguments = (directory / "cmdline").read_text(errors="surrogateescape").split("\0")
+                found.append((int(directory.name), fields[0] == "Z", arguments))
+    return found

@@ -1,0 +1,88 @@
+"""The command `serve`: what it prints, and how it ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.clients.conftest import MODEL
+from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.infer import Client
+
+pytestmark = pytest.mark.server
+WriteModel = Callable[..., Path]
+X = np.ones((1, 3), np.float32)
+
+
+@contextmanager
+def serving(repository: Path, stderr: int = subprocess.STDOUT) -> Iterator["subprocess.Popen[str]"]:
+    code = "import sys, typer; from triton_regressors.clients.commands import serve; typer.run(serve)"
+    command = [sys.executable, "-c", code, str(repository), "--grpc-port=0", "--http-port=0", "--metrics-port=0"]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    environment.pop("TRITON_ADMIN_KEY", None)
+    pipes = {"stdout": subprocess.PIPE, "stderr": stderr}
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_one_that_nobody_reads_ends(tmp_path: Path, write_model: WriteModel) -> None:
+    """As in `serve | head -1`, while it starts."""
+    write_model(tmp_path, "sums")
+    with serving(tmp_path, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=30) in (0, 1)
+    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
+
+
+def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
+    repository = tmp_path / "[bold] [/x]"
+    write_model(repository, "sums")
+    write_model(repository, "loud", code='print("[/x] [red]literally", flush=True)\n' + MODEL)
+    write_model(repository, "broken", code="import no_such_package")
+    (repository / "stray").mkdir()
+    with serving(repository) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "export TRITON_ADMIN_KEY=" in line:
+                break
+        shown = "".join(lines)
+        url = re.search(r"gRPC\s+│\s+(127\.0\.0\.1:\d+)", shown)
+        assert url, shown
+        assert re.search(r"sums\s+│\s+1\s+│\s+READY", shown)
+        assert re.search(r"broken +│ +│ not loaded: ModuleNotFoundError: No module named 'no_such_package'", shown)
+        assert re.search(r"stray +│ +│ not loaded: failed to open text file", shown)
+        assert re.search(r"Serving .*\[bold\] \[/x\]", shown)
+        assert "[/x] [red]literally" in shown
+        assert re.search(r"\d\d:\d\d:\d\d info +successfully loaded 'sums'", shown)
+        assert "+--" not in shown
+        with Client(url[1]) as client:
+            assert client.predict("sums", X).shape == (1, 1)
+            with pytest.raises(InvalidRequest, match="holders of its key"):
+                client.load("sums")
+        with Client(url[1], admin_key=lines[-1].rpartition("=")[2].strip()) as client:
+            client.load("sums")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)  # one who cannot wait does not interrupt the stopping
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0, rest
+    assert rest.splitlines()[-1] == "The Triton server has stopped."
+    assert "Traceback" not in rest
+    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
