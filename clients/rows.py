@@ -17,6 +17,7 @@ from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.tables import in_words, numbers
 from triton_regressors.clients.tables import take as take_columns
 from triton_regressors.clients.tensors import InputTensor, Tensors, float32_rows, input_tensors, listed, split
+from triton_regressors.kernels.entry import PLAN, versions
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 
@@ -120,9 +121,8 @@ def feature_names(entry: Path, version: str = "") -> list[str] | None:
         RowsError: its plan.json cannot be read.
     """
     if not version:
-        versions = [int(path.parent.name) for path in entry.glob("*/plan.json") if path.parent.name.isdecimal()]
-        version = str(max(versions, default=""))
-    plan = entry / version / "plan.json"
+        version = str(max(versions(entry, PLAN), default=""))
+    plan = entry / version / PLAN
     if not version or not plan.is_file():
         return None
     try:

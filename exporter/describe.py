@@ -12,8 +12,9 @@ from rich.text import Text
 
 from triton_regressors.exporter.compiler import Compilation, stage_summary
 from triton_regressors.exporter.repository import Entry
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import INPUT, read_document
+from triton_regressors.kernels.plan import INPUT
 
 SHOWN_NAMES = 8
 

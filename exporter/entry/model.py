@@ -29,15 +29,19 @@ class TritonPythonModel:
     """One instance of an entry on one device."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load and check the plan, bind it to this instance's device, warm it up, and prove it on the golden rows."""
+        """Check the files, load the plan, bind it to the instance's device, prove it on the golden rows, warm it up."""
         config = json.loads(args["model_config"])
         engine = config.get("parameters", {}).get("engine", {}).get("string_value", "auto")
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
+        from .kernels.entry import check_proof, read_document
+
+        directory = Path(__file__).parent
+        document = read_document(directory)  # before the modules that it checks are imported
         from .kernels.allowed import Allowed
         from .kernels.inputs import Inputs
         from .kernels.parity import measure
-        from .kernels.plan import load_plan, read_document
+        from .kernels.plan import load_plan
         from .kernels.run import Runner
 
         on_gpu = args["model_instance_kind"] == "GPU"
@@ -51,9 +55,7 @@ class TritonPythonModel:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
         np.seterr(over="ignore", invalid="ignore")  # what the search for NaN meets: no warning in the log
-        directory = Path(__file__).parent
-        document = read_document(directory)
-        plan = load_plan(directory)
+        plan = load_plan(directory, document)
         self.inputs = Inputs.from_json(plan.n_features, document["inputs"])
         if self.inputs.text:
             _check_strings()
@@ -61,6 +63,7 @@ class TritonPythonModel:
         for name, columns in self.inputs.columns().items():
             if configured.get(name) != [len(columns)]:
                 raise ValueError(f"config.pbtxt must give {name} the dims [{len(columns)}], the features of the plan.")
+        _check_outputs(config["output"], plan.output_widths())
         self.read = self._matrix if self.inputs.text else _numbers_in
         self.large_rows = max(LARGE_BYTES // (4 * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
@@ -69,6 +72,7 @@ class TritonPythonModel:
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
         golden = load_file(directory / "golden.safetensors")
         tolerance = document["parity"]["tolerance"]
+        check_proof(directory, len(golden["X"]), tolerance)
         for name, answer in self.runner.predict(golden["X"], self.outputs).items():
             parity = measure(answer, golden[name], document["parity"]["outputs"][name]["unit"])
             if not parity.within(tolerance):
@@ -165,6 +169,16 @@ class TritonPythonModel:
             return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
         text = _strings_in(request, tensor)[row, place].decode(errors="replace")
         return f"{tensor} must hold categories that the model was fitted on: {where} is {text!r}."
+
+
+def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> None:
+    """Raise `ValueError` unless the outputs in config.pbtxt are the plan's; some may be left out."""
+    for tensor in configured:
+        name, kind, dims = tensor["name"], tensor["data_type"], [int(dim) for dim in tensor["dims"]]
+        if name not in widths:
+            raise ValueError(f"config.pbtxt names the output {name!r}; the plan has {', '.join(widths)}.")
+        if dims != [widths[name]] or kind != "TYPE_FP32":
+            raise ValueError(f"config.pbtxt must give the output {name} TYPE_FP32 and the dims [{widths[name]}].")
 
 
 def _numbers_in(request: Any) -> np.ndarray:

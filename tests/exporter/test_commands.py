@@ -1,6 +1,7 @@
 """The commands `export` and `describe`, as a user types them."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ y = X @ [1.0, -2.0, 3.0, 0.5] + 5
 def run(*arguments, cwd):
     """Run the command line in a process of its own; return its exit code, output and error output."""
     command = [sys.executable, "-m", "triton_regressors", *map(str, arguments)]
-    environment = {"COLUMNS": "160", "PATH": "/usr/bin:/bin"}
+    environment = {**os.environ, "COLUMNS": "160"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
 
