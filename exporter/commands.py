@@ -13,7 +13,7 @@ from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estim
 from triton_regressors.exporter.compiler import export as export_estimator
 from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.loading import LARGEST_MB, load_estimator
 from triton_regressors.exporter.repository import find_entry
 from triton_regressors.exporter.verify import feature_names
 
@@ -28,6 +28,7 @@ ToleranceOption = Annotated[
 ]
 TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
 TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
+LargestMb = Annotated[int, typer.Option(min=1, help="Megabytes that a .skops file may unpack to.")]
 
 
 def export(
@@ -38,6 +39,7 @@ def export(
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    largest_mb: LargestMb = LARGEST_MB,
     max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
     dynamic_batching: Annotated[
         bool | None, typer.Option("--dynamic-batching/--no-dynamic-batching", help="Default: on.")
@@ -54,7 +56,7 @@ def export(
     versions: Annotated[int | None, typer.Option(help="How many of the newest versions to serve; default 1.")] = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
-    estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     options: dict[str, Any] = {
         "max_batch_size": max_batch_size,
         "dynamic_batching": dynamic_batching,
@@ -74,10 +76,10 @@ def export(
         **options,
     )
     entry, plan = result.entry, result.compilation.plan
-    console = Console()
+    console = _console()
     operations = ", ".join(step.operation.kind() for step in plan.steps)
     console.print(
-        f"Wrote [bold]{entry.name}[/bold] version {entry.version} to {entry.version_directory}: "
+        f"Wrote {entry.name} version {entry.version} to {entry.version_directory}: "
         f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
         highlight=False,
     )
@@ -92,17 +94,23 @@ def describe(
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
     """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
-    console = Console()
+    console = _console()
     if what.is_dir():
         if sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
         console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied
         return
-    estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance)
     console.print(describe_compilation(compilation))
+
+
+def _console() -> Console:
+    """Return a console that prints names and paths as they are, brackets and colons included."""
+    return Console(markup=False, emoji=False)
 
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:

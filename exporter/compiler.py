@@ -18,6 +18,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.precision import choose_precision
+from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, Sample, check, feature_names, take_sample, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -60,6 +61,7 @@ class Export:
     compilation: Compilation
 
 
+@in_one_sentence
 def compile_estimator(
     estimator: Any, *, sample: Any | None = None, tolerance: float = DEFAULT_TOLERANCE
 ) -> Compilation:

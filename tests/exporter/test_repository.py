@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def leftovers(directory: Path) -> list[str]:
 
 
 @pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def together(monkeypatch: pytest.MonkeyPatch) -> int:
     """Holds so many exports back where each has written its files, and lets them go on together."""
     count = 6
     barrier = threading.Barrier(count)
@@ -41,7 +40,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         barrier.wait(60)
 
     monkeypatch.setattr(repositories, "_write_version", waiting)
-    yield count
+    return count
 
 
 @pytest.mark.parametrize("existing", [False, True], ids=["new", "existing"])
