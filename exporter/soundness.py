@@ -173,6 +173,13 @@ def _check_support_vectors(model: Any) -> None:
             raise ValueError(f"{name} must be {list(shape)}")
 
 
+def _check_spline(spline: BSpline) -> None:
+    knots, degree = np.asarray(spline.t, dtype=np.float64), spline.k
+    count = len(knots) - degree - 1
+    if degree < 0 or count <= degree or len(spline.c) < count or not (np.diff(knots) >= 0).all():
+        raise ValueError(f"{len(knots)} knots in ascending order do not go with degree {degree}")
+
+
 def _rebuild_search(neighbors: Any) -> None:
     """Build the search tree anew from the training points; what was fitted on a tree is refused when it is lowered."""
     tree, metric = getattr(neighbors, "_tree", None), getattr(neighbors, "effective_metric_", None)
@@ -191,7 +198,7 @@ CHECKS: dict[Any, Callable[[Any], None]] = {
     GradientBoostingRegressor: _check_gradient_boosting,
     (SVR, NuSVR): _check_support_vectors,
     NeighborsBase: _rebuild_search,
-    BSpline: lambda spline: BSpline(spline.t, spline.c, spline.k),
+    BSpline: _check_spline,
     SPARSE: lambda matrix: matrix.check_format(full_check=True),
 }
 """What is checked of which types."""
