@@ -33,8 +33,8 @@ _Result = TypeVar("_Result")
 NO_CHILD = -1
 """The left child of a leaf."""
 
-CATEGORIES = 256
-"""HistGradientBoosting's categories are whole numbers below this."""
+SET_WORDS = 8
+"""How many numbers of 32 bits a set of HistGradientBoosting's categories is."""
 
 
 SPARSE = tuple(type(scipy.sparse.eye(2, format=form)) for form in ("csr", "csc", "bsr")) + tuple(
@@ -79,21 +79,16 @@ def in_one_sentence(compiling: Callable[_Arguments, _Result]) -> Callable[_Argum
     return compile_or_refuse
 
 
-def check_nodes(sizes: np.ndarray, left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
-    """Raise `ValueError` unless nodes are trees of these sizes, one after the other, each with its root first.
+def check_nodes(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
+    """Raise `ValueError` unless nodes, `[nodes]` each, are a tree with its root first.
 
-    `left`, `right`: the children's numbers within their tree, `[nodes]`; `inner`: whether a node has children. Each
-    node but the roots must be the child of one node before it.
+    `left`, `right`: the children's numbers; `inner`: whether a node has children. Each node but the root must be the
+    child of one node, and come after it.
     """
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    number = np.arange(len(inner)) - starts
-    size = np.repeat(sizes, sizes)
-    children = np.concatenate([left[inner], right[inner]]).astype(np.int64)
-    parents = np.tile(np.flatnonzero(inner), 2)
-    if ((children <= number[parents]) | (children >= size[parents])).any():
+    children = np.stack([left[inner], right[inner]]).astype(np.int64)
+    if ((children <= np.flatnonzero(inner)) | (children >= len(inner))).any():
         raise ValueError("a node's child does not come after it in its tree")
-    times = np.bincount(starts[parents] + children, minlength=len(inner))
-    if (times != (number > 0)).any():
+    if (np.bincount(children.ravel(), minlength=len(inner)) != (np.arange(len(inner)) > 0)).any():
         raise ValueError("a node is not the child of one other node")
 
 
@@ -120,21 +115,14 @@ def _check_tree(tree: Any) -> None:
     if not 0 < tree.node_count <= tree.capacity:
         raise ValueError(f"a tree counts {tree.node_count} nodes and has {tree.capacity}")
     inner = tree.children_left != NO_CHILD
-    check_nodes(np.array([tree.node_count]), tree.children_left, tree.children_right, inner)
+    check_nodes(tree.children_left, tree.children_right, inner)
     _check_features(tree.feature[inner], tree.n_features)
 
 
 def _check_boosting(model: HistGradientBoostingRegressor) -> None:
     if not hasattr(model, "_predictors"):
         return
-    mapper = model._bin_mapper
-    categorical = np.asarray(mapper.is_categorical_, dtype=bool)
-    if len(mapper.bin_thresholds_) != len(categorical):
-        raise ValueError(f"{len(mapper.bin_thresholds_)} features have bins, and there are {len(categorical)}")
-    for feature in np.flatnonzero(categorical):
-        known = np.asarray(mapper.bin_thresholds_[feature])
-        if not ((known >= 0) & (known < CATEGORIES)).all():
-            raise ValueError(f"the categories of feature {feature} are not all in [0, {CATEGORIES})")
+    categorical = np.asarray(model._bin_mapper.is_categorical_, dtype=bool)
     for predictor in (predictor for stage in model._predictors for predictor in stage):
         nodes = predictor.nodes[predictor.nodes["is_leaf"] == 0]
         _check_features(nodes["feature_idx"], len(categorical))
@@ -147,9 +135,9 @@ def _check_predictor(predictor: Any) -> None:
     inner = nodes["is_leaf"] == 0
     if not len(nodes):
         raise ValueError("a tree has no nodes")
-    check_nodes(np.array([len(nodes)]), nodes["left"], nodes["right"], inner)
+    check_nodes(nodes["left"], nodes["right"], inner)
     asked = nodes["bitset_idx"][inner & (nodes["is_categorical"] > 0)]
-    if sets.dtype != np.uint32 or sets.ndim != 2 or sets.shape[1] * 32 != CATEGORIES or (asked >= len(sets)).any():
+    if sets.dtype != np.uint32 or sets.ndim != 2 or sets.shape[1] != SET_WORDS or (asked >= len(sets)).any():
         raise ValueError("a node's set of categories is not there")
 
 

@@ -98,8 +98,10 @@ def arrange(
 
     Raises `ValueError` where nodes are no trees.
     """
-    check_nodes(trees.sizes, trees.left, trees.right, trees.left != NO_CHILD)
     starts = np.cumsum(trees.sizes) - trees.sizes
+    for start, size in zip(starts, trees.sizes, strict=True):
+        left, right = trees.left[start : start + size], trees.right[start : start + size]
+        check_nodes(left, right, left != NO_CHILD)
     tree_of = np.repeat(np.arange(len(starts), dtype=np.int32), trees.sizes)
     inner = trees.left >= 0
     left, right = (starts[tree_of] + child for child in (trees.left, trees.right))
