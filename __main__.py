@@ -39,11 +39,12 @@ def make_app() -> Any:
 
 def main() -> None:
     """Run the command line; what the user can mend is one sentence on stderr and exit code 1, Ctrl-C exit code 130."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # what it raises within an import may come out as an ImportError
+    interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interrupts:  # what that raises within an import may come out as an ImportError
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     app = make_app()
-    signal.signal(signal.SIGINT, before)
+    if interrupts:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app()
     except TritonRegressorsError as error:

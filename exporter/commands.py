@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,7 @@ def describe(
 ) -> None:
     """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
     console = _console()
-    if what.is_dir():
+    if os.path.isdir(what):  # which is False, and no error, for a name that is too long
         if sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
         console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,7 +120,7 @@ def load_estimator(
     megabytes the file may unpack to. Unpickling runs whatever code the file holds, which is why it is refused unless
     the caller trusts the file. Raises `ExportError`.
     """
-    if not path.exists():
+    if not os.path.exists(path):  # which is False, and no error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():
         raise ExportError(f"{path} is a directory; a fitted estimator is a .skops, .joblib or .pkl file.")

@@ -147,6 +147,9 @@ def test_ctrl_c_while_it_starts_ends_quietly(folder):
     ("arguments", "sentence"),
     [
         (["export", "nothing.skops"], "Error: There is no file nothing.skops."),
+        (["export", "n" * 300 + ".skops"], "Error: There is no file nnn"),
+        (["describe", "n" * 300], "Error: There is no file nnn"),
+        (["export", "poly.skops", "--name", "n" * 300], "Error: The name nnnnnnnnnnnnnnnnnnnn... has 300 characters"),
         (["export", "poly.skops", "--instances", "0"], "Error: instances must be a whole number of at least 1, not 0."),
         (["export", "poly.skops", "--name", "a b"], "Error: The name 'a b' cannot be a model's"),
         (["export", "poly.skops", "--sample", "rows.txt"], "Error: "),
