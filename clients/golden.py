@@ -11,6 +11,8 @@ from safetensors.numpy import load_file
 
 from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.tensors import Tensors
+from triton_regressors.kernels.entry import check_proof
+from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 
 GOLDEN = "golden.safetensors"
@@ -31,6 +33,7 @@ def read_golden(version_directory: Path) -> Golden:
     try:
         arrays = load_file(version_directory / GOLDEN)
         document = json.loads((version_directory / "plan.json").read_text(encoding="utf-8"))
+        check_proof(version_directory, len(arrays["X"]), document["parity"]["tolerance"])
         X = arrays.pop("X")  # the plan's matrix, which has numbers in place of strings
         parity = document["parity"]
         return Golden(
@@ -43,5 +46,7 @@ def read_golden(version_directory: Path) -> Golden:
         raise RowsError(f"{version_directory} has no {Path(error.filename or GOLDEN).name}.") from None
     except KeyError as error:
         raise RowsError(f"The golden rows in {version_directory} are incomplete: {error} is missing.") from None
+    except PlanError as error:
+        raise RowsError(str(error)) from None
     except (OSError, ValueError, TypeError, IndexError, SafetensorError) as error:
         raise RowsError(f"The golden rows in {version_directory} cannot be read: {error}.") from None

@@ -12,6 +12,8 @@ from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, row_count, take
+from triton_regressors.kernels.entry import read_document, versions
+from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.parity import Parity, measure
 
 DEFAULT_REPOSITORY = Path("model_repository")
@@ -74,11 +76,16 @@ def verify(
         seed: of the shuffling.
 
     Raises:
-        RowsError: there is no such entry here, or its golden rows cannot be read.
+        RowsError: there is no such entry here, one of its files is not as it was exported, or its golden rows cannot be
+            read.
         InferenceError: the server does not answer, or refuses these rows. A wrong answer raises nothing: see `passed`.
     """
     directory = Path(repository) / entry if isinstance(entry, str) else Path(entry)
     version_directory = _version_directory(directory, version)
+    try:
+        read_document(version_directory)
+    except PlanError as error:
+        raise RowsError(str(error)) from None
     golden = read_golden(version_directory)
     rows = row_count(golden.tensors)
     name = model or directory.resolve().name
@@ -116,13 +123,13 @@ def _version_directory(directory: Path, version: str | int | None) -> Path:
         raise RowsError(
             f"There is no entry at {directory}; an entry's directory, or its name and repository, is needed."
         )
-    versions = sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
-    if not versions:
+    found = versions(directory)
+    if not found:
         raise RowsError(f"{directory} is not an entry: it has no version directory.")
     if version is None:
-        return directory / str(versions[-1])
-    if str(version) not in map(str, versions):
-        raise RowsError(f"{directory} has no version {version}; it has {', '.join(map(str, versions))}.")
+        return directory / str(found[-1])
+    if str(version) not in map(str, found):
+        raise RowsError(f"{directory} has no version {version}; it has {', '.join(map(str, found))}.")
     return directory / str(version)
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.soundness import one_line
 from triton_regressors.exporter.text import TextColumns
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
@@ -88,7 +89,12 @@ class Builder:
         expected = getattr(estimator, "n_features_in_", x.width)
         if expected != x.width:
             raise self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
-        result = lowering(estimator, x, self)
+        try:
+            result = lowering(estimator, x, self)
+        except Exception as error:  # whatever fitted attributes that do not fit together make of it
+            if isinstance(error, ExportError):
+                raise
+            raise self.refuse(estimator, f"what it holds does not fit together ({one_line(error)})") from error
         return result if isinstance(result, dict) else {"y": result}
 
     def lower_inverse(self, transformer: Any, y: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estim
 from triton_regressors.exporter.compiler import export as export_estimator
 from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.loading import LARGEST_MB, load_estimator
 from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.repository import find_entry
 from triton_regressors.exporter.text import MISSING_STRINGS
@@ -37,6 +38,7 @@ InputOption = Annotated[
 ]
 TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
 TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
+LargestMb = Annotated[int, typer.Option(min=1, help="Megabytes that a .skops file may unpack to.")]
 
 
 def export(
@@ -48,6 +50,7 @@ def export(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    largest_mb: LargestMb = LARGEST_MB,
     max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
     dynamic_batching: Annotated[
         bool | None, typer.Option("--dynamic-batching/--no-dynamic-batching", help="Default: on.")
@@ -71,7 +74,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
-    estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     options: dict[str, Any] = {
         "max_batch_size": max_batch_size,
         "dynamic_batching": dynamic_batching,
@@ -93,7 +96,7 @@ def export(
         **options,
     )
     entry, plan = result.entry, result.compilation.plan
-    console = Console()
+    console = _console()
     operations = ", ".join(step.operation.kind() for step in plan.steps)
     console.print(
         Text.assemble(
@@ -114,17 +117,23 @@ def describe(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
     """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
-    console = Console()
-    if what.is_dir():
+    console = _console()
+    if os.path.isdir(what):  # which is False, and no error, for a name that is too long
         if sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
         console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied
         return
-    estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or ())
+    estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance, input=input)
     console.print(describe_compilation(compilation))
+
+
+def _console() -> Console:
+    """Return a console that prints names and paths as they are, brackets and colons included."""
+    return Console(markup=False, emoji=False)
 
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:

@@ -21,6 +21,7 @@ from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.precision import choose_precision
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
+from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.specialise import specialise
 from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import Report, check, verify
@@ -65,6 +66,7 @@ class Export:
     compilation: Compilation
 
 
+@in_one_sentence
 def compile_estimator(
     estimator: Any,
     *,

@@ -12,9 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from triton_regressors.exporter.compiler import Compilation, stage_summary
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.repository import Entry
+from triton_regressors.exporter.soundness import one_line
+from triton_regressors.kernels.entry import PLAN, read_document
+from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import INPUT, read_document
+from triton_regressors.kernels.plan import INPUT
 
 SHOWN_NAMES = 8
 ROWS = 2
@@ -30,7 +34,16 @@ def describe_compilation(compilation: Compilation) -> Group:
 
 def describe_entry(entry: Entry) -> Group:
     """Return the same for an entry, from what its export recorded, and how a client asks it."""
-    document = read_document(entry.version_directory)
+    try:
+        return _describe_document(entry, read_document(entry.version_directory))
+    except PlanError as error:
+        raise ExportError(str(error)) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # its digest fits: somebody's own
+        path = entry.version_directory / PLAN
+        raise ExportError(f"{path} does not hold what an export writes ({one_line(error)}).") from error
+
+
+def _describe_document(entry: Entry, document: Mapping[str, Any]) -> Group:
     subject = f"{entry.name} version {entry.version} ({document['provenance']['class'].rpartition('.')[2]})"
     inputs = Inputs.from_json(document["n_features"], document["inputs"])
     names = document["provenance"]["feature_names"]

@@ -1,7 +1,18 @@
-"""Reads fitted estimators from files."""
+"""Reads fitted estimators from files.
+
+A `.skops` file is read safely in this sense: it may hold only types that are known to run no code of the file's, it may
+unpack only to so many bytes, and the numbers that compiled code would trust are checked before any such code sees them
+(`soundness.py`). What is damaged or crafted ends in an `ExportError`. Not covered: types that the caller trusts by
+name, pickles, and an estimator whose numbers fit together and are simply not those that were trained; nor is there a
+limit on the time that a model of an honest form and an absurd size takes.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +21,10 @@ import joblib
 import skops.io
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.soundness import make_sound, one_line
+
+LARGEST_MB = 1024
+"""Megabytes that a `.skops` file may unpack to unless the caller says otherwise; 2.5 million nodes of trees are 200."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 
@@ -91,17 +106,21 @@ PARTS_OF_ESTIMATORS = (
 )
 """Parts of scikit-learn's estimators that skops does not trust by itself.
 
-None of them runs code from a file, and a partial can only be one of a function that is trusted too.
+None of them runs code from a file, and a partial can only be one of a function that is trusted too. Some are read by
+compiled code that trusts what they hold: `soundness.py` checks these.
 """
 
 
-def load_estimator(path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = ()) -> Any:
+def load_estimator(
+    path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
+) -> Any:
     """Return the estimator in a `.skops` file, or with `trust_pickle` in a `.joblib`, `.pkl` or `.pickle` file.
 
-    skops rebuilds an object from types it trusts; `trusted_types` names further ones. Unpickling runs whatever code
-    the file holds, which is why it is refused unless the caller trusts the file. Raises `ExportError`.
+    skops rebuilds an object from types it trusts; `trusted_types` names further ones, and `largest_mb` is how many
+    megabytes the file may unpack to. Unpickling runs whatever code the file holds, which is why it is refused unless
+    the caller trusts the file. Raises `ExportError`.
     """
-    if not path.exists():
+    if not os.path.exists(path):  # which is False, and no error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():
         raise ExportError(f"{path} is a directory; a fitted estimator is a .skops, .joblib or .pkl file.")
@@ -114,6 +133,12 @@ def load_estimator(path: Path, *, trust_pickle: bool = False, trusted_types: Seq
         return _read(path, lambda: joblib.load(path))
     if path.suffix != ".skops":
         raise ExportError(f"Cannot tell what {path} is by its suffix; .skops, .joblib, .pkl and .pickle are read.")
+    megabytes = -(-_read(path, lambda: _unpacked_bytes(path, largest_mb * 2**20)) // 2**20)
+    if megabytes > largest_mb:
+        raise ExportError(
+            f"{path} unpacks to {megabytes:,} MB, and at most {largest_mb:,} are read; if you know what it holds, say "
+            f"--largest-mb {megabytes}."
+        )
     trusted = {*PARTS_OF_ESTIMATORS, *trusted_types}
     unknown = _read(path, lambda: skops.io.get_untrusted_types(file=path))
     untrusted = sorted(set(unknown) - trusted)
@@ -122,11 +147,44 @@ def load_estimator(path: Path, *, trust_pickle: bool = False, trusted_types: Seq
             f"{path} holds types that are not trusted: {', '.join(untrusted)}; if you know them, name each with "
             "--trust-type."
         )
-    return _read(path, lambda: skops.io.load(path, trusted=sorted(set(unknown) & trusted)))
+    estimator = _read(path, lambda: skops.io.load(path, trusted=sorted(set(unknown) & trusted)))
+    _read(path, lambda: make_sound(estimator))
+    return estimator
+
+
+def _unpacked_bytes(path: Path, enough: int) -> int:
+    """Return how many bytes a `.skops` file unpacks to: its parts as often as they are read, and archives in them.
+
+    What is more than `enough` is not counted to its end, nor unpacked.
+    """
+    with zipfile.ZipFile(path) as archive:
+        parts = {part.filename: part for part in archive.infolist()}
+        total = sum(part.file_size for part in parts.values())
+        if total > enough or "schema.json" not in parts:
+            return total
+        waiting, times = [json.loads(archive.read("schema.json"))], dict.fromkeys(parts, 0)
+        while waiting:
+            state = waiting.pop()
+            if isinstance(state, dict):
+                name = state.get("file")
+                if isinstance(name, str) and name in times:
+                    times[name] += 1
+                waiting.extend(state.values())
+            elif isinstance(state, list):
+                waiting.extend(state)
+        total += sum(parts[name].file_size * (count - 1) for name, count in times.items() if count)
+        for name in [name for name, count in times.items() if count and total <= enough]:
+            with archive.open(name) as part:
+                start = part.read(4)
+                content = start + part.read() if start == b"PK\x03\x04" else b""
+            if content:  # the arrays of a sparse matrix
+                with zipfile.ZipFile(io.BytesIO(content)) as inner:
+                    total += times[name] * sum(array.file_size for array in inner.infolist())
+    return total
 
 
 def _read(path: Path, read: Any) -> Any:
     try:
         return read()
     except Exception as error:  # a damaged file can make the readers raise almost anything
-        raise ExportError(f"Cannot read {path}: {type(error).__name__}: {error}.") from error
+        raise ExportError(f"Cannot read {path}: {one_line(error)}.") from error

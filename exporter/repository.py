@@ -4,14 +4,21 @@ A version is written beside the repository, where no server looks, and moved int
 with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename. Where nothing
 can be written beside the repository on its own file system (a volume mounted there, say), the version is written into a
 hidden directory in it; a server that polls at that moment logs that the directory is no model, and goes on.
+
+Exports to one name may run at once: each takes the next free number. What an export that was killed left behind, a
+hidden directory that no living process has locked, the next export removes.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,12 +32,17 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.entry import version_number, versions
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan, save_plan
 
 KERNELS = Path(plan_module.__file__).parent
 MODEL = Path(__file__).parent / "entry" / "model.py"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+LONGEST_NAME = 255
+STAGING = ".triton-regressors-"
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
+"""What renaming a directory to the name of another says."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Entry:
 
 def find_entry(directory: Path, version: int | None = None) -> Entry:
     """Return the entry in a directory, its newest version unless one is named, or raise `ExportError`."""
-    found = _versions(directory)
+    found = versions(directory)
     if not found or not (directory / "config.pbtxt").is_file():
         raise ExportError(f"{directory} is not an entry: it needs a config.pbtxt and a version directory such as 1/.")
     if version is not None and version not in found:
@@ -65,6 +77,8 @@ def check_name(name: str) -> None:
     """Raise `ExportError` unless a model can have this name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ExportError(f"The name {name!r} cannot be a model's: use letters, digits, '.', '_' and '-'.")
+    if len(name) > LONGEST_NAME:
+        raise ExportError(f"The name {name[:20]}... has {len(name)} characters; at most {LONGEST_NAME} are possible.")
 
 
 def check_target(
@@ -72,11 +86,14 @@ def check_target(
 ) -> None:
     """Raise `ExportError` unless this model can become the next version of `name` in the repository."""
     check_name(name)
-    if repository.exists() and not repository.is_dir():
-        raise ExportError(f"The repository {repository} is not a directory.")
     directory = repository / name
-    if not directory.exists():
-        return
+    try:
+        if repository.exists() and not repository.is_dir():
+            raise ExportError(f"The repository {repository} is not a directory.")
+        if not directory.exists():
+            return
+    except OSError as error:  # a path that is too long, or that may not be looked at
+        raise ExportError(f"Cannot look into the repository {repository}: {error}.") from None
     if not (directory / "config.pbtxt").is_file():
         raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
     config, mine = _read_config(directory), make_config(name, inputs, outputs, ServingOptions(), feature_names)
@@ -111,30 +128,68 @@ def publish(
     `golden` holds `X` and the expected outputs, `document` what `plan.json` holds besides the plan. A new entry gets a
     config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are given.
     """
-    directory = repository / name
-    new = not directory.exists()
-    if new:
-        inputs = Inputs.from_json(plan.n_features, document["inputs"])
-        config = make_config(name, inputs, plan.output_widths(), options, document["provenance"]["feature_names"])
-    else:
-        config = apply_options(_read_config(directory), options)
-    with _made(repository), _staging(repository) as staging:
-        if new:
-            _write_version(staging / name / "1", plan, golden, document)
-            (staging / name / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
-            (staging / name).rename(directory)
-            return Entry(directory, 1)
-        entry = Entry(directory, max(_versions(directory), default=0) + 1)
-        _write_version(staging / "version", plan, golden, document)
-        (staging / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
-        (staging / "version").rename(entry.version_directory)
-        if options.given():
+    inputs = Inputs.from_json(plan.n_features, document["inputs"])
+    interface = inputs, plan.output_widths(), document["provenance"]["feature_names"]
+    with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
+        written = staging / "entry"
+        _write_version(written / "1", plan, golden, document)
+        while True:
             try:
-                os.replace(staging / "config.pbtxt", directory / "config.pbtxt")
-            except OSError:
-                entry.version_directory.rename(staging / "version")
-                raise
-        return entry
+                if (repository / name).exists():
+                    check_target(repository, name, *interface)
+                    return _add_version(written, repository / name, options)
+                config = make_config(name, *interface[:2], options, interface[2])
+                (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+                written.rename(repository / name)
+                return Entry(repository / name, 1)
+            except OSError as error:
+                if error.errno not in TAKEN:  # else another export was first
+                    raise
+
+
+def _add_version(written: Path, directory: Path, options: ServingOptions) -> Entry:
+    """Move the version in `written` into an entry as its next one, with the given options in its config.pbtxt."""
+    newest = max(versions(directory), default=0)
+    if version_number(str(newest + 1)) is None:
+        raise ExportError(f"{directory} has version {newest}, and no number comes after it.")
+    entry = Entry(directory, newest + 1)
+    config = apply_options(_read_config(directory), options)
+    (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+    (written / "1").rename(entry.version_directory)
+    if options.given():
+        try:
+            os.replace(written / "config.pbtxt", directory / "config.pbtxt")
+        except BaseException:
+            entry.version_directory.rename(written / "1")
+            raise
+    return entry
+
+
+@contextmanager
+def _taken_back_on_signals() -> Iterator[None]:
+    """On SIGTERM or SIGHUP leave the block as by an exception, so that nothing of it stays, then end by the signal.
+
+    A signal that the program handles or ignores, and those of a program that exports in another thread, are left alone.
+    """
+    received: list[int] = []
+
+    def leave(number: int, frame: Any) -> None:
+        received.append(number)
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    main = threading.current_thread() is threading.main_thread()
+    handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(each) is signal.SIG_DFL]
+    for each in handled:
+        signal.signal(each, leave)
+    try:
+        yield
+    finally:
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
+        if received:
+            os.kill(os.getpid(), received[0])
 
 
 @contextmanager
@@ -153,19 +208,48 @@ def _made(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(repository: Path) -> Iterator[Path]:
-    """Yield an empty directory on the repository's file system, beside the repository where that can be."""
+    """Yield an empty directory on the repository's file system, beside the repository where that can be.
+
+    It is locked while this process lives; those that no one has locked any more are removed first.
+    """
     beside = repository.resolve().parent
     same = os.access(beside, os.W_OK) and beside.stat().st_dev == repository.stat().st_dev
-    staging = Path(tempfile.mkdtemp(prefix=".triton-regressors-", dir=beside if same else repository))
+    for stale in [*beside.glob(STAGING + "*"), *repository.glob(STAGING + "*")]:
+        with suppress(OSError):
+            lock = _open(stale)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(stale, ignore_errors=True)
+            finally:
+                os.close(lock)
+    staging, lock = _make_locked(beside if same else repository)
     try:
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
+
+
+def _make_locked(parent: Path) -> tuple[Path, int]:
+    """Make a directory and lock it; return it and the file descriptor that holds the lock while this process lives."""
+    while True:
+        staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=parent))
+        with suppress(FileNotFoundError):
+            lock = _open(staging)
+            with suppress(OSError):  # where a file system has no locks, no one can take this one for stale either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if staging.exists():  # else another export had locked it first, and took it for stale
+                return staging, lock
+            os.close(lock)
+
+
+def _open(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def _write_version(directory: Path, plan: Plan, golden: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> None:
+    """Write the files of a version, `plan.json` last: it has the digests of the others."""
     directory.mkdir(parents=True)
-    save_plan(directory, plan, document)
     tensors = save({name: np.ascontiguousarray(array) for name, array in golden.items()})
     (directory / "golden.safetensors").write_bytes(tensors)
     shutil.copyfile(MODEL, directory / "model.py")
@@ -173,17 +257,16 @@ def _write_version(directory: Path, plan: Plan, golden: Mapping[str, np.ndarray]
         target = directory / "kernels" / source.relative_to(KERNELS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+    save_plan(directory, plan, document)
 
 
 def _read_config(directory: Path) -> Any:
     """Return the `ModelConfig` of the entry in a directory."""
-    return from_pbtxt((directory / "config.pbtxt").read_bytes())
-
-
-def _versions(directory: Path) -> list[int]:
-    if not directory.is_dir():
-        return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+    path = directory / "config.pbtxt"
+    try:
+        return from_pbtxt(path.read_bytes())
+    except (OSError, ExportError) as error:
+        raise ExportError(f"Cannot read {path}: {str(error).rstrip('.')}.") from None
 
 
 def _interface(config: Any, named: bool) -> str:

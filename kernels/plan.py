@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from .entry import PLAN, read_document, sealed
 from .errors import PlanError
 
 PROTOCOL = 3
@@ -248,32 +248,22 @@ def operation_class(kind: str) -> type[Operation]:
 
 
 def save_plan(directory: Path, plan: Plan, extra: Mapping[str, Any]) -> None:
-    """Write `plan.json` (with further top-level keys from `extra`) and `weights.safetensors` into a directory."""
-    document = json.dumps({**plan.to_json(), **extra}, indent=1, allow_nan=False)
-    (directory / "plan.json").write_text(document + "\n", encoding="utf-8")
+    """Write `weights.safetensors` and then `plan.json` into a version's directory.
+
+    `plan.json` has further top-level keys from `extra`, and the digests of all files that are in the directory by then.
+    """
     weights = directory / "weights.safetensors"
     try:
         save_file(plan.to_tensors(), weights)  # from the arrays as they lie in memory: `save` makes two copies of them
     except Exception as error:  # of safetensors' own type, see `load_plan`
         raise OSError(str(error)) from error
-    shutil.copymode(directory / "plan.json", weights)  # it is its owner's alone, and the server may be another user
+    (directory / PLAN).write_bytes(sealed(directory, {**plan.to_json(), **extra}))
+    shutil.copymode(directory / PLAN, weights)  # it is its owner's alone, and the server may be another user
 
 
-def read_document(directory: Path) -> dict[str, Any]:
-    """Return the JSON object in a version directory's `plan.json`."""
-    path = directory / "plan.json"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlanError(f"Cannot read the plan {path}: {error}.") from error
-    if not isinstance(document, dict):
-        raise PlanError(f"Cannot read the plan {path}: it is not a JSON object.")
-    return document
-
-
-def load_plan(directory: Path) -> Plan:
-    """Read the plan in a version directory."""
-    document = read_document(directory)
+def load_plan(directory: Path, document: Mapping[str, Any] | None = None) -> Plan:
+    """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
+    document = read_document(directory) if document is None else document
     path = directory / "weights.safetensors"
     try:
         with safe_open(path, framework="numpy") as tensors:

@@ -34,6 +34,8 @@ def check_trees(
         raise PlanError("tree_ensemble: feature, threshold, child and flags must be [nodes], at least one.")
     if threshold.dtype not in (np.float32, np.float64):
         raise PlanError(f"tree_ensemble: threshold must be float32 or float64, not {threshold.dtype}.")
+    if flags.dtype != np.uint8 or flags.max() > MISSING_LEFT | CATEGORICAL:
+        raise PlanError(f"tree_ensemble: flags must be uint8 of at most {MISSING_LEFT | CATEGORICAL}.")
     if feature.min() < -1 or feature.max() >= features:
         raise PlanError(f"tree_ensemble: feature must lie in [-1, {features}).")
     if roots.ndim != 1 or not len(roots) or len(np.unique(roots)) < len(roots):

@@ -16,6 +16,7 @@ from triton_regressors.clients.compare.load import Load, Sample
 from triton_regressors.clients.golden import GOLDEN, read_golden
 from triton_regressors.clients.infer import Client, infer_in_batches
 from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
+from triton_regressors.kernels.entry import versions
 
 MAX_PAYLOADS = 16
 MAX_PAYLOAD_BYTES = 32 << 20
@@ -81,10 +82,10 @@ def golden_rows(entry: Path, signature: Signature) -> Rows | None:
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
     """
-    versions = [int(path.parent.name) for path in entry.glob(f"[0-9]*/{GOLDEN}") if path.parent.name.isdigit()]
-    if not versions:
+    found = versions(entry, GOLDEN)
+    if not found:
         return None
-    directory = entry / str(max(versions))
+    directory = entry / str(found[-1])
     golden = read_golden(directory)
     lacking = {*signature.inputs, signature.output} - {*golden.tensors, *golden.outputs}
     if lacking:

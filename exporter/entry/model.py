@@ -35,16 +35,20 @@ class TritonPythonModel:
     """One instance of an entry on one device."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load and check the plan, bind it to this instance's device, warm it up, and prove it on the golden rows."""
+        """Check the files, load the plan, bind it to the instance's device, prove it on the golden rows, warm it up."""
         config = json.loads(args["model_config"])
         parameters = {name: value.get("string_value", "") for name, value in config.get("parameters", {}).items()}
         engine = parameters.get("engine", "auto")
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
+        from .kernels.entry import check_proof, read_document
+
+        directory = Path(__file__).parent
+        document = read_document(directory)  # before the modules that it checks are imported
         from .kernels.allowed import Allowed
         from .kernels.inputs import MAX_STRING_BYTES, Inputs
         from .kernels.parity import measure
-        from .kernels.plan import load_plan, read_document
+        from .kernels.plan import load_plan
         from .kernels.run import Runner
         from .kernels.staging import MAX_NUMBERS
 
@@ -59,9 +63,7 @@ class TritonPythonModel:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
         np.seterr(over="ignore", invalid="ignore")  # what the search for NaN meets: no warning in the log
-        directory = Path(__file__).parent
-        document = read_document(directory)
-        plan = load_plan(directory)
+        plan = load_plan(directory, document)
         if max_rows * plan.n_features > MAX_NUMBERS:
             raise ValueError(
                 f"max_batch_size {max_rows} × {plan.n_features} features are {max_rows * plan.n_features:,} numbers; "
@@ -83,6 +85,7 @@ class TritonPythonModel:
                     f"config.pbtxt must give {name} the type {self.datatypes[name]} and the dims [{len(columns)}], the "
                     "features of the plan."
                 )
+        _check_outputs(config["output"], plan.output_widths())
         self.read = _numbers_in if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document["provenance"]["feature_names"]
@@ -91,6 +94,7 @@ class TritonPythonModel:
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
         golden = load_file(directory / "golden.safetensors")
         tolerance = document["parity"]["tolerance"]
+        check_proof(directory, len(golden["X"]), tolerance)
         for name, answer in self.runner.predict(golden["X"], self.outputs).items():
             parity = measure(answer, golden[name], document["parity"]["outputs"][name]["unit"])
             if not parity.within(tolerance):
@@ -196,6 +200,16 @@ class TritonPythonModel:
         if not string:
             return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
         return f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
+
+
+def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> None:
+    """Raise `ValueError` unless the outputs in config.pbtxt are the plan's; some may be left out."""
+    for tensor in configured:
+        name, kind, dims = tensor["name"], tensor["data_type"], [int(dim) for dim in tensor["dims"]]
+        if name not in widths:
+            raise ValueError(f"config.pbtxt names the output {name!r}; the plan has {', '.join(widths)}.")
+        if dims != [widths[name]] or kind != "TYPE_FP32":
+            raise ValueError(f"config.pbtxt must give the output {name} TYPE_FP32 and the dims [{widths[name]}].")
 
 
 def _numbers_in(request: Any, name: str = NUMBERS) -> np.ndarray:

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import lowers
+from triton_regressors.exporter.soundness import NO_CHILD, check_nodes
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
@@ -94,8 +95,13 @@ def arrange(
 
     For a sum the trees are put in the order of their depths. Unless they must be `exact`, thresholds are rounded down:
     for a float32 x, `x ≤ threshold` and `x ≤ the largest float32 that is not above it` are the same.
+
+    Raises `ValueError` where nodes are no trees.
     """
     starts = np.cumsum(trees.sizes) - trees.sizes
+    for start, size in zip(starts, trees.sizes, strict=True):
+        left, right = trees.left[start : start + size], trees.right[start : start + size]
+        check_nodes(left, right, left != NO_CHILD)
     tree_of = np.repeat(np.arange(len(starts), dtype=np.int32), trees.sizes)
     inner = trees.left >= 0
     left, right = (starts[tree_of] + child for child in (trees.left, trees.right))

@@ -18,6 +18,7 @@ from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.infer import Client, infer_in_batches
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
+from triton_regressors.kernels.entry import sealed
 from triton_regressors.kernels.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server
@@ -97,7 +98,7 @@ def write_golden(version: Path, wrong: float = 0.0) -> None:
     save_file({"X": matrix, "y": y + wrong}, version / "golden.safetensors")
     parity = {"tolerance": 1e-5, "outputs": {"y": {"unit": y.std(axis=0).tolist(), "max_error": 1e-8}}}
     document = {"n_features": 4, "inputs": INPUTS.to_json(), "parity": parity}
-    (version / "plan.json").write_text(json.dumps(document))
+    (version / "plan.json").write_bytes(sealed(version, document))
 
 
 class TestClients:

@@ -15,6 +15,7 @@ from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerErr
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
+from triton_regressors.kernels.entry import sealed
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
@@ -27,9 +28,27 @@ def write_golden(entry: Path, version: int = 1, **outputs: np.ndarray) -> Path:
     directory = entry / str(version)
     directory.mkdir(parents=True, exist_ok=True)
     save_file({"X": X, **outputs}, directory / "golden.safetensors")
-    checks = {name: {"unit": array.std(axis=0).tolist(), "max_error": 1e-8} for name, array in outputs.items()}
-    (directory / "plan.json").write_text(json.dumps({"parity": {"tolerance": 1e-5, "outputs": checks}}))
+    units = {name: np.nan_to_num(array.std(axis=0), nan=1.0).tolist() for name, array in outputs.items()}
+    checks = {name: {"unit": unit, "max_error": 1e-8} for name, unit in units.items()}
+    seal(directory, {"parity": {"tolerance": 1e-5, "outputs": checks}})
     return entry
+
+
+def seal(directory: Path, document: dict) -> None:
+    """Write a plan.json with these keys and the digests of the files as they are now."""
+    (directory / "plan.json").write_bytes(sealed(directory, document))
+
+
+def save_sealed(directory: Path, tensors: dict) -> None:
+    """Put other tensors into a version's golden rows, with digests that fit."""
+    save_file(tensors, directory / "golden.safetensors")
+    seal(directory, json.loads((directory / "plan.json").read_text()))
+
+
+def replace_parity(directory: Path, **changes: object) -> None:
+    """Change the parity report of a version, with digests that fit."""
+    document = json.loads((directory / "plan.json").read_text())
+    seal(directory, {**document, "parity": {**document["parity"], **changes}})
 
 
 @pytest.fixture
@@ -102,12 +121,30 @@ def test_versions(client: Client, entry: Path) -> None:
     [
         (lambda entry: entry.rename(entry.with_name("elsewhere")), "There is no entry at"),
         (lambda entry: (entry / "1").rename(entry / "one"), "is not an entry: it has no version directory"),
-        (lambda entry: (entry / "1" / "plan.json").unlink(), "has no plan.json"),
-        (lambda entry: (entry / "1" / "golden.safetensors").unlink(), "has no golden.safetensors"),
-        (lambda entry: (entry / "1" / "golden.safetensors").write_bytes(b"junk"), "cannot be read"),
-        (lambda entry: (entry / "1" / "plan.json").write_text("{"), "cannot be read"),
-        (lambda entry: (entry / "1" / "plan.json").write_text("{}"), "are incomplete: 'parity' is missing"),
-        (lambda entry: save_file({"y": GOLDEN}, entry / "1" / "golden.safetensors"), "are incomplete: 'X' is missing"),
+        (lambda entry: (entry / "1").rename(entry / "²"), "is not an entry: it has no version directory"),
+        (lambda entry: (entry / "1" / "plan.json").unlink(), r"Cannot read the plan .*plan\.json: .*No such file"),
+        (
+            lambda entry: (entry / "1" / "golden.safetensors").unlink(),
+            r"golden\.safetensors is missing: the version was",
+        ),
+        (
+            lambda entry: (entry / "1" / "golden.safetensors").write_bytes(b"junk"),
+            r"golden\.safetensors is not as it was",
+        ),
+        (lambda entry: (entry / "1" / "model.py").write_text(""), r"model\.py is no part of the version .*; remove it"),
+        (lambda entry: (entry / "1" / "plan.json").write_text("{"), r"Cannot read the plan .*plan\.json: "),
+        (
+            lambda entry: (entry / "1" / "plan.json").write_text("{}"),
+            r"plan\.json has no digests .*export the model again",
+        ),
+        (lambda entry: seal(entry / "1", {}), "are incomplete: 'parity' is missing"),
+        (lambda entry: save_sealed(entry / "1", {"y": GOLDEN}), "are incomplete: 'X' is missing"),
+        (lambda entry: save_sealed(entry / "1", {"X": X[:0], "y": GOLDEN[:0]}), r"golden\.safetensors has no rows; at"),
+        (
+            lambda entry: replace_parity(entry / "1", tolerance=1e300),
+            r"plan\.json has the tolerance 1e\+300; it must lie",
+        ),
+        (lambda entry: replace_parity(entry / "1", tolerance="1"), r"plan\.json has the tolerance '1'; it must lie"),
     ],
 )
 def test_entries_that_cannot_be_read(server: TritonServer, entry: Path, spoil: Callable, says: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from docs import readme
-from triton_regressors.__main__ import app
+from triton_regressors.__main__ import make_app
 
 ROOT = Path(readme.README).parent
 
@@ -24,7 +24,7 @@ def test_every_make_target_it_names_exists():
 
 
 def test_every_command_and_option_it_names_exists():
-    commands = get_command(app).commands
+    commands = get_command(make_app()).commands
     lines = re.findall(r"^ *triton-regressors (\w+)(.*)$", readme.README.read_text(encoding="utf-8"), re.MULTILINE)
     assert {name for name, _ in lines} == set(commands)
     for name, rest in lines:

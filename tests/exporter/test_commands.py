@@ -1,6 +1,8 @@
 """The commands `export` and `describe`, as a user types them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -12,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from triton_regressors.__main__ import main
+from triton_regressors.exporter.repository import find_entry
+from triton_regressors.kernels.entry import sealed
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 y = X @ [1.0, -2.0, 3.0, 0.5] + 5
@@ -20,7 +24,7 @@ y = X @ [1.0, -2.0, 3.0, 0.5] + 5
 def run(*arguments, cwd):
     """Run the command line in a process of its own; return its exit code, output and error output."""
     command = [sys.executable, "-m", "triton_regressors", *map(str, arguments)]
-    environment = {"COLUMNS": "160", "PATH": "/usr/bin:/bin"}
+    environment = {**os.environ, "COLUMNS": "160"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -76,17 +80,76 @@ def test_describe_shows_every_stage_of_a_model_and_of_its_entry(run_here):
         assert words in out
 
 
-def test_paths_are_never_markup(run_here):
-    code, out, _ = run_here("export", "bayes.skops", "--repository", "a[/x]b[red]")
+@pytest.mark.parametrize("name", ["[/x]", "[red]", "[bold]m[/bold]", ":smile:"])
+def test_names_and_paths_are_printed_as_they_are(run_here, folder, name):
+    """They are no markup: an unmatched tag ended in an error after the entry was written, others were swallowed."""
+    model, repository = f"{name}.skops", f"{name}/models"
+    (folder / model).parent.mkdir(exist_ok=True)
+    (folder / model).write_bytes((folder / "poly.skops").read_bytes())
+    code, out, err = run_here("export", model, "--name", "tags", "--repository", repository, "--sample", "rows.npy")
+    assert (code, err) == (0, "")
+    assert f"Wrote tags version 1 to {repository}/tags/1: " in out
+    assert f"triton-regressors serve {repository}" in out
+
+
+@pytest.mark.parametrize("tag", ["[/x]", "[red]", ":smile:"])
+def test_describe_prints_what_a_plan_holds_as_it_is(run_here, folder, tag):
+    run_here("export", "poly.skops", "--name", "tags", "--repository", "described")
+    version = find_entry(folder / "described" / "tags").version_directory
+    document = json.loads((version / "plan.json").read_text())
+    document["stages"][0]["stage"] = document["stages"][-1]["stage"] = tag
+    document["stages"][0]["steps"][0]["what"] = f"before {tag} after"
+    document["parity"]["rows_from"] = tag
+    (version / "plan.json").write_bytes(sealed(version, document))
+    code, out, _ = run_here("describe", "described/tags")
     assert code == 0
-    assert "version 1 to a[/x]b[red]/bayes/1: " in out
-    assert "Serve it with: triton-regressors serve a[/x]b[red]\n" in out
+    for words in (f"after: {tag}", f"before {tag} after", f"rows from {tag}"):
+        assert words in " ".join(out.split())
+
+
+DAMAGED = {
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-9]), "Error: Cannot read the plan "),
+    "flipped": (lambda path: path.write_text(path.read_text().replace("poly", "pony")), "plan.json is not as it was"),
+    "emptied": (
+        lambda path: path.write_bytes(sealed(path.parent, {})),
+        "plan.json does not hold what an export writes",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_describe_of_a_damaged_plan_is_a_sentence(run_here, folder, damage):
+    run_here("export", "poly.skops", "--repository", damage)
+    spoil, sentence = DAMAGED[damage]
+    spoil(folder / damage / "poly" / "1" / "plan.json")
+    code, out, err = run_here("describe", f"{damage}/poly")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: ")
+    assert sentence in err
+    assert "\n" not in err
+
+
+def test_ctrl_c_while_it_starts_ends_quietly(folder):
+    """Importing scikit-learn, torch and the rest takes seconds."""
+    command = [sys.executable, "-X", "importtime", "-m", "triton_regressors", "--version"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        for line in process.stderr:
+            if line.endswith("numpy\n"):  # what follows takes longer
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert all(line.startswith("import time:") for line in err.splitlines())
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["export", "nothing.skops"], "Error: There is no file nothing.skops."),
+        (["export", "n" * 300 + ".skops"], "Error: There is no file nnn"),
+        (["describe", "n" * 300], "Error: There is no file nnn"),
+        (["export", "poly.skops", "--name", "n" * 300], "Error: The name nnnnnnnnnnnnnnnnnnnn... has 300 characters"),
         (["export", "poly.skops", "--instances", "0"], "Error: instances must be a whole number of at least 1, not 0."),
         (["export", "poly.skops", "--name", "a b"], "Error: The name 'a b' cannot be a model's"),
         (["export", "poly.skops", "--sample", "rows.txt"], "Error: "),

@@ -75,10 +75,11 @@ def nothing_selected() -> Pipeline:
 
 ITERATIVE = "its transform is an iterative solver, run for each row until it converges."
 CODE = "its transform is an iterative solver for each row; supported: 'threshold'."
+NOT_RIDGE = "no lowering is registered for it (it is no Ridge, as it overrides predict)."
 ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "member of voting": (
         lambda: VotingRegressor([("ridge", Ridge()), ("mine", Doubled())]).fit(X, y),
-        "Cannot export Doubled (step 'mine'): no lowering is registered for it.",
+        "Cannot export Doubled (step 'mine'): " + NOT_RIDGE,
     ),
     "member of other features": (
         member_of_fewer_features,
@@ -86,15 +87,15 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "final estimator of stacking": (
         lambda: StackingRegressor([("ridge", Ridge())], Doubled(), cv=2).fit(X, y),
-        "Cannot export Doubled (step 'final_estimator_'): no lowering is registered for it.",
+        "Cannot export Doubled (step 'final_estimator_'): " + NOT_RIDGE,
     ),
     "member of bagging in a pipeline": (
         lambda: Pipeline([("bag", BaggingRegressor(Doubled(), 2))]).fit(X, y),
-        "Cannot export Doubled (step 'bag.estimators_[0]'): no lowering is registered for it.",
+        "Cannot export Doubled (step 'bag.estimators_[0]'): " + NOT_RIDGE,
     ),
     "link of a chain": (
         lambda: RegressorChain(Doubled()).fit(X, Y),
-        "Cannot export Doubled (step 'estimators_[0]'): no lowering is registered for it.",
+        "Cannot export Doubled (step 'estimators_[0]'): " + NOT_RIDGE,
     ),
     "transformer of columns": (
         before_ridge(ColumnTransformer([("a", StandardScaler(), [1]), ("b", NMF(1), [2, 3])])),
@@ -114,7 +115,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "scores of a subclass": (
         scores_before_ridge,
-        "Cannot export OwnScores (step 'scores'): no lowering is registered for it.",
+        "Cannot export OwnScores (step 'scores'): no lowering is registered for it (it is no PLSRegression, as it ",
     ),
     "search without refit before another step": (
         lambda: Pipeline([("search", GridSearchCV(NMF(1), {"tol": [1]}, refit=False)), ("ridge", Ridge().fit(X, y))]),

@@ -222,6 +222,8 @@ LEAVES = len(TREE.values)
 WRONG = {
     "nodes": ({"flags": TREE.flags[1:]}, "feature, threshold, child and flags must be [nodes], at least one."),
     "threshold": ({"threshold": TREE.child}, "threshold must be float32 or float64, not int32."),
+    "flags": ({"flags": TREE.flags | np.uint8(4)}, "flags must be uint8 of at most 3."),
+    "flags of another type": ({"flags": TREE.flags.astype(np.int64)}, "flags must be uint8 of at most 3."),
     "feature": ({"feature": np.where(TREE.feature == 0, 3, TREE.feature)}, "feature must lie in [-1, 3)."),
     "values": ({"values": np.ones((LEAVES + 1, 1))}, "values must have a row for each node whose feature is -1."),
     "values shape": ({"values": np.ones(LEAVES)}, "values must be [leaves, outputs], and baseline [outputs]."),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tritonclient.grpc import model_config_pb2
 
 from tests.server.conftest import CheckAnswers
 from tests.server.models import models, rows
@@ -18,40 +19,69 @@ from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter.config import from_pbtxt, to_pbtxt
+from triton_regressors.kernels.entry import sealed
 
 pytestmark = pytest.mark.server
 
 
-def change_plan(version: Path, **changes: Any) -> None:
+def forge_plan(version: Path, **changes: Any) -> None:
+    """Change plan.json, and its digests so that they fit: what only somebody who means to would do."""
     document = json.loads((version / "plan.json").read_text())
-    (version / "plan.json").write_text(json.dumps({**document, **changes}))
+    (version / "plan.json").write_bytes(sealed(version, {**document, **changes}))
 
 
-def change_weights(version: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
-    tensors = load_file(version / "weights.safetensors")
+def forge(version: Path, file: str, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
+    """Change the arrays in a file, and the digests so that they fit."""
+    tensors = load_file(version / file)
     change(tensors)
-    save_file(tensors, version / "weights.safetensors")
+    save_file(tensors, version / file)
+    forge_plan(version)
+
+
+def forge_tolerance(version: Path) -> None:
+    parity = json.loads((version / "plan.json").read_text())["parity"]
+    forge_plan(version, parity={**parity, "tolerance": 1e300})
 
 
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 
 
-def widen(version: Path) -> None:
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def flip_digit(version: Path) -> None:
+    content = (version / "plan.json").read_text()
+    (version / "plan.json").write_text(re.sub(r'("max_error": \d\.\d*)\d', r"\g<1>0", content, count=1))
+    assert (version / "plan.json").read_text() != content
+
+
+def configure(version: Path, change: Callable[[Any], Any]) -> None:
     config = from_pbtxt((version.parent / "config.pbtxt").read_text())
+    change(config)
+    (version.parent / "config.pbtxt").write_text(to_pbtxt(config))
+
+
+def enlarge(config: Any) -> None:
+    config.max_batch_size = 2**31 - 1
+
+
+def widen(config: Any) -> None:
     config.input[0].dims[0] += 1
     for sample in config.model_warmup:
         sample.inputs["X"].dims[0] += 1
-    (version.parent / "config.pbtxt").write_text(to_pbtxt(config))
 
 
-def enlarge(version: Path) -> None:
-    config = from_pbtxt((version.parent / "config.pbtxt").read_text())
-    config.max_batch_size = 2**31 - 1
-    (version.parent / "config.pbtxt").write_text(to_pbtxt(config))
+def retype(config: Any) -> None:
+    config.input[0].data_type = model_config_pb2.TYPE_FP64
+    for sample in config.model_warmup:
+        sample.inputs["X"].data_type = model_config_pb2.TYPE_FP64
 
 
-def forget(name: str) -> Callable[[dict[str, np.ndarray]], Any]:
+def pop(name: str) -> Callable[[dict[str, np.ndarray]], Any]:
     return lambda tensors: tensors.pop(name)
 
 
@@ -59,31 +89,56 @@ def double(name: str) -> Callable[[dict[str, np.ndarray]], Any]:
     return lambda tensors: tensors[name].__imul__(2)
 
 
+def no_rows(tensors: dict[str, np.ndarray]) -> None:
+    tensors.update({name: array[:0] for name, array in tensors.items()})
+
+
+CHANGED = r"%s is not as it was exported: its SHA-256 is not the one in plan\.json"
+WEIGHTS, GOLDEN = "weights.safetensors", "golden.safetensors"
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "weights_bit": (lambda version: flip(version / WEIGHTS, -8), CHANGED % r"weights\.safetensors"),
+    "no_golden": (
+        lambda version: (version / GOLDEN).unlink(),
+        r"golden\.safetensors is missing: the version was exported with it",
+    ),
+    "kernel_broken": (lambda version: truncate(version / "kernels/plan.py"), CHANGED % r"kernels/plan\.py"),
+    "digit": (flip_digit, r"plan\.json is not as it was exported: its SHA-256 is not the one it states"),
+    "not_json": (lambda version: truncate(version / "plan.json"), r"Cannot read the plan .*plan\.json: .*"),
     "protocol": (
-        lambda version: change_plan(version, protocol=99),
-        r"The plan is written in protocol 99; these kernels read protocol 2\.",
+        lambda version: forge_plan(version, protocol=99),
+        r"The plan is written in protocol 99; these kernels read protocol \d+\.",
     ),
     "missing_array": (
-        lambda version: change_weights(version, forget("0.weight")),
+        lambda version: forge(version, WEIGHTS, pop("0.weight")),
         r"The plan and its weights do not fit together: .*'weight'",
     ),
-    "truncated": (
-        lambda version: truncate(version / "weights.safetensors"),
-        r"Cannot read the weights .*weights\.safetensors: .*",
+    "other_weights": (
+        lambda version: forge(version, WEIGHTS, double("0.weight")),
+        r"On this device output 'y' of the golden rows is .* standard deviations from the estimator's own",
     ),
-    "not_json": (lambda version: truncate(version / "plan.json"), r"Cannot read the plan .*plan\.json: .*"),
-    "dims": (widen, r"config\.pbtxt must give X the dims \[8\], the features of the plan\."),
+    "no_golden_rows": (lambda version: forge(version, GOLDEN, no_rows), r"golden\.safetensors has no rows; at least 1"),
+    "any_answer": (forge_tolerance, r"plan\.json has the tolerance 1e\+300; it must lie between 0 and 1"),
+    "dims": (
+        lambda version: configure(version, widen),
+        r"config\.pbtxt must give X the type FP32 and the dims \[8\], the features of the plan\.",
+    ),
+    "input_type": (
+        lambda version: configure(version, retype),
+        r"config\.pbtxt must give X the type FP32 and the dims \[8\], the features of the plan\.",
+    ),
     "huge_batch": (
-        enlarge,
+        lambda version: configure(version, enlarge),
         r"max_batch_size 2147483647 × 8 features are 17,179,869,176 numbers; at most 268,435,456 can be staged: set "
         r"max_batch_size to 33554432 or less\.",
     ),
-    "tampered": (
-        lambda version: change_weights(version, double("0.weight")),
-        r"On this device output 'y' of the golden rows is .* standard deviations from the estimator's own",
+    "output_dims": (
+        lambda version: configure(version, lambda config: config.output[0].dims.__setitem__(0, 2)),
+        r"config\.pbtxt must give the output y TYPE_FP32 and the dims \[1\]\.",
     ),
-    "no_golden": (lambda version: (version / "golden.safetensors").unlink(), r".*golden\.safetensors.*"),
+    "output_name": (
+        lambda version: configure(version, lambda config: setattr(config.output[0], "name", "z")),
+        r"config\.pbtxt names the output 'z'; the plan has y\.",
+    ),
 }
 
 

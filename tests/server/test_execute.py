@@ -93,6 +93,7 @@ def in_process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[An
     config = {
         "max_batch_size": 16,
         "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": ["8"]}],
+        "output": [{"name": name, "data_type": "TYPE_FP32", "dims": ["1"]} for name in ("y", "std")],
         "parameters": {"engine": {"string_value": "torch"}},
     }
     threads = torch.get_num_threads()
