@@ -8,7 +8,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -21,20 +21,36 @@ def only_comparison(model: str, addresses: Sequence[str]) -> Iterator[None]:
     A lock is a file of this machine's temporary directory that is locked, not one that is there: the system lets go of
     it when the process ends, however it ends. Raises ComparisonError where another comparison holds one.
     """
-    held: list[int] = []
+    held: dict[Path, int] = {}
     try:
         for address in addresses:
-            held.append(_open(lock_file(model, address)))
+            path = lock_file(model, address)
             try:
-                fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held[path] = _locked(path)
             except BlockingIOError:
                 raise ComparisonError(
                     f"Another comparison of model {model!r} at {address} is running; wait for it to end."
                 ) from None
         yield
     finally:
-        for descriptor in held:
+        for path, descriptor in held.items():
+            with suppress(OSError):  # another user's, which stays
+                path.unlink()
             os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of the file at this path that holds its lock. Raises BlockingIOError if another one does."""
+    while True:
+        descriptor = _open(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever had it has just removed the file: what comes next there is another
 
 
 def lock_file(model: str, address: str) -> Path:

@@ -29,7 +29,7 @@ from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.jobs import poisson_arrivals
-from triton_regressors.clients.compare.lock import only_comparison
+from triton_regressors.clients.compare.lock import lock_file, only_comparison
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.compare.session import floor_name
@@ -466,7 +466,8 @@ def test_a_comparison_that_was_killed_is_not_running() -> None:
             holder.kill()
             holder.wait()
     with only_comparison("m", ["localhost:1"]):
-        pass
+        assert lock_file("m", "127.0.0.1:1").exists()
+    assert not lock_file("m", "127.0.0.1:1").exists()
 
 
 @pytest.mark.parametrize("place", ["report is a file", "report inside a file", "report", "entry"])
