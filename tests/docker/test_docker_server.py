@@ -140,6 +140,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     command = [str(runtime.executable), *server_options(), f"--model-repository={root / 'models'}"]
     command += [f"--backend-directory={runtime.backends}", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
     command += ["--exit-timeout-secs=5"]  # a request to a dead process counts as in flight until then
+    shared_memory = f"test-docker-{http}-"  # a killed process leaves its own behind
+    command += [f"--backend-config=python,shm-region-prefix-name={shared_memory}"]
     command += [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
     log = root / "server.log"
     with log.open("w") as output:
@@ -158,6 +160,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             process.wait(timeout=40)
         finally:
             process.kill()
+            for leftover in Path("/dev/shm").glob(f"{shared_memory}*"):
+                leftover.unlink()
 
 
 def ready(server: Server) -> bool:
