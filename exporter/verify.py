@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import Rounding
@@ -61,8 +59,7 @@ def verify(
 ) -> Report:
     """Measure the plan against the sample with this machine's own engine: kernels on a GPU, else their references."""
     runner = Runner(plan, engine="auto", max_rows=min(len(sample.X), 4096))
-    with one_thread():
-        found = runner.predict(sample.X, tuple(plan.outputs))
+    found = runner.predict(sample.X, tuple(plan.outputs))
     given, rounded = (
         {name: measure(found[name], answers[name], sample.units[name]) for name in plan.outputs}
         for answers in (sample.expected, sample.rounded)
@@ -72,17 +69,6 @@ def verify(
     why = f"{numbers}: {rounding}" if NUMBERS in types and (rounding.moves or wanted == "auto") else ""
     measured = (tolerance, sample.units, given, rounded)
     return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, why, forced=wanted != "auto")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Have torch compute in one thread, as an entry does: on a busy machine, threads wait long for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def check(report: Report, subject: str) -> None:

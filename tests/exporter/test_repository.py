@@ -74,7 +74,7 @@ def test_of_two_new_entries_at_once_the_second_must_have_the_firsts_interface(
 
     monkeypatch.setattr(repositories, "_write_version", overtaken)
     with pytest.raises(
-        ExportError, match=r"^The entry 'model' exists with input X \[2\] .* this model has input X \[3\]"
+        ExportError, match=r"^The entry 'model' exists with input X FP32 \[2\] .* this model has input X FP32 \[3\]"
     ):
         export(MODEL, tmp_path / "models", name="model")
     assert versions(tmp_path / "models" / "model") == [1]

@@ -208,10 +208,10 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert executors.graph_sizes(5, 100) == [16, 32, 64]
-    assert executors.graph_sizes(2**16, 4096) == [16]
-    assert executors.graph_sizes(2**20, 4096) == []
-    assert executors.graph_sizes(5, 8) == []
+    assert executors.graph_sizes(20, 100) == [16, 32, 64]
+    assert executors.graph_sizes(2**18, 4096) == [16]
+    assert executors.graph_sizes(2**22, 4096) == []
+    assert executors.graph_sizes(20, 8) == []
 
 
 @pytest.mark.gpu

@@ -26,7 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.exporter.cases import CASES
-from tests.exporter.compiled import compiled
+from tests.exporter.compiled import compiled, matrix
+from tests.kernels.operations import run_plan
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter import export
@@ -119,7 +120,10 @@ def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[Questio
 
 
 def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
-    """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone."""
+    """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone.
+
+    An entry's golden row is one that all of its cases answer: categories of one are unknown to another.
+    """
     groups: dict[Inputs, list[str]] = {}
     for name in names:
         inputs = dataclasses.replace(compiled(CASES[name]).inputs, categorical=())
@@ -128,12 +132,20 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
         else:
             yield from export_each(repository, [name])
     for inputs, group in groups.items():
-        for start in range(0, len(group), CASES_PER_ENTRY):
-            model = f"cases-{inputs.n_features}-{inputs.dtype}-{start}"
-            yield _publish(repository, model, inputs, group[start : start + CASES_PER_ENTRY])
+        while group:
+            row = matrix(CASES[group[0]])[:1]
+            together = [name for name in group if _answers(name, row)][:CASES_PER_ENTRY]
+            model = f"cases-{inputs.n_features}-{inputs.dtype}-{group[0]}"
+            yield _publish(repository, model, inputs, row, together)
+            group = [name for name in group if name not in together]
 
 
-def _publish(repository: Path, model: str, inputs: Inputs, names: Sequence[str]) -> list[Question]:
+def _answers(name: str, row: np.ndarray) -> bool:
+    """Whether a case's answers to a row of another are finite."""
+    return all(np.isfinite(values).all() for values in run_plan(compiled(CASES[name]).plan, row).values())
+
+
+def _publish(repository: Path, model: str, inputs: Inputs, row: np.ndarray, names: Sequence[str]) -> list[Question]:
     """Write one entry and return what to ask it: a question for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
@@ -160,10 +172,10 @@ def _publish(repository: Path, model: str, inputs: Inputs, names: Sequence[str])
         "parity": {"tolerance": TOLERANCE, "outputs": parity},
     }
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
-    golden = {  # without rows: no rows are right for all cases, and each is asked for all of its own
-        "X": np.empty((0, inputs.n_features), dtype=inputs.dtype),
-        **{key: np.empty((0, size)) for key, size in plan.output_widths().items()},
-    }
+    golden = {
+        "X": row,
+        **run_plan(plan, row),
+    }  # proves no more than that the entry runs: each case is asked for its own
     publish(repository, model, plan, golden, document, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())
 
