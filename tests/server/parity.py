@@ -1,6 +1,6 @@
 """Every case of tests/exporter/cases.py through the real Triton server, against predict on the same float64 table.
 
-    python -m tests.server.parity                 all cases, one table, exit code 1 if any misses its promise
+    python -m tests.server.parity                 all cases and rentals.py, exit code 1 if any misses its promise
     python -m tests.server.parity --one-by-one    the same with each case as the entry that `export` writes
     python -m tests.server.parity ridge poisson   these cases alone
 
@@ -28,6 +28,7 @@ from rich.table import Table
 from tests.exporter.cases import CASES
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
+from tests.server.rentals import MODELS
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter import export
@@ -109,6 +110,22 @@ def rows(
 
             with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
                 return [row for found in threads.map(serve, entries) for row in found]
+
+
+def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Iterator[Row]:
+    """Serve the models of rentals.py, yielding a row for each: all rows of the table as users hold it are asked."""
+    with tempfile.TemporaryDirectory(prefix="parity-") as directory:
+        compilations = {name: model.export(Path(directory), name).compilation for name, model in MODELS.items()}
+        with TritonServer([Path(directory)]) as server, Client(server.grpc_url) as client:
+            for name, model in MODELS.items():
+                table, expected = model.table, model.expected()
+                found = np.concatenate([client.predict(name, batch) for batch in model.batches()])
+                chosen = np.random.default_rng(0).permutation(len(table))[:7]
+                same_bits = client.predict(name, table.iloc[chosen]).tobytes() == found[chosen].tobytes()
+                given = dataclasses.astuple(measure(found, expected, units(expected)))
+                datatypes = ", ".join(compilations[name].inputs.datatypes().values())
+                yield Row(name, "rentals", "y", datatypes, *given, *given[1:], same_bits)
+                progress(name)
 
 
 def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
@@ -248,6 +265,8 @@ def main() -> None:
         found = rows(of_numbers, one_by_one=arguments.one_by_one, progress=served) if of_numbers else []
         if of_strings:
             found += rows(of_strings, one_by_one=True, progress=served)
+        if not arguments.names:
+            found += rows_of_rentals(served)
     Console(width=None if sys.stdout.isatty() else 120).print(table(found))
     failures = [row for row in found if row.failure()]
     print(f"{len({row.case for row in found})} cases, {len(found)} outputs, {len(failures)} misses.")

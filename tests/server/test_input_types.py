@@ -2,24 +2,18 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import tritonclient.grpc
 from safetensors.numpy import load_file
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler, TargetEncoder
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.preprocessing import OneHotEncoder
 from tritonclient.utils import InferenceServerException
 
 from tests.server.conftest import Unload
-from tests.server.models import MAX_ROWS
+from tests.server.rentals import MEASURES, MODELS, beside, rentals
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -29,71 +23,11 @@ from triton_regressors.kernels.parity import measure, units
 
 pytestmark = pytest.mark.server
 
-ROWS = 4000
-MEASURES = ["price", "area"]
-
-
-@cache
-def rentals() -> tuple[pd.DataFrame, pd.Series]:
-    """Return a table as users hold them: amounts with two decimals, unix seconds, and ids; and a target."""
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        {
-            "price": np.round(rng.lognormal(12, 1, ROWS), 2),
-            "area": np.round(rng.gamma(4, 30, ROWS), 2),
-            "when": rng.integers(1_600_000_000, 1_700_000_000, ROWS),
-            "id": rng.integers(100_000_000, 100_000_050, ROWS),
-            "hash": rng.choice(2**60 + 3 * np.arange(20), ROWS),
-        }
-    )
-    target = np.log(table.price) + 0.01 * table.area + table.id % 7 + table.when % 97 / 50 + table.hash % 5
-    return table, target
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model of the table and the types that its numbers come in."""
-
-    estimator: Any
-    columns: list[str]
-    datatypes: dict[str, str]
-
-
-def beside(encoder: Any, column: str) -> Any:
-    return make_pipeline(make_column_transformer((encoder, [column]), (StandardScaler(), MEASURES)), Ridge())
-
-
-MODELS = {
-    "rent_boosted": Model(HistGradientBoostingRegressor(max_iter=30), MEASURES, {"X": "FP64"}),
-    "rent_times": Model(HistGradientBoostingRegressor(max_iter=30), [*MEASURES, "when"], {"X": "FP64"}),
-    "rent_forest": Model(
-        make_pipeline(StandardScaler(), RandomForestRegressor(10, random_state=0)), MEASURES, {"X": "FP64"}
-    ),
-    "rent_bins": Model(
-        make_pipeline(KBinsDiscretizer(10, quantile_method="averaged_inverted_cdf"), Ridge()), MEASURES, {"X": "FP64"}
-    ),
-    "rent_ids": Model(beside(OneHotEncoder(), "id"), [*MEASURES, "id"], {"X": "FP32", "integers": "INT64"}),
-    "rent_targets": Model(
-        beside(TargetEncoder(target_type="continuous", random_state=0), "id"), [*MEASURES, "id"], {"X": "FP64"}
-    ),
-    "rent_hashes": Model(
-        beside(OneHotEncoder(handle_unknown="ignore"), "hash"),
-        [*MEASURES, "hash"],
-        {"X": "FP32", "integers": "INT64"},
-    ),
-    "rent_linear": Model(make_pipeline(StandardScaler(), Ridge()), [*MEASURES, "when"], {"X": "FP32"}),
-}
-
 
 @pytest.fixture(scope="module", autouse=True)
 def served(repository: Any, client: Client, unload: Unload) -> Iterator[None]:
-    table, target = rentals()
     for name, model in MODELS.items():
-        model.estimator.fit(table[model.columns], target)
-        compilation = export(
-            model.estimator, repository, name=name, sample=table[model.columns][:2000], max_batch_size=MAX_ROWS
-        ).compilation
-        assert compilation.inputs.datatypes() == model.datatypes
+        assert model.export(repository, name).compilation.inputs.datatypes() == model.datatypes
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(client.load, MODELS))
     yield
@@ -101,22 +35,16 @@ def served(repository: Any, client: Client, unload: Unload) -> Iterator[None]:
         unload(name)
 
 
-def batches(name: str) -> Iterator[pd.DataFrame]:
-    table = rentals()[0][MODELS[name].columns]
-    for start in range(0, ROWS, MAX_ROWS):
-        yield table[start : start + MAX_ROWS]
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_the_answer_is_predict_on_the_table_as_given(either: Client, name: str) -> None:
-    expected = MODELS[name].estimator.predict(rentals()[0][MODELS[name].columns])[:, None]
-    found = np.concatenate([either.predict(name, rows) for rows in batches(name)])
+    expected = MODELS[name].expected()
+    found = np.concatenate([either.predict(name, rows) for rows in MODELS[name].batches()])
     assert measure(found, expected, units(expected)).within(1e-5)
 
 
 @pytest.mark.parametrize("name", ["rent_boosted", "rent_ids", "rent_hashes"])
 def test_bits_do_not_depend_on_the_batch(client: Client, name: str) -> None:
-    rows = next(batches(name))
+    rows = next(MODELS[name].batches())
     whole = client.predict(name, rows)
     parts = np.array_split(np.random.default_rng(0).permutation(len(rows)), 40)
     with ThreadPoolExecutor(16) as threads:
@@ -132,7 +60,7 @@ def test_golden_rows_keep_the_inputs_own_type(repository: Any, client: Client, n
 
 
 def test_columns_are_taken_by_name(client: Client) -> None:
-    rows = next(batches("rent_times"))
+    rows = next(MODELS["rent_times"].batches())
     turned = rows[rows.columns[::-1]].assign(other=1.0)
     assert client.predict("rent_times", turned).tobytes() == client.predict("rent_times", rows).tobytes()
     with pytest.raises(InvalidRequest, match=r"^The table lacks column 'area' of input 'X'"):
@@ -140,7 +68,7 @@ def test_columns_are_taken_by_name(client: Client) -> None:
 
 
 def test_a_category_is_sent_exactly_or_not_at_all(client: Client) -> None:
-    rows = next(batches("rent_ids"))[:3]
+    rows = next(MODELS["rent_ids"].batches())[:3]
     with pytest.raises(
         InvalidRequest, match=r"^integers\[0, 0\] \('id'\) is 100000001\.5, which is not a whole number"
     ):
@@ -151,7 +79,7 @@ def test_a_category_is_sent_exactly_or_not_at_all(client: Client) -> None:
 
 
 def test_who_sends_plain_tensors_sends_the_types_that_the_server_names(server: TritonServer) -> None:
-    rows = next(batches("rent_ids"))[:5]
+    rows = next(MODELS["rent_ids"].batches())[:5]
     plain = tritonclient.grpc.InferenceServerClient(server.grpc_url)
     described = {tensor.name: tensor.datatype for tensor in plain.get_model_metadata("rent_ids").inputs}
     assert described == MODELS["rent_ids"].datatypes
