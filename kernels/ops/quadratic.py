@@ -2,8 +2,8 @@
 
 `z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32 or float64; `shift`, `factor`: `[F]` float64;
 `quadratic`: `[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`:
-`[targets]`; `out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also the
-variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
+`[targets]`; `out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also
+the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
 
 `precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
 six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
