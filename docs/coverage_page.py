@@ -137,14 +137,14 @@ def _of_types(results: Results) -> str:
     """Return how often each type is chosen, and how many of the answers FP32 would miss where it is not."""
     found = [next(figures[engine] for engine in ENGINES if engine in figures) for _, figures in _answers(results)]
     counts = Counter(each[AUTO] for each in found)
-    chosen = ", ".join(f"{number:,} answers to {kind}" for kind, number in counts.most_common())
+    chosen = ", ".join(f"{kind} for {number:,}" for kind, number in counts.most_common())
     rounded = [each["FP32"] for each in found if each[AUTO] != "FP32"]
     missed = sum(isinstance(figures, str) or bool(missed_promise(figures)) for figures in rounded)
     unsent = sum("unsent" in figures for figures in rounded)
     return (
-        f"By the exporter's choice these are {chosen}. In FP32, {missed} of those that are not in it would miss their "
-        f"promise and {unsent} have rows that FP32 cannot hold; the rest move on others of the case's rows, or beside "
-        "the model's own thresholds."
+        f"Of these answers the exporter chooses {chosen} (BYTES: strings and no numbers). In FP32, {missed} of those "
+        f"not in it would miss their promise, and {unsent} have rows with categories that FP32 cannot hold; the rest "
+        "would miss it on others of the case's rows, or beside the model's own thresholds."
     )
 
 
