@@ -103,10 +103,8 @@ def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping
 
 
 def outdated(results: Results) -> list[str]:
-    """Return the cases that an engine has not measured as they are now, or that are no longer in the catalogue."""
-    engines = [engine for engine in ENGINES if engine in results["versions"]]
-    measured = [measured_as_they_are(results, engine) for engine in engines]
-    current = set.intersection(*measured) if measured else set()
+    """Return the cases that no engine has measured as they are now, or that are no longer in the catalogue."""
+    current = set[str]().union(*(measured_as_they_are(results, engine) for engine in ENGINES))
     return sorted((results["cases"].keys() | CASES.keys()) - current)
 
 

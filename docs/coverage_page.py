@@ -80,7 +80,9 @@ def render(results: Results) -> str:
 
 def _introduction(results: Results) -> str:
     versions = {
-        source: ", ".join(f"{NAMES.get(package, package)} {version}" for package, version in sorted(found.items()))
+        source: ", ".join(
+            f"{NAMES.get(package, package)} {version}" for package, version in sorted(found.items()) if package != "GPU"
+        )
         for source, found in results["versions"].items()
     }
     engines = [f"Measured {_by(results, engine)} ({versions[engine]})." for engine in ENGINES if engine in versions]

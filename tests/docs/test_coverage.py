@@ -86,6 +86,19 @@ def test_a_types_column_says_what_it_costs(figures: Any, cell: str) -> None:
     assert coverage_page.error_cell(figures) == cell
 
 
+def test_what_a_gpu_measured_stands_in_columns_of_its_own(results: coverage.Results) -> None:
+    ridge, lasso = results["cases"]["ridge"], results["cases"]["lasso"]
+    versions = {**results["versions"], "triton": {"GPU": "NVIDIA H200", "triton": "3.6.0"}}
+    both = {"versions": versions, "cases": {"ridge": {**ridge, "triton": ridge["interpret"]}, "lasso": lasso}}
+    head, _, first, second = coverage_page._cases_table(both, ["ridge", "lasso"]).splitlines()
+    columns = [cell.strip() for cell in head.split("|")][3:9]
+    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "kernels"]
+    measured, missing = ([cell.strip() for cell in line.split("|")][4:8] for line in (first, second))
+    assert measured[:2] == measured[2:]
+    assert missing[2:] == ["", ""]
+    assert "Measured on an NVIDIA H200 (Triton language 3.6.0)." in coverage_page._introduction(both)
+
+
 def test_a_type_that_the_exporter_refuses_has_the_reason(engine: str) -> None:
     rows = np.repeat(np.array([[0.0], [2.0**24], [2.0**24 + 1]]), 40, axis=0)
     estimator = make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()).fit(rows, np.arange(120.0))
@@ -121,12 +134,10 @@ def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Resu
 
 
 def test_every_plan_is_the_one_that_was_measured(results: coverage.Results) -> None:
-    engines = [engine for engine in coverage.ENGINES if any(engine in case for case in results["cases"].values())]
-    assert engines
     for name, case in CASES.items():
         compilation = compiled(case)
         kind, plan = coverage.type_of(compilation.inputs), compilation.plan
-        for engine in engines:
+        for engine in results["cases"][name].keys() & set(coverage.ENGINES):
             found = results["cases"][name][engine]
             assert found["auto"] == kind, f"{name} has changed: run `make coverage`"
             for output in plan.outputs:
