@@ -69,6 +69,19 @@ def test_a_library_that_answers_wrongly_is_not_timed():
         library.prepare(8, 2)
 
 
+def test_a_peer_that_answers_wrongly_is_left_out(monkeypatch, capsys):
+    library = libraries.ScikitLearn()
+    library.load("ridge", 8)
+    exact = library.model.estimator.predict
+
+    def rounding(x):
+        return exact(x) + (x.dtype == np.float32)
+
+    monkeypatch.setattr(library.model.estimator, "predict", rounding)
+    assert set(library.prepare(8, 2)) == {f"scikit-learn, float64, {way}" for way in ("checked", "unchecked")}
+    assert "8 rows: without scikit-learn, float32, checked is " in capsys.readouterr().out
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device, and this is about none")
 def test_an_engine_without_its_device_says_why():
     with libraries.Worker("triton") as worker:
