@@ -219,6 +219,23 @@ def test_a_peers_best_answer_is_recorded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert attempts(("float32", lambda: expected * np.nan)) == {"float32": None}
 
 
+@pytest.mark.parametrize("name", ["bayesian-ridge-far", "strings-stacked"])
+def test_peers_are_asked_rows_rounded_to_float32_and_held_to_the_answers_to_these(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case = CASES[name]
+    rounded = peers.in_float32(case.fitted()[1])
+
+    def peer(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Any]]:
+        yield "float64", lambda: case.answers(X)[output]
+
+    monkeypatch.setitem(peers.PEERS, "peer", peer)
+    assert max(found["float64"] for found in peers.ask("peer", case.name).values()) < 1e-5
+    numbers = rounded.select_dtypes("number").to_numpy() if case.strings else rounded
+    assert numbers.dtype == np.float64
+    np.testing.assert_array_equal(numbers, numbers.astype(np.float32))
+
+
 def test_a_peer_that_crashes_or_hangs_is_recorded_and_the_next_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = peers.Worker()
     assert worker.ask("no such peer", "ridge") == {"y": {"float32": "crashes"}}
