@@ -64,7 +64,7 @@ def train() -> dict[str, tuple[Any, np.ndarray]]:
 def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, console: Console) -> dict[str, Export]:
     """Export each model and print what it became and how exactly it answers."""
     table = Table(title="Exported, each measured against its own predict", title_justify="left")
-    for heading in ("entry", "estimator", "plan", "launches", "max |error| / std"):
+    for heading in ("entry", "estimator", "numbers", "plan", "launches", "max |error| / std"):
         table.add_column(heading)
     exported = {}
     for name, (estimator, rows) in models.items():
@@ -75,7 +75,8 @@ def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, cons
         shown = " → ".join(type(part).__name__ for _, part in getattr(estimator, "steps", [("", estimator)]))
         launches = sum(step.launches() for step in steps)
         plan = ", ".join(step.operation.kind() for step in steps)
-        table.add_row(name, shown, plan, str(launches), parity)
+        types = ", ".join(compilation.inputs.datatypes().values())
+        table.add_row(name, shown, types, plan, str(launches), parity)
     console.print(table)
     return exported
 
@@ -87,11 +88,8 @@ def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, c
         table.add_column(heading)
     with Client(server.grpc_url, "grpc") as over_grpc, Client(server.http_url, "http") as over_http:
         for name, (estimator, rows) in models.items():
-            X = rows[:1].astype(np.float32)
-            answers = (
-                np.ravel(estimator.predict(X.astype(np.float64))),
-                *(c.predict(name, X)[0] for c in (over_grpc, over_http)),
-            )
+            X = rows[:1]  # float64: the client sends what the entry takes
+            answers = (np.ravel(estimator.predict(X)), *(c.predict(name, X)[0] for c in (over_grpc, over_http)))
             table.add_row(name, *(" ".join(f"{value:.4f}" for value in answer) for answer in answers))
         console.print(table)
         X = models["diabetes_bayesian"][1][:1]

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,21 @@ def save(directory: Path, benchmark: str, settings: Mapping[str, Any], results: 
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     print(f"wrote {path}")
     return path
+
+
+def save_models(
+    directory: Path,
+    benchmark: str,
+    settings: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    order: Sequence[str],
+) -> Path:
+    """Write the results of models, and of those not among them what the file holds from such a machine and settings."""
+    path = directory / f"{benchmark}.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    same = before.get("environment") == environment() and before.get("settings") == dict(settings)
+    by_name = {result["model"]: result for result in [*(before["models"] if same else []), *results]}
+    return save(directory, benchmark, settings, {"models": [by_name[name] for name in order if name in by_name]})
 
 
 def default_directory() -> Path:

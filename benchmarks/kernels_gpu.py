@@ -154,7 +154,7 @@ class Bench:
 
     def like(self, source: Model) -> list[Tensor]:
         """Return the rotating inputs: rows like those that a model was fitted on."""
-        sample = source.rows(4096, seed=1)
+        sample = source.rows(4096, seed=1).astype(np.float32)
         location, scale = torch.from_numpy(sample.mean(0)), torch.from_numpy(sample.std(0))
         normal = self.normal(self.sizes.rows, source.n_features)
         return [x.mul_(scale.to(self.device)).add_(location.to(self.device)) for x in normal]
@@ -182,7 +182,7 @@ def affine_case(bench: Bench, features: int, targets: int) -> Case:
 def quadratic_case(bench: Bench) -> Case:
     """Return the degree-2 polynomial pipeline in both precisions against torch.compile of the quadratic form."""
     source = model("polynomial_2")
-    operation = source.plan.steps[0].operation
+    operation = source.plan().steps[0].operation
     assert isinstance(operation, Quadratic)
     inputs = bench.like(source)
     mine = [
@@ -210,7 +210,7 @@ def quadratic_case(bench: Bench) -> Case:
 def cubic_case(bench: Bench) -> Case:
     """Return the degree-3 polynomial pipeline against torch.compile."""
     source = model("polynomial_3")
-    operation = source.plan.steps[0].operation
+    operation = source.plan().steps[0].operation
     assert isinstance(operation, PolynomialAffine)
     inputs = bench.like(source)
     mine = bench.ours(f"{OURS}, as exported", operation, inputs, 1)

@@ -1,11 +1,12 @@
 """In-process latency from host rows to host answers, against scikit-learn and onnxruntime: when does a GPU make sense?
 
-    python -m benchmarks.predict [--quick] [--output DIR]
+    python -m benchmarks.predict [--quick] [--models ridge boosting ...] [--output DIR]
 
 `Runner.predict` is timed with the engine `torch` and, where there is a CUDA GPU, `triton`, and so are the same steps
-with the search for NaN that an entry makes on the server. scikit-learn's `predict` is timed on float64 and on float32
-rows, whichever is faster, with its search for NaN and without. Crossovers compare like with like: both sides search, or
-neither does. onnxruntime, which does not search, is an optional peer.
+with the search for NaN that an entry makes on the server; each engine twice, with numbers in FP32 and in FP64, whatever
+the exporter would choose for the model. scikit-learn's `predict` is timed on float64 and on float32 rows, whichever is
+faster, with its search for NaN and without. Crossovers compare like with like: both sides search, or neither does.
+onnxruntime, which does not search, is an optional peer.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save
-from triton_regressors.benchmarks.libraries import ENGINES, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
-from triton_regressors.benchmarks.models import MODELS, Model
+from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save_models
+from triton_regressors.benchmarks.libraries import ENGINES, FP64, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
+from triton_regressors.benchmarks.models import MODELS, Model, model
 from triton_regressors.benchmarks.timing import QUICK, Effort, input_count, take_turns
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
@@ -46,6 +47,12 @@ def fastest(point: Mapping[str, Any], library: str, *, checked: bool = False) ->
         if name.split(", ")[0] == library and name.endswith(", checked") == checked
     ]
     return min(found, key=lambda timing: timing["median_us"]) if found else None
+
+
+def cost_of_fp64(point: Mapping[str, Any], engine: str) -> float | None:
+    """Return an engine's time with numbers in FP64 over that in FP32, neither searching for NaN; None without one."""
+    double, single = fastest(point, FP64[engine]), fastest(point, engine)
+    return double["median_us"] / single["median_us"] if double and single else None
 
 
 def crossovers(points: Sequence[Mapping[str, Any]], peer: str, *, checked: bool = False) -> dict[str, int | None]:
@@ -102,7 +109,7 @@ def measure_model(workers: Sequence[Worker], model: Model, sizes: Sequence[int],
 def summary(point: Mapping[str, Any]) -> list[str]:
     """Return each library's median at one batch size in µs, in words: with a search for NaN / without."""
     found = []
-    for name in (*ENGINES, *PEERS):
+    for name in (*ENGINES, *FP64.values(), *PEERS):
         medians = [t["median_us"] for checked in (True, False) if (t := fastest(point, name, checked=checked))]
         if medians:
             found.append(f"{name} {' / '.join(f'{median:,.1f}' for median in medians)} µs")
@@ -117,16 +124,19 @@ def run(directory: Path, *, quick: bool = False, models: Sequence[Model] = MODEL
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(library)) for library in LIBRARIES]
         results = [measure_model(workers, model, sizes, effort) for model in models]
-    return save(directory, "predict", settings, {"models": results})
+    return save_models(directory, "predict", settings, results, [model.name for model in MODELS])
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three batch sizes, short measurements")
+    names = [found.name for found in MODELS]
+    parser.add_argument("--models", nargs="+", choices=names, default=names, help="these alone; others' figures stay")
     parser.add_argument("--output", type=Path, default=None, help="directory of predict.json")
     arguments = parser.parse_args()
-    run(arguments.output or default_directory(), quick=arguments.quick)
+    models = [model(name) for name in arguments.models]
+    run(arguments.output or default_directory(), quick=arguments.quick, models=models)
 
 
 if __name__ == "__main__":

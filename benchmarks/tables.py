@@ -15,7 +15,7 @@ from typing import Any
 
 from triton_regressors.benchmarks.environment import RESULTS
 from triton_regressors.benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
-from triton_regressors.benchmarks.predict import COMPARISONS, crossovers, fastest
+from triton_regressors.benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
@@ -78,9 +78,31 @@ def predict_section(document: Document, where: str) -> str:
             latency,
             "The batch size from which on an engine stays faster, among those measured:",
             table(header, *without_empty_columns(header, crossing)),
+            *cost_of_fp64_in_process(document),
             f"![Latency by batch size]({where}/predict.png)",
         ]
     )
+
+
+def cost_of_fp64_in_process(document: Document) -> list[str]:
+    """Return what FP64 costs each model and engine by batch size; nothing where it was not measured."""
+    rows = []
+    for model in document["models"]:
+        shown = [point for point in model["points"] if point["rows"] in SHOWN_ROWS]
+        for engine in ENGINES:
+            ratios = [cost_of_fp64(point, engine) for point in shown]
+            if any(ratios):
+                rows.append([model["title"], f"`{engine}`", *(optional(ratio, 1, ".2f") for ratio in ratios)])
+    if not rows:
+        return []
+    header = ["model", "engine", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes_shown(document))]
+    intro = "What numbers in FP64 cost: the time over that in FP32, in the same run, neither searching for NaN:"
+    return [intro, table(header, "ll" + "r" * (len(header) - 2), rows)]
+
+
+def sizes_shown(document: Document) -> list[int]:
+    """Return the batch sizes that were measured and are shown."""
+    return [point["rows"] for point in document["models"][0]["points"] if point["rows"] in SHOWN_ROWS]
 
 
 def crossing_cell(found: Mapping[str, int | None], engine: str) -> str:
@@ -155,7 +177,25 @@ def served_section(document: Document, where: str) -> str:
     rounds = document["settings"].get("rounds", 1)
     if rounds > 1:
         intro += f", the median of {rounds} rounds and their range"
-    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrl', rows)}"
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "llrrrrrrl", rows), *cost_of_fp64_served(document)])
+
+
+def cost_of_fp64_served(document: Document) -> list[str]:
+    """Return what FP64 costs a served model; nothing where it was not measured."""
+    rows = [
+        [
+            model["title"],
+            point["configuration"],
+            f"{point['concurrency']}",
+            optional(point["p50_of_fp32"], 1, ".2f") + spread(point["p50_of_fp32_rounds"], ".2f"),
+            optional(point["requests_per_s_of_fp32"], 1, ".2f") + spread(point["requests_per_s_of_fp32_rounds"], ".2f"),
+        ]
+        for model in document["models"]
+        for point in model.get("fp64_points", [])
+    ]
+    header = ["model", "configuration", "clients", "p50", "requests/s"]
+    intro = "The same models with numbers in FP64, over FP32 in the same rounds:"
+    return [intro, table(header, "llrrr", rows)] if rows else []
 
 
 def large_section(document: Document, where: str) -> str:
@@ -187,8 +227,12 @@ def megabytes(count: float) -> str:
 def share(point: Document) -> str:
     """Return a point's share of the do-nothing model's throughput, and the range of its rounds if there are more."""
     found = optional(point["throughput_of_floor"], 1, ".0%")
-    rounds = point.get("throughput_of_floor_rounds", [])
-    return f"{found} ({rounds[0]:.0%}–{rounds[-1]:.0%})" if len(rounds) > 1 else found
+    return found + spread(point.get("throughput_of_floor_rounds", []), ".0%")
+
+
+def spread(rounds: Sequence[float], form: str) -> str:
+    """Return the range of ordered rounds in brackets, or nothing if there is one at most."""
+    return f" ({rounds[0]:{form}}–{rounds[-1]:{form}})" if len(rounds) > 1 else ""
 
 
 def optional(value: float | None, factor: float, form: str) -> str:

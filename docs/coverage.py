@@ -2,11 +2,14 @@
 
     python -m docs.coverage measure                  run every case's kernels and write docs/coverage.json
     python -m docs.coverage measure --only 'ridge*'  these cases alone
+    python -m docs.coverage measure --missing        those that this engine has not measured yet, after a run that ended
     python -m docs.coverage write                    render docs/coverage.md from docs/coverage.json
     python -m docs.peers                             what other tools make of the same cases (see there)
 
-Each case's final plan is run by its kernels, on a GPU where there is one and else through the Triton language's
-interpreter, and compared with the estimator's own float64 answers. What is not measured in a run is kept as it was.
+Each case is compiled for the types of numbers that the exporter chooses by itself, for FP32 and for FP64. The plan is
+run by its kernels, on a GPU where there is one and else through the Triton language's interpreter, and its answers to
+rows rounded to that type are compared with the estimator's own to the float64 rows as given. What is not measured in a
+run is kept as it was. Measuring needs torch, triton, numpy, safetensors, scikit-learn and pandas alone.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -36,12 +39,22 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators, get_tags
 
 from tests.exporter.cases import CASES, Case
+from tests.exporter.catalogue import ROWS as MADE_ROWS
+
+if TYPE_CHECKING:
+    from triton_regressors.exporter.compiler import Compilation
+    from triton_regressors.kernels.inputs import Inputs
 
 RESULTS = Path(__file__).parent / "coverage.json"
 PAGE = Path(__file__).parent / "coverage.md"
 
 ROWS = 24
 """How many of a case's rows are measured."""
+
+TYPES = ("FP32", "FP64")
+"""What an entry's numbers come in; `AUTO` holds which one the exporter chooses."""
+
+AUTO = "auto"
 
 TOLERANCE = 1e-5
 TREE_TOLERANCE = 1e-6
@@ -53,6 +66,7 @@ WRONG = 1e-3
 ENGINES = ("interpret", "triton")
 UNFITTED = ("drop", "passthrough")
 SMALL_ARRAY = 8
+RECORDED_AT_ONCE = 100
 PACKAGES = ("numpy", "scikit-learn", "torch", "triton")
 
 Results = dict[str, Any]
@@ -81,7 +95,7 @@ def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping
         what = describe(CASES[name].estimator)
         if cases.get(name, {}).get("what") != what:
             cases[name] = {"what": what}
-        cases[name].setdefault(source, {}).update(value)
+        cases[name][source] = {**cases[name].get(source, {}), **value} if source == "peers" else value
     entries = ((name, json.dumps(cases[name], sort_keys=True, ensure_ascii=False)) for name in sorted(cases))
     body = ",\n".join(f'  "{name}": {case}' for name, case in entries)
     head = json.dumps(results["versions"], indent=1, sort_keys=True).replace("\n", "\n ")
@@ -89,10 +103,19 @@ def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping
 
 
 def outdated(results: Results) -> list[str]:
-    """Return the cases that were not measured as they are now, or that are no longer in the catalogue."""
-    measured = {name: case["what"] for name, case in results["cases"].items() if any(map(case.get, ENGINES))}
-    current = {name: describe(case.estimator) for name, case in CASES.items()}
-    return sorted(name for name in measured.keys() | current.keys() if measured.get(name) != current.get(name))
+    """Return the cases that no engine has measured as they are now, or that are no longer in the catalogue."""
+    current = set[str]().union(*(measured_as_they_are(results, engine) for engine in ENGINES))
+    return sorted((results["cases"].keys() | CASES.keys()) - current)
+
+
+def measured_as_they_are(results: Results, engine: str) -> set[str]:
+    """Return the cases of the catalogue whose estimator is the one that this engine has measured."""
+    cases = results["cases"]
+    return {
+        name
+        for name, case in CASES.items()
+        if engine in cases.get(name, {}) and cases[name]["what"] == describe(case.estimator)
+    }
 
 
 def rounded(value: float) -> float | None:
@@ -114,62 +137,96 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 # Measuring
 
 
-def measure_case(case: Case, engine: str) -> dict[str, dict[str, Any]]:
-    """Return for each output its largest error, what it is in ulp, the kernels launched and the operations."""
+def measure_case(case: Case, engine: str) -> dict[str, Any]:
+    """Return what a case's numbers come in under AUTO, and its figures by type: of that choice, and of TYPES.
+
+    The figures are by output, see `_figures`. Where the exporter refuses a type, there is the reason instead.
+    """
     from triton_regressors.exporter import compile_estimator
-    from triton_regressors.kernels.parity import measure, units
-    from triton_regressors.kernels.run import Runner
+    from triton_regressors.exporter.errors import ExportError
 
     estimator, X = case.fitted()
-    compilation = compile_estimator(estimator, sample=X)
-    plan, matrix = compilation.plan, compilation.sample.X  # strings are numbers there
-    found = Runner(plan, engine=engine, max_rows=ROWS).predict(matrix[:ROWS], tuple(plan.outputs))
+    chosen = compile_estimator(estimator, sample=X)
+    choice = type_of(chosen.inputs)
+    found = {AUTO: choice, choice: _figures(chosen, engine)}
+    for name in TYPES:
+        if name != choice:
+            try:
+                found[name] = _figures(compile_estimator(estimator, sample=X, input=name.lower()), engine)
+            except ExportError as refusal:
+                found[name] = str(refusal)
+    return found
+
+
+def type_of(inputs: Inputs) -> str:
+    """Return what numbers come in: "FP32", "FP64", "FP32 and INT64", or "BYTES" where there are none."""
+    kinds = dict.fromkeys(inputs.datatypes().values())
+    return " and ".join(kind for kind in kinds if kind != "BYTES") or "BYTES"
+
+
+def _figures(compilation: Compilation, engine: str) -> dict[str, dict[str, Any]]:
+    """Return for each output its largest error, what it is in ulp, the kernels launched and the operations.
+
+    `unsent` is there where a client refuses rows, and says how many: those with a category that the type does not hold.
+    """
+    from triton_regressors.kernels.parity import measure
+    from triton_regressors.kernels.run import Runner
+
+    plan, sample = compilation.plan, compilation.sample
+    unsent = MADE_ROWS - len(sample.X)
+    found = Runner(plan, engine=engine, max_rows=ROWS).predict(sample.X[:ROWS], tuple(plan.outputs))
     figures = {}
-    for output, expected in case.expected().items():
-        parity = measure(found[output], expected[:ROWS], units(expected))
+    for output, expected in sample.expected.items():
+        parity = measure(found[output], expected[:ROWS], sample.units[output])
         steps = plan.steps_for((output,))
         figures[output] = {
             "error": rounded(parity.max_error),
             "ulp": rounded(parity.max_ulp),
             "launches": sum(step.launches() for step in steps),
             "ops": [step.operation.kind() for step in steps],
+            **({"unsent": unsent} if unsent else {}),
         }
     return figures
 
 
-def measure_cases(pattern: str) -> int:
-    """Measure the cases whose names match, record the figures, and return how many could not be measured."""
+def measure_cases(pattern: str, *, missing: bool = False) -> int:
+    """Measure the cases whose names match, record the figures, and return how many could not be measured.
+
+    `missing`: leave out those that this machine's engine has measured as they are now.
+    """
     import torch
 
     engine = "triton" if torch.cuda.is_available() else "interpret"
     if engine == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before the exporter is imported
-    names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern)]
+    done = measured_as_they_are(read_results(), engine) if missing else set()
+    names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern) and name not in done]
+    versions = versions_of(PACKAGES)
+    if engine == "triton":
+        versions["GPU"] = torch.cuda.get_device_name()
     found: dict[str, Any] = {}
+    failed = 0
     start = time.monotonic()
     # Nearly all of the time goes into compiling kernels, or into interpreting them.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
         measured = processes.map(_measure_named, names, itertools.repeat(engine))
         for number, (name, figures) in enumerate(zip(names, measured, strict=True), 1):
             if isinstance(figures, str):
+                failed += 1
                 print(f"{name}: {figures}", file=sys.stderr)
             else:
                 found[name] = figures
+                for miss in missed_promises(figures):
+                    print(f"{name}, {miss}")
+            if number % RECORDED_AT_ONCE == 0 or number == len(names):
+                record(engine, versions, found)
+                found = {}
             show_progress(number, len(names), start)
-    versions = versions_of(PACKAGES)
-    if engine == "triton":
-        versions["GPU"] = torch.cuda.get_device_name()
-    record(engine, versions, found)
-    for name, outputs in found.items():
-        for output, figures in outputs.items():
-            if miss := missed_promise(figures):
-                print(f"{name}, {output}: {miss}")
-    failed = len(names) - len(found)
-    print(f"{len(found)} cases measured, {failed} failed.")
+    print(f"{len(names) - failed} cases measured, {failed} failed.")
     return failed
 
 
-def _measure_named(name: str, engine: str) -> dict[str, dict[str, Any]] | str:
+def _measure_named(name: str, engine: str) -> dict[str, Any] | str:
     """Return a case's figures, or why there are none."""
     import torch
 
@@ -190,6 +247,16 @@ def missed_promise(figures: Mapping[str, Any]) -> str:
     if figures["error"] <= tolerance or figures["ulp"] <= 1:
         return ""
     return f"{figures['error']:.1e} std and {figures['ulp']:.1f} ulp, more than {tolerance:.0e} std"
+
+
+def missed_promises(found: Mapping[str, Any]) -> list[str]:
+    """Return which outputs of what `measure_case` found miss their promise, in the chosen type and in FP64."""
+    return [
+        f"{output}, {name}: {miss}"
+        for name in dict.fromkeys((found[AUTO], "FP64"))
+        for output, figures in found[name].items()
+        if (miss := missed_promise(figures))
+    ]
 
 
 # What a case is about
@@ -321,11 +388,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m docs.coverage", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")
+    measure.add_argument("--missing", action="store_true", help="leave out what this machine's engine has measured")
     measure.add_argument("--only", default="*", metavar="PATTERN", help="the cases to measure, as in 'ridge*'")
     commands.add_parser("write", help="render docs/coverage.md from docs/coverage.json")
     arguments = parser.parse_args()
     if arguments.command == "measure":
-        return int(measure_cases(arguments.only) > 0)
+        return int(measure_cases(arguments.only, missing=arguments.missing) > 0)
     from docs import coverage_page
 
     if names := outdated(read_results()):

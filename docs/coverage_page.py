@@ -9,10 +9,12 @@ from typing import Any
 from sklearn.utils import all_estimators
 
 from docs.coverage import (
+    AUTO,
     ENGINES,
     ROWS,
     TOLERANCE,
     TREE_TOLERANCE,
+    TYPES,
     WRONG,
     Results,
     describe,
@@ -24,6 +26,7 @@ from docs.coverage import (
     walk,
 )
 from tests.exporter.cases import CASES
+from tests.exporter.catalogue import ROWS as MADE_ROWS
 
 PEERS = ("skl2onnx", "hummingbird-ml", "treelite")
 
@@ -35,11 +38,16 @@ Made by `python -m docs.coverage write` from `docs/coverage.json`; do not edit.
 
 Each row below is an answer of a case of the test catalogue (`tests/exporter/cases.py`): an estimator with its options,
 fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows: half of them it
-was fitted on, half are moved away from those, and may hold categories that it never saw. The error is the largest
-difference from the estimator's own float64 answer, in standard deviations of its answers; "ulp" is the largest in units
-of the last place of the float32 answer, of which rounding alone costs up to 0.5. Promised are {tolerance} standard
-deviations ({trees} where there are trees), or one ulp where that is more. "Kernels" is how many are launched for a
-batch of any size.
+was fitted on, half are moved away from those, and may hold categories that it never saw. These rows are float64, as
+users hold them. "Input" is what the exporter chooses for an entry's numbers: FP32 where rounding the rows to it moves
+no answer, and else FP64. Both are measured, so that FP32 shows what it would cost where it is not chosen.
+
+The error is the largest difference from the estimator's own answer to the float64 rows as given, in standard
+deviations of its answers. Promised of the chosen type, and of FP64 always, are {tolerance} standard deviations ({trees}
+where there are trees), or one unit in the last place of the float32 answer ("ulp") where that is more: then the ulp are
+shown. Errors beyond it, which FP32 would make, are **bold**. "48 unsent": so many of a case's {made} rows hold what is
+a category's number and FP32 would round, which the clients here refuse to send. "refused": so is the export, as two
+categories are one number in FP32. "Kernels" is how many are launched for a batch of any size.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
 written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Cases named "strings-" read
@@ -47,7 +55,8 @@ columns of strings; the kernels are given the numbers that an entry looks up for
 
 {engines}
 
-The peers convert the same fitted estimators and answer the same rows; what they answer is compared as float32. Within
+The peers convert the same fitted estimators and answer the same rows rounded to float32, for which most of their graphs
+are made, and are compared with the estimator's answers to these; what they answer is compared as float32. Within
 {wrong} standard deviations an answer counts as right, and its error is shown. "–": the peer does not convert the
 estimator, or raises when asked. "WRONG": it answers, without an error or a warning that stops it, so many standard
 deviations off ("shape": in a matrix of another shape; "NaN": not a number). "\\*": with a float64 graph, which is tried
@@ -71,19 +80,28 @@ def render(results: Results) -> str:
 
 def _introduction(results: Results) -> str:
     versions = {
-        source: ", ".join(f"{NAMES.get(package, package)} {version}" for package, version in sorted(found.items()))
+        source: ", ".join(
+            f"{NAMES.get(package, package)} {version}" for package, version in sorted(found.items()) if package != "GPU"
+        )
         for source, found in results["versions"].items()
     }
-    by = {"interpret": "on a CPU by the Triton language's interpreter", "triton": "on a GPU"}
-    engines = [f"Measured {by[engine]} ({versions[engine]})." for engine in ENGINES if engine in versions]
+    engines = [f"Measured {_by(results, engine)} ({versions[engine]})." for engine in ENGINES if engine in versions]
     return INTRODUCTION.format(
         rows=ROWS,
+        made=MADE_ROWS,
         tolerance=_short(TOLERANCE),
         trees=_short(TREE_TOLERANCE),
         wrong=_short(WRONG),
         engines=" ".join(engines),
         peers=f"({versions['peers']}.)" if "peers" in versions else "(None was run.)",
     )
+
+
+def _by(results: Results, engine: str) -> str:
+    """Return on what an engine measured, in words."""
+    if engine == "interpret":
+        return "on a CPU by the Triton language's interpreter"
+    return f"on an {results['versions'][engine]['GPU']}"
 
 
 def _short(number: float) -> str:
@@ -104,6 +122,7 @@ def _summary(results: Results) -> Iterator[str]:
         if any(counter[name] for counter in counters):
             rows.append([f"{text}, of {len(states['ours'])} answers", *(str(counter[name]) for counter in counters)])
     yield table(["", "this project", *PEERS], rows, numbers=range(1, len(tools) + 1))
+    yield _of_types(results)
     parts = [part for case in CASES.values() for part in walk(case.estimator)]
     settings = options(parts)
     yield (
@@ -116,13 +135,34 @@ def _summary(results: Results) -> Iterator[str]:
             yield "\n".join(f"- {name}: {reason or 'not supported'}" for name, reason in absent.items())
 
 
+def _of_types(results: Results) -> str:
+    """Return how often each type is chosen, and how many of the answers FP32 would miss where it is not."""
+    found = [next(figures[engine] for engine in ENGINES if engine in figures) for _, figures in _answers(results)]
+    counts = Counter(each[AUTO] for each in found)
+    chosen = ", ".join(f"{kind} for {number:,}" for kind, number in counts.most_common())
+    rounded = [each["FP32"] for each in found if each[AUTO] != "FP32"]
+    missed = sum(isinstance(figures, str) or bool(missed_promise(figures)) for figures in rounded)
+    unsent = sum("unsent" in figures for figures in rounded)
+    return (
+        f"Of these answers the exporter chooses {chosen} (BYTES: strings and no numbers). In FP32, {missed} of those "
+        f"not in it would miss their promise, and {unsent} have rows with categories that FP32 cannot hold; the rest "
+        "would miss it on others of the case's rows, or beside the model's own thresholds."
+    )
+
+
 def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Yield each case and output that was measured, with the figures of each engine and peer by its name."""
     for name, case in results["cases"].items():
-        for output in next(case[engine] for engine in ENGINES if engine in case):
-            engines = {engine: case[engine][output] for engine in ENGINES if engine in case}
+        measured = [engine for engine in ENGINES if engine in case]
+        for output in case[measured[0]]["FP64"]:
+            engines = {engine: _of_output(case[engine], output) for engine in measured}
             peers = {peer: found[output] for peer, found in case.get("peers", {}).items()}
             yield (name, output), {**engines, **peers}
+
+
+def _of_output(found: Mapping[str, Any], output: str) -> dict[str, Any]:
+    """Return what an engine found for one output: the choice under AUTO, and the figures, or a refusal, by type."""
+    return {name: value if isinstance(value, str) else value[output] for name, value in found.items()}
 
 
 def _classes_right(states: Mapping[tuple[str, str], str]) -> set[str]:
@@ -143,13 +183,18 @@ STATES = {
 def state(figures: Mapping[str, Any], tool: str) -> str:
     """Return what became of an answer, one of STATES."""
     if tool == "ours":
-        return "wrong" if any(missed_promise(figures[engine]) for engine in ENGINES if engine in figures) else "right"
+        return "wrong" if any(map(_misses, (figures[engine] for engine in ENGINES if engine in figures))) else "right"
     if tool not in figures:
         return "absent"
     default, double = (figures[tool].get(graph, "") for graph in ("float32", "float64"))
     if is_wrong(default):
         return "wrong32" if is_right(double) else "wrong"
     return "right" if is_right(default) or is_right(double) else "wrong" if is_wrong(double) else "none"
+
+
+def _misses(found: Mapping[str, Any]) -> bool:
+    """Whether an answer is beyond its promise in the chosen type or in FP64."""
+    return any(missed_promise(found[name]) for name in (found[AUTO], "FP64"))
 
 
 def is_right(found: float | str | None) -> bool:
@@ -181,29 +226,36 @@ def cell(figures: Mapping[str, Any], peer: str) -> str:
 def _cases_table(results: Results, names: Sequence[str]) -> str:
     """Return the table of these cases, a row for each output."""
     engines = [engine for engine in ENGINES if engine in results["versions"]]
-    measured = [heading for engine in engines for heading in (f"error / std, {engine}", "ulp")]
+    measured = [name if engine == "interpret" else f"{name}, GPU" for engine in engines for name in TYPES]
     rows = []
     for (name, output), figures in _answers({"cases": {name: results["cases"][name] for name in names}}):
-        ours = [figures.get(engine) for engine in engines]
-        numbers = [text for found in ours for text in _numbers(found)]
-        launches = next(str(found["launches"]) for found in ours if found)
+        ours = [figures.get(engine, {}) for engine in engines]
+        errors = [error_cell(found.get(kind)) for found in ours for kind in TYPES]
+        choice = next(found[AUTO] for found in ours if found)
+        launches = next(str(found[choice]["launches"]) for found in ours if found)
         what = shortened(describe(CASES[name].estimator)).replace("|", "\\|")
         title = name if output == "y" else f"{name}, {output}"
-        rows.append([title, f"`{what}`", *numbers, launches, *(cell(figures, peer) for peer in PEERS)])
-    head = ["case", "estimator", *measured, "kernels", *PEERS]
-    return table(head, rows, numbers=range(2, 3 + len(measured)))
+        rows.append([title, f"`{what}`", choice, *errors, launches, *(cell(figures, peer) for peer in PEERS)])
+    head = ["case", "estimator", "input", *measured, "kernels", *PEERS]
+    return table(head, rows, numbers=range(3, 4 + len(measured)))
 
 
 def _error(number: float) -> str:
     return f"{number:.0e}" if number else "0"
 
 
-def _numbers(found: Mapping[str, Any] | None) -> tuple[str, str]:
-    if not found:
-        return "", ""
-    if None in (found["error"], found["ulp"]):
-        return "NaN", "NaN"
-    return _error(found["error"]), f"{found['ulp']:g}"
+def error_cell(figures: Mapping[str, Any] | str | None) -> str:
+    """Return what a type's column says: the error, bold where it misses the promise, and why it passed."""
+    if figures is None:
+        return ""
+    if isinstance(figures, str):
+        return "refused"
+    text = "NaN" if figures["error"] is None else _error(figures["error"])
+    if missed_promise(figures):
+        text = f"**{text}**"
+    elif figures["error"] > TOLERANCE:
+        text += f" ({figures['ulp']:g} ulp)"
+    return f"{text}, {figures['unsent']} unsent" if "unsent" in figures else text
 
 
 def shortened(text: str, width: int = 100) -> str:

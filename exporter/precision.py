@@ -50,7 +50,7 @@ def _in_float32(op: Quadratic, x: np.ndarray) -> np.ndarray:
     import torch
 
     tables = dataclasses.replace(op, precision="float32").parameters()
-    u = x - tables["shift"]
+    u = (x - tables["shift"]).astype(np.float32)
     columns = [
         (u * (product(u, form) + linear)).sum(axis=1, dtype=np.float32)
         for form, linear in zip(tables["quadratic"], tables["linear"], strict=True)

@@ -1,9 +1,9 @@
 """Quadratic: `out[r, t] = f(Σᵢ z[r, i] · (linear[t, i] + Σⱼ z[r, j] · quadratic[t, j, i]) + intercept[t])`.
 
-`z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32; `shift`, `factor`: `[F]` float64; `quadratic`:
-`[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`: `[targets]`;
-`out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also the variance of
-a Bayesian linear model, `xᵀ Σ x + σ²`.
+`z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32 or float64; `shift`, `factor`: `[F]` float64;
+`quadratic`: `[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`:
+`[targets]`; `out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also
+the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
 
 `precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
 six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
@@ -36,7 +36,7 @@ PROGRAMS_PER_MULTIPROCESSOR = 16
 
 @triton.jit
 def shifted_tile(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     shift,  # [BLOCK_FEATURES], loaded
     row,  # int64 [BLOCK_ROWS]
     feature,  # int32 [BLOCK_FEATURES]
@@ -44,12 +44,15 @@ def shifted_tile(
     FEATURES: tl.constexpr,
     SHIFTED: tl.constexpr,
 ):
-    """Return `x − shift` for rows and features in the dtype of `shift`; the columns past the last have weight zero."""
+    """Return `x − shift` for rows and features in the dtype of `shift`; the columns past the last have weight zero.
+
+    What a float64 `x` has beyond float32 is rounded after the shift, which leaves little of numbers far from zero.
+    """
     inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-    u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(shift.dtype)
+    u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
     if SHIFTED:
-        u -= shift[None, :]
-    return u
+        u = u - shift[None, :]
+    return u.to(shift.dtype)
 
 
 @triton.jit
@@ -89,7 +92,7 @@ def multiply(u, q, acc, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows"])
 def quadratic_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     shift,  # [FEATURES], float64 or float32 like the next two
     quadratic,  # [TARGETS, FEATURES, FEATURES]
     linear,  # [TARGETS, FEATURES]

@@ -1,35 +1,56 @@
 """The benchmark scripts run end to end on toy sizes; what they time is not looked at."""
 
+import contextlib
 import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from triton_regressors.benchmarks import environment, kernels_gpu, libraries, predict, run
 from triton_regressors.benchmarks.checking import WrongAnswerError
-from triton_regressors.benchmarks.models import MODELS, model
-from triton_regressors.benchmarks.served import median_round
+from triton_regressors.benchmarks.models import DTYPES, MODELS, model
+from triton_regressors.benchmarks.served import beside, median_round, same_points
 from triton_regressors.benchmarks.timing import Effort
 
 BRIEF = Effort(rounds=2, least_rounds=1, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
 
 
-@pytest.mark.parametrize("name", [found.name for found in MODELS])
-def test_each_model_is_one_step(name):
-    assert len(model(name).plan.steps) == 1
+@pytest.mark.parametrize("input", DTYPES)
+@pytest.mark.parametrize("name", [found.name for found in MODELS if found.name not in ("boosting", "scaled_forest")])
+def test_each_model_but_the_trees_is_one_step_of_either_type(name, input):
+    plan = model(name).plan(input)
+    assert len(plan.steps) == 1
+    assert plan.dtype == DTYPES[input]
 
 
 def test_predict_measures_checked_answers_of_every_library():
-    names = ["torch", "scikit-learn"]
-    with libraries.Worker(names[0]) as ours, libraries.Worker(names[1]) as theirs:
-        result = predict.measure_model([ours, theirs], model("ridge"), [1, 5], BRIEF)
+    names = ["torch", "torch FP64", "scikit-learn"]
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(libraries.Worker(name)) for name in names]
+        result = predict.measure_model(workers, model("ridge"), [1, 5], BRIEF)
     assert [point["rows"] for point in result["points"]] == [1, 5]
     for point in result["points"]:
-        assert len(point["timings"]) == 6
+        assert len(point["timings"]) == 8
+        assert {"torch FP64", "torch FP64, checked"} < point["timings"].keys()
         assert point["timings"]["torch"]["max_error"] < libraries.OURS_LIMIT
         assert all(timing["median_us"] > 0 for timing in point["timings"].values())
+        assert predict.cost_of_fp64(point, "torch") > 0
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_an_engine_is_given_rows_of_its_type_which_are_not_the_other_s():
+    made = {}
+    for name in ("torch", "torch FP64"):
+        library = libraries.LIBRARIES[name]()
+        library.load("ridge", 8)
+        assert library.prepare(8, 1)[name] < 1e-6
+        made[name] = library.inputs[0]
+    assert [rows.dtype.name for rows in made.values()] == ["float32", "float64"]
+    assert (made["torch FP64"].astype(np.float32) == made["torch"]).all()
+    assert (made["torch FP64"] != made["torch"]).all()
 
 
 @pytest.fixture
@@ -46,6 +67,19 @@ def test_a_library_that_answers_wrongly_is_not_timed():
     library.runner.predict = lambda X: {"y": X[:, :1]}
     with pytest.raises(WrongAnswerError, match=r"torch is .* from the float64 answer"):
         library.prepare(8, 2)
+
+
+def test_a_peer_that_answers_wrongly_is_left_out(monkeypatch, capsys):
+    library = libraries.ScikitLearn()
+    library.load("ridge", 8)
+    exact = library.model.estimator.predict
+
+    def rounding(x):
+        return exact(x) + (x.dtype == np.float32)
+
+    monkeypatch.setattr(library.model.estimator, "predict", rounding)
+    assert set(library.prepare(8, 2)) == {f"scikit-learn, float64, {way}" for way in ("checked", "unchecked")}
+    assert "8 rows: without scikit-learn, float32, checked is " in capsys.readouterr().out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device, and this is about none")
@@ -73,7 +107,7 @@ def test_compiling_a_model_needs_no_server_client():
         "import sys; sys.modules['tritonclient'] = None\n"
         "import triton_regressors.benchmarks.kernels_gpu, triton_regressors.benchmarks.predict as p\n"
         "from triton_regressors.benchmarks.models import model\n"
-        "print(len(model('ridge').plan.steps))"
+        "print(len(model('ridge').plan().steps))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "1", done.stderr
@@ -83,6 +117,38 @@ def test_served_keeps_the_median_round_whole():
     rounds = [{"throughput_of_floor": share, "requests_per_s": rate} for share, rate in ((0.9, 1), (0.8, 2), (0.95, 3))]
     expected = {"throughput_of_floor": 0.9, "requests_per_s": 1, "throughput_of_floor_rounds": [0.8, 0.9, 0.95]}
     assert median_round(rounds) == expected
+
+
+def test_served_fp64_is_compared_round_by_round():
+    def served(rate, p50, clients=64):
+        return {
+            "configuration": "dynamic batching",
+            "concurrency": clients,
+            "requests_per_s": rate,
+            "latency_p50_ms": p50,
+            "throughput_of_floor": rate / 1000,
+        }
+
+    single = [
+        [served(1, 1, 1), served(100, 2.0)],
+        [served(1, 1, 1), served(200, 1.0)],
+        [served(1, 1, 1), served(80, 0)],
+    ]
+    double = [served(90, 2.2), served(190, 1.3), served(80, 3.0)]
+    found = beside(double, same_points(single, double[0]))
+    assert found["requests_per_s_of_fp32_rounds"] == [0.9, 0.95, 1.0]
+    assert found["requests_per_s_of_fp32"] == 0.95
+    assert found["p50_of_fp32_rounds"] == [1.1, 1.3]
+    assert found["requests_per_s"] == 90
+
+
+@pytest.mark.parametrize(("quick", "kept"), [(True, ["ridge", "poisson"]), (False, ["poisson"])])
+def test_models_measured_alone_stand_beside_the_others_of_the_same_settings(tmp_path, quick, kept):
+    order = [found.name for found in MODELS]
+    for setting, name in ((True, "ridge"), (quick, "poisson")):
+        path = environment.save_models(tmp_path, "predict", {"quick": setting}, [{"model": name}], order)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert [result["model"] for result in document["models"]] == kept
 
 
 def test_results_carry_versions_and_no_dates(tmp_path):

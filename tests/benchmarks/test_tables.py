@@ -20,6 +20,7 @@ def point(rows, torch, scikit_learn, triton=None):
     }
     if triton is not None:
         timings["triton"] = timing(triton)
+        timings["triton FP64"] = timing(1.5 * triton)
     return {"rows": rows, "inputs": 4, "timings": timings}
 
 
@@ -79,6 +80,16 @@ SERVED = {
                     "floor_stable": False,
                 }
             ],
+            "fp64_points": [
+                {
+                    "configuration": "dynamic batching",
+                    "concurrency": 64,
+                    "p50_of_fp32": 1.02,
+                    "p50_of_fp32_rounds": [0.98, 1.02, 1.1],
+                    "requests_per_s_of_fp32": None,
+                    "requests_per_s_of_fp32_rounds": [],
+                }
+            ],
         }
     ],
 }
@@ -125,7 +136,19 @@ def test_tables_hold_what_the_results_say():
     exported = "Polynomial (float32, as exported)"
     assert f"| {exported} | 1,024 | 100 | 30% | 1e-07 | torch.compile b | 400 | 1e-07 | 4.0 × |" in section
     assert "| Ridge | dynamic batching | 64 | 1,500 | +50 | 9,000 | 93% (91%–96%) | – | no |" in section
+    assert "| model | engine | 1 row | 64 rows | 4,096 rows |" in section
+    assert "| Ridge | `triton` | 1.50 | 1.50 | 1.50 |" in section
+    assert "`torch` | –" not in section
+    assert "| Ridge | dynamic batching | 64 | 1.02 (0.98–1.10) | – |" in section
     assert section.count("a quick run") == 1
+
+
+def test_results_without_fp64_have_no_tables_of_it():
+    old = {
+        "served": {**SERVED, "models": [{"title": "Ridge", "points": SERVED["models"][0]["points"]}]},
+        "predict": {**PREDICT, "models": [{**PREDICT["models"][0], "points": [point(1, 40, 80)]}]},
+    }
+    assert "FP64" not in tables.markdown({"a-device": old})
 
 
 def test_a_section_replaces_the_one_between_the_markers():

@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from docs import coverage, coverage_page, peers
-from tests.exporter.cases import CASES
+from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled
 
 MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
@@ -29,13 +32,19 @@ def test_page_is_what_write_makes_of_the_results(results: coverage.Results) -> N
 
 def test_every_answer_is_within_its_promise(results: coverage.Results) -> None:
     missed = {
-        f"{name}, {output}, {engine}": miss
+        f"{name}, {engine}": misses
         for name, case in results["cases"].items()
         for engine in coverage.ENGINES
-        for output, figures in case.get(engine, {}).items()
-        if (miss := coverage.missed_promise(figures))
+        if engine in case and (misses := coverage.missed_promises(case[engine]))
     }
     assert missed == {}
+
+
+def test_every_case_says_both_types(results: coverage.Results) -> None:
+    for name, case in results["cases"].items():
+        for engine in coverage.ENGINES:
+            if engine in case:
+                assert {*coverage.TYPES, coverage.AUTO, case[engine][coverage.AUTO]} == case[engine].keys(), name
 
 
 @pytest.mark.parametrize(
@@ -53,6 +62,55 @@ def test_promise(error: float | None, ulp: float | None, ops: list[str], kept: b
     assert (coverage.missed_promise({"error": error, "ulp": ulp, "ops": ops}) == "") == kept
 
 
+def test_a_promise_is_of_the_chosen_type_and_of_fp64() -> None:
+    right, wrong = ({"y": {"error": error, "ulp": 9.0, "ops": ["affine"]}} for error in (1e-7, 1e-3))
+    found = {"auto": "FP32", "FP32": wrong, "FP64": wrong}
+    assert [miss[:8] for miss in coverage.missed_promises(found)] == ["y, FP32:", "y, FP64:"]
+    assert coverage.missed_promises({"auto": "FP64", "FP32": wrong, "FP64": right}) == []
+    assert coverage.missed_promises({"auto": "FP64", "FP32": "refused, because", "FP64": right}) == []
+
+
+@pytest.mark.parametrize(
+    ("figures", "cell"),
+    [
+        ({"error": 3.2e-7, "ulp": 0.5, "ops": ["affine"]}, "3e-07"),
+        ({"error": 3.2e-4, "ulp": 0.5, "ops": ["affine"]}, "3e-04 (0.5 ulp)"),
+        ({"error": 3.2e-4, "ulp": 700.0, "ops": ["affine"]}, "**3e-04**"),
+        ({"error": None, "ulp": None, "ops": ["affine"]}, "**NaN**"),
+        ({"error": 3.2e-7, "ulp": 0.5, "ops": ["affine"], "unsent": 48}, "3e-07, 48 unsent"),
+        ("Cannot export Pipeline: two categories are one number in FP32.", "refused"),
+        (None, ""),
+    ],
+)
+def test_a_types_column_says_what_it_costs(figures: Any, cell: str) -> None:
+    assert coverage_page.error_cell(figures) == cell
+
+
+def test_what_a_gpu_measured_stands_in_columns_of_its_own(results: coverage.Results) -> None:
+    ridge, lasso = results["cases"]["ridge"], results["cases"]["lasso"]
+    versions = {**results["versions"], "triton": {"GPU": "NVIDIA H200", "triton": "3.6.0"}}
+    both = {"versions": versions, "cases": {"ridge": {**ridge, "triton": ridge["interpret"]}, "lasso": lasso}}
+    head, _, first, second = coverage_page._cases_table(both, ["ridge", "lasso"]).splitlines()
+    columns = [cell.strip() for cell in head.split("|")][3:9]
+    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "kernels"]
+    measured, missing = ([cell.strip() for cell in line.split("|")][4:8] for line in (first, second))
+    assert measured[:2] == measured[2:]
+    assert missing[2:] == ["", ""]
+    assert "Measured on an NVIDIA H200 (Triton language 3.6.0)." in coverage_page._introduction(both)
+
+
+def test_a_type_that_the_exporter_refuses_has_the_reason(engine: str) -> None:
+    rows = np.repeat(np.array([[0.0], [2.0**24], [2.0**24 + 1]]), 40, axis=0)
+    estimator = make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()).fit(rows, np.arange(120.0))
+    case = Case("ids", "steps", estimator, lambda: (rows, np.arange(120.0)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CASES, "ids", case)
+        found = coverage.measure_case(case, engine)
+    assert found[coverage.AUTO] == "FP64"
+    assert "are one number in FP32" in found["FP32"]
+    assert found["FP64"]["y"]["error"] < 1e-6
+
+
 def test_every_regressor_has_a_case_or_a_reason() -> None:
     assert coverage.missing("regressor") == coverage.REGRESSORS_WITHOUT_A_CASE
 
@@ -61,38 +119,46 @@ def test_every_transformer_has_a_case_or_a_reason() -> None:
     assert [name for name, reason in coverage.missing("transformer").items() if not reason] == []
 
 
-@pytest.mark.parametrize("name", ["ridge", "voting-mixed", "bayesian-ridge"])
+@pytest.mark.parametrize("name", ["ridge", "voting-mixed", "bayesian-ridge-far", "one-hot-drop-first"])
 def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Results, name: str, engine: str) -> None:
     found = coverage.measure_case(CASES[name], engine)
     recorded = results["cases"][name][engine]
     assert found.keys() == recorded.keys()
-    for output, figures in found.items():
-        for key in ("error", "ulp"):
-            assert figures.pop(key) == pytest.approx(recorded[output][key], rel=0.06, abs=1e-9)
-        assert figures.items() <= recorded[output].items()
+    assert found.pop("auto") == recorded["auto"]
+    for kind, outputs in found.items():
+        assert outputs.keys() == recorded[kind].keys()
+        for output, figures in outputs.items():
+            for key in ("error", "ulp"):
+                assert figures.pop(key) == pytest.approx(recorded[kind][output][key], rel=0.06, abs=1e-9)
+            assert figures.items() <= recorded[kind][output].items()
 
 
 def test_every_plan_is_the_one_that_was_measured(results: coverage.Results) -> None:
-    engines = [engine for engine in coverage.ENGINES if any(engine in case for case in results["cases"].values())]
-    assert engines
     for name, case in CASES.items():
-        plan = compiled(case).plan
-        for output in plan.outputs:
-            ops = [step.operation.kind() for step in plan.steps_for((output,))]
-            assert {engine: results["cases"][name][engine][output]["ops"] for engine in engines} == dict.fromkeys(
-                engines, ops
-            ), f"{name} has changed: run `make coverage`"
+        compilation = compiled(case)
+        kind, plan = coverage.type_of(compilation.inputs), compilation.plan
+        for engine in results["cases"][name].keys() & set(coverage.ENGINES):
+            found = results["cases"][name][engine]
+            assert found["auto"] == kind, f"{name} has changed: run `make coverage`"
+            for output in plan.outputs:
+                ops = [step.operation.kind() for step in plan.steps_for((output,))]
+                assert found[kind][output]["ops"] == ops, f"{name} has changed: run `make coverage`"
 
 
 def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(
     results: coverage.Results, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coverage, "RESULTS", tmp_path / "coverage.json")
-    figures = {"y": {"error": 1e-8, "ulp": 0.5, "launches": 1, "ops": ["affine"]}}
+    of_outputs = {"y": {"error": 1e-8, "ulp": 0.5, "launches": 1, "ops": ["affine"]}}
+    figures = {"auto": "FP32", "FP32": of_outputs, "FP64": of_outputs}
     coverage.record("interpret", {"numpy": "2"}, {"ridge": figures, "lasso": figures})
     coverage.record("peers", {"treelite": "4"}, {"ridge": {"treelite": {"y": {"float32": 0.5}}}})
     coverage.record("peers", {"skl2onnx": "1"}, {"ridge": {"skl2onnx": {"y": {"float32": 0.1}}}})
     both = coverage.read_results()
+    more = {**figures, "auto": "FP32 and INT64", "FP32 and INT64": of_outputs}
+    coverage.record("interpret", {}, {"lasso": more})
+    coverage.record("interpret", {}, {"lasso": figures})  # what was measured before does not stay beside it
+    assert coverage.read_results() == both
     assert both["versions"] == {"interpret": {"numpy": "2"}, "peers": {"skl2onnx": "1", "treelite": "4"}}
     assert both["cases"]["lasso"] == {"interpret": figures, "what": "Lasso(alpha=0.1)"}
     assert both["cases"]["ridge"]["peers"].keys() == {"skl2onnx", "treelite"}
@@ -101,6 +167,8 @@ def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(
     monkeypatch.setattr(coverage, "CASES", changed)
     coverage.record("interpret", {}, {"ridge": figures})
     assert coverage.read_results()["cases"] == {"ridge": {"interpret": figures, "what": "Lasso(alpha=0.1)"}}
+    assert coverage.measured_as_they_are(coverage.read_results(), "interpret") == {"ridge"}
+    assert coverage.measured_as_they_are(coverage.read_results(), "triton") == set()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +184,7 @@ def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(
     ],
 )
 def test_what_a_peer_answers_is_told_apart(found: dict[str, Any], state: str, cell: str) -> None:
-    figures = {"interpret": {}, "skl2onnx": found}
+    figures = {"skl2onnx": found}
     assert coverage_page.state(figures, "skl2onnx") == state
     assert coverage_page.cell(figures, "skl2onnx") == cell
     assert coverage_page.state(figures, "treelite") == "absent"
@@ -149,6 +217,23 @@ def test_a_peers_best_answer_is_recorded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert attempts(("float32", fails), ("float64", fails)) == {"float32": "raises: RuntimeError: no <object at > more"}
     assert attempts(("float32", does_not_convert))["float32"].startswith("does not convert: RuntimeError: no")
     assert attempts(("float32", lambda: expected * np.nan)) == {"float32": None}
+
+
+@pytest.mark.parametrize("name", ["bayesian-ridge-far", "strings-stacked"])
+def test_peers_are_asked_rows_rounded_to_float32_and_held_to_the_answers_to_these(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case = CASES[name]
+    rounded = peers.in_float32(case.fitted()[1])
+
+    def peer(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Any]]:
+        yield "float64", lambda: case.answers(X)[output]
+
+    monkeypatch.setitem(peers.PEERS, "peer", peer)
+    assert max(found["float64"] for found in peers.ask("peer", case.name).values()) < 1e-5
+    numbers = rounded.select_dtypes("number").to_numpy() if case.strings else rounded
+    assert numbers.dtype == np.float64
+    np.testing.assert_array_equal(numbers, numbers.astype(np.float32))
 
 
 def test_a_peer_that_crashes_or_hangs_is_recorded_and_the_next_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,18 @@ class Case:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
         return _expected(self.name)
 
+    def answers(self, rows: Any) -> dict[str, np.ndarray]:
+        """Return scikit-learn's own answers to rows like those of `fitted`, float64 `[rows, width]` for each output."""
+        estimator, _ = self.fitted()
+        X: Any = rows
+        fitted_on = self.data()[0]
+        if isinstance(fitted_on, pd.DataFrame) and not self.strings:
+            X = pd.DataFrame(X, columns=fitted_on.columns)
+        answers = {"y": estimator.predict(X)}
+        if self.family == "std":
+            _, answers["std"] = self.gives_std(estimator).predict(X, return_std=True)
+        return {output: np.asarray(y, dtype=np.float64).reshape(len(rows), -1) for output, y in answers.items()}
+
 
 @functools.cache
 def _fitted(name: str) -> tuple[Any, Any]:
@@ -54,16 +66,7 @@ def _fitted(name: str) -> tuple[Any, Any]:
 
 @functools.cache
 def _expected(name: str) -> dict[str, np.ndarray]:
-    case = CASES[name]
-    estimator, rows = case.fitted()
-    X: Any = rows
-    fitted_on = case.data()[0]
-    if isinstance(fitted_on, pd.DataFrame) and not case.strings:
-        X = pd.DataFrame(X, columns=fitted_on.columns)
-    answers = {"y": estimator.predict(X)}
-    if case.family == "std":
-        _, answers["std"] = case.gives_std(estimator).predict(X, return_std=True)
-    return {output: np.asarray(y, dtype=np.float64).reshape(len(rows), -1) for output, y in answers.items()}
+    return CASES[name].answers(CASES[name].fitted()[1])
 
 
 def rows_like(X: np.ndarray) -> np.ndarray:

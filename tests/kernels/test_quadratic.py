@@ -1,4 +1,4 @@
-"""Float32 numbers in three bfloat16 parts: nothing is lost, and the parts are as small as rounding makes them."""
+"""The quadratic form: float32 numbers in three bfloat16 parts, and float64 rows far from zero."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,10 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.ops.quadratic import bfloat16_parts
+from triton_regressors.kernels.ops.quadratic import Quadratic, bfloat16_parts
+from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.run import Runner
 
 
 @triton.jit
@@ -40,3 +43,20 @@ def test_the_parts_add_up_to_the_number(device: torch.device) -> None:
 def test_what_is_no_number_stays_so(device: torch.device) -> None:
     bad = np.array([0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF], dtype=np.uint32).view(np.float32)
     assert not np.isfinite(split(bad, device).sum(axis=0)).any()
+
+
+@pytest.mark.parametrize("features", [3, 40])  # in one tile, and in several
+def test_float32_sums_keep_float64_rows_far_from_zero(engine: str, features: int) -> None:
+    random = np.random.default_rng(0)
+    shift, z = np.full(features, 1e6), random.standard_normal((50, features))
+    form = np.triu(random.standard_normal((1, features, features)))
+    tables = (shift, np.ones(features), form, random.standard_normal((1, features)), np.ones(1))
+    operation = Quadratic(*tables, precision="float32")
+    plan = Plan(features, (Step(operation, (INPUT,), "y"),), {"y": "y"}, "float64")
+    X = shift + z
+    expected = operation.reference(
+        {name: torch.from_numpy(np.asarray(table, np.float64)) for name, table in operation.parameters().items()},
+        torch.from_numpy(X),
+    ).numpy()
+    found = Runner(plan, engine=engine, max_rows=64).predict(X)["y"]
+    assert measure(found, expected, units(expected)).max_error < 3e-6
