@@ -25,7 +25,7 @@ demo: setup  ## Train, export, serve, query, verify and compare batching configu
 	$(BIN)/python -m triton_regressors.demo
 
 test: setup check  ## Run everything that needs no GPU, the real Triton server included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # mypy sees the checkout under the package's name through a link inside the environment.
 check: setup  ## Lint and type-check

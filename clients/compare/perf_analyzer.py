@@ -205,7 +205,7 @@ def _run(arguments: Sequence[str], directory: Path) -> _Run:
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
     share = (_children_cpu_s() - cpu) / (time.monotonic() - began)
     report, profile = directory / "latency.csv", directory / "profile.json"
-    complete = report.is_file() and profile.is_file()
+    complete = report.is_file() and profile.is_file() and profile.stat().st_size > 0  # it may leave an empty one
     return _Run(
         done.returncode,
         f"{done.stdout}\n{done.stderr}",
