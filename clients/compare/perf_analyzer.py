@@ -101,7 +101,14 @@ def command(
 
 
 def input_data(tensors: Tensors) -> dict[str, Any]:
-    """The rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64."""
+    """The rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64.
+
+    Rows with NaN are left out, if there are others: perf_analyzer repeats what it sent in its profile export, and
+    writes an empty one where JSON cannot hold it.
+    """
+    count = row_count(tensors)
+    numbers = [array for array in tensors.values() if array.dtype.kind == "f"]
+    complete = [row for row in range(count) if not any(np.isnan(array[row]).any() for array in numbers)]
     return {
         "data": [
             {
@@ -111,7 +118,7 @@ def input_data(tensors: Tensors) -> dict[str, Any]:
                 }
                 for name, array in tensors.items()
             }
-            for row in range(min(row_count(tensors), MAX_ROWS))
+            for row in (complete or range(count))[:MAX_ROWS]
         ]
     }
 
@@ -205,7 +212,7 @@ def _run(arguments: Sequence[str], directory: Path) -> _Run:
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
     share = (_children_cpu_s() - cpu) / (time.monotonic() - began)
     report, profile = directory / "latency.csv", directory / "profile.json"
-    complete = report.is_file() and profile.is_file() and profile.stat().st_size > 0  # it may leave an empty one
+    complete = report.is_file() and profile.is_file() and profile.stat().st_size > 0  # see `input_data`
     return _Run(
         done.returncode,
         f"{done.stdout}\n{done.stderr}",

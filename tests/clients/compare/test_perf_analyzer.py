@@ -177,3 +177,10 @@ def test_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         perf_analyzer.find()
     program = stand_in(tmp_path, PROGRAM)
     assert perf_analyzer.find() == program
+
+
+def test_rows_with_nan_are_left_out() -> None:
+    X = np.array([[1, 2], [np.nan, 3], [4, 5]], dtype=np.float64)
+    kept, alone = (perf_analyzer.input_data({"X": rows})["data"] for rows in (X, X[1:2]))
+    assert [np.frombuffer(base64.b64decode(row["X"]["content"]["b64"])).tolist() for row in kept] == [[1, 2], [4, 5]]
+    assert len(alone) == 1
