@@ -22,11 +22,6 @@ def is_missing(value: object) -> bool:
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
-def all_numeric(table: Any) -> bool:
-    """Whether every column holds numbers by its dtype."""
-    return all(dtype.kind in "fiub" for dtype in table.dtypes)
-
-
 def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
     """Columns of a table by name, in this order. Raises InvalidRequest that names those missing."""
     missing = [name for name in columns if name not in table.columns]
