@@ -8,8 +8,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from .inputs import UNKNOWN
+
+MANY_NUMBERS = {"float32": 2**17, "float64": 2**13}
+"""OpenBLAS starts threads for 10,000 float64 numbers."""
 
 
 class Allowed:
@@ -45,5 +49,14 @@ class Allowed:
 
 
 def _finite(numbers: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite: then the sum of their squares is finite too, unless it is too large."""
-    return math.isfinite(numbers.dot(numbers)) or bool(np.isfinite(numbers).all())
+    """Whether no number is NaN or infinite: then what they add up to is finite too, unless it is too large.
+
+    A few numbers are squared, as NumPy's `dot` begins soonest. Many are added up by torch, whose threads copy them too:
+    those of a BLAS, which has them for float64, get into their way, and a batch then waits for milliseconds.
+    """
+    few = numbers.size < MANY_NUMBERS[numbers.dtype.name]
+    if few or not numbers.flags.writeable:  # torch warns of arrays that it cannot write to
+        total = float(numbers.dot(numbers))
+    else:
+        total = float(torch.from_numpy(numbers).sum())
+    return math.isfinite(total) or bool(np.isfinite(numbers).all())

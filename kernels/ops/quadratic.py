@@ -210,12 +210,13 @@ class Quadratic(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
+        device = parameters["linear"].device  # rows that a GPU reads across the bus lie on the CPU
         tables = [parameters[name] for name in ("shift", "quadratic", "linear", "intercept")]
         shifted = bool(self.shift.any())
         double = self.precision == "float64"
-        precision = "float64" if double else float32_precision(x.device)
+        precision = "float64" if double else float32_precision(device)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
-        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(x.device)), targets)
+        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device)), targets)
         shapes = (features, targets, shifted, self.function, precision)
         quadratic_kernel[grid](
             x, *tables, output, rows, *shapes, BLOCK_ROWS, block_features, num_warps=2 if double else 4

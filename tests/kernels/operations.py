@@ -123,9 +123,14 @@ def tensors(op: Operation, device: torch.device) -> dict[str, torch.Tensor]:
 
 
 def run_kernel(
-    op: Operation, arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype = torch.float32
+    op: Operation,
+    arrays: Sequence[np.ndarray],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    *,
+    pinned: bool = False,
 ) -> np.ndarray:
-    """Launch the kernel, with inputs as they are and an output of that dtype.
+    """Launch the kernel, with inputs as they are, in pinned memory if asked for, and an output of that dtype.
 
     Past the last row the inputs are NaN and the output must stay as it was.
     """
@@ -135,7 +140,7 @@ def run_kernel(
         given = torch.from_numpy(array)
         padded = torch.full((rows + 2, array.shape[1]), float("nan"), dtype=given.dtype, device=device)
         padded[:rows] = given
-        inputs.append(padded)
+        inputs.append(padded.cpu().pin_memory() if pinned else padded)
     output = torch.full((rows + 2, width), SENTINEL, dtype=dtype, device=device)
     op.launch(tensors(op, device), inputs, output, rows)
     found = output.cpu().numpy()

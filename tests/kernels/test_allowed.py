@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from triton_regressors.kernels.allowed import Allowed
+from triton_regressors.kernels.allowed import MANY_NUMBERS, Allowed
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in dot")
 
@@ -41,9 +41,22 @@ def test_huge_numbers_and_none() -> None:
         assert Allowed(5, nan_columns).holds(X[:0].reshape(-1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("place", [0, 2**20 - 1, 2**20, 2**21 + 5])
-def test_every_place_of_many_rows_is_seen(place: int) -> None:
-    X = np.zeros((2**11 + 3, 2**10), dtype=np.float32)
-    assert Allowed(2**10, ()).holds(X.reshape(-1))
-    X.reshape(-1)[place] = np.inf
-    assert not Allowed(2**10, ()).holds(X.reshape(-1))
+def test_every_place_of_many_rows_is_seen(place: int, dtype: type) -> None:
+    X = np.zeros((2**11 + 3, 2**10), dtype=dtype)
+    numbers = X.reshape(-1)
+    assert Allowed(2**10, ()).holds(numbers)
+    for bad in (np.inf, -np.inf, np.nan):
+        numbers[place] = bad
+        assert not Allowed(2**10, ()).holds(numbers)
+    numbers[place], numbers[-1] = np.inf, -np.inf
+    assert not Allowed(2**10, ()).holds(numbers)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_huge_numbers_are_allowed(dtype: type, writable: bool) -> None:
+    numbers = np.full(max(MANY_NUMBERS.values()), np.finfo(dtype).max, dtype=dtype)  # their sum is infinite
+    numbers.flags.writeable = writable
+    assert Allowed(1, ()).holds(numbers)

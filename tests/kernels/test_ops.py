@@ -156,6 +156,17 @@ def test_row_bits_do_not_depend_on_the_batch(engine: str, device: torch.device, 
     assert_rows_do_not_depend_on_the_batch(lambda arrays: run_kernel(op, arrays, device), widths, rows)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name, (op, _) in OPERATIONS.items() if op.reads_input_once()])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_across_the_bus_give_the_same_bits(name: str, dtype: type) -> None:
+    """A small batch's rows are read from pinned memory, which torch says is on the CPU, if nothing else reads them."""
+    op, widths = OPERATIONS[name]
+    arrays = [array.astype(dtype) for array in inputs_for(widths, 1000)]
+    here = run_kernel(op, arrays, torch.device("cuda"))
+    assert run_kernel(op, arrays, torch.device("cuda"), pinned=True).tobytes() == here.tobytes()
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_reference_row_bits_do_not_depend_on_the_batch(name: str) -> None:
     op, widths = OPERATIONS[name]

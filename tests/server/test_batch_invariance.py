@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.server.conftest import Unload, wait_for
-from tests.server.models import MAX_ROWS, export_families, models, rows
+from tests.server.models import KERNELS, MAX_ROWS, export_families, models, rows
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure
@@ -56,7 +56,7 @@ def all_rows() -> np.ndarray:
     return rows(MAX_ROWS, seed=5)
 
 
-@pytest.fixture(scope="module", params=["torch", "interpret"])
+@pytest.fixture(scope="module", params=["torch", KERNELS])
 def entry(request: pytest.FixtureRequest, repository: Path, client: Client, unload: Unload) -> Iterator[str]:
     """One entry with an output for each family, by engine."""
     name = f"families_{request.param}"

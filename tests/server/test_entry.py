@@ -90,9 +90,9 @@ def refusal(row: int, column: int, value: float) -> str:
 # One batch, several requests: `gathered` waits until 8 rows are together.
 
 
-@pytest.fixture(params=["gathered", "gathered_interpret"])
+@pytest.fixture(params=["gathered", "gathered_kernels"])
 def gathered(request: pytest.FixtureRequest) -> str:
-    """A model that runs 8 rows at a time, with the torch engine and with the kernels through the interpreter."""
+    """A model that runs 8 rows at a time, with the torch engine and with the kernels."""
     return request.param
 
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.server.conftest import CheckAnswers
-from tests.server.models import models, rows
+from tests.server.models import KERNELS, models, rows
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 
@@ -101,7 +101,7 @@ def test_a_copied_version_serves_there(
     (copied / "probe" / "1" / "model.py").write_text(PROBE)
     (copied / "probe" / "config.pbtxt").write_text(PROBE_CONFIG)
     model = models()["poly"]
-    for engine in ("torch", "interpret"):
+    for engine in ("torch", KERNELS):
         entry = model.export(exported)
         entry = entry.rename(exported / engine)
         config = (entry / "config.pbtxt").read_text()
@@ -119,7 +119,7 @@ def test_a_copied_version_serves_there(
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with TritonServer([copied], python=bare_python) as server, Client(server.grpc_url) as client:
         assert client.ready("probe")
-        answers = {engine: client.infer(engine, rows(50, 3)) for engine in ("torch", "interpret")}
+        answers = {engine: client.infer(engine, rows(50, 3)) for engine in ("torch", KERNELS)}
     for answer in answers.values():
         check_answers(model, rows(50, 3), answer)
 
