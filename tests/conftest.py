@@ -1,6 +1,7 @@
 """What all tests share: without a GPU the kernels run through the Triton language's interpreter."""
 
 import os
+import signal
 import sys
 
 import numpy as np
@@ -12,6 +13,12 @@ from triton_regressors.clients.numpy1 import NEWEST_PYTHON
 GPU = torch.cuda.is_available()
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before any test imports one
+
+# A shell starts what runs in the background with SIGINT ignored, nohup with SIGHUP, and processes inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
