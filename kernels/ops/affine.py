@@ -129,7 +129,7 @@ def affine_targets_kernel(
     tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Affine(Operation):
     """An affine map, then a function of each element."""
 
@@ -137,7 +137,7 @@ class Affine(Operation):
     intercept: np.ndarray
     function: str = "identity"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         if self.weight.ndim != 2 or self.weight.shape[0] != features:
             raise PlanError(f"affine: weight must be [{features}, targets], not {list(self.weight.shape)}.")
@@ -146,6 +146,8 @@ class Affine(Operation):
                 f"affine: intercept must be {list(self.weight.shape[1:])}, not {list(self.intercept.shape)}."
             )
         check_function(self.function)
+
+    def output_width(self, *widths: int) -> int:
         return self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

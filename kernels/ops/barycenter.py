@@ -94,7 +94,7 @@ def barycenter_kernel(
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Barycenter(Operation):
     """The place in an embedding that weights for a row's nearest points give."""
 
@@ -105,7 +105,7 @@ class Barycenter(Operation):
 
     MAX_NEIGHBORS: ClassVar[int] = 128  # whose Gram matrix the registers of one program hold
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("barycenter", self.points, np.ones(features), "euclidean", 2.0, features)
         check_neighbors("barycenter", self.n_neighbors, len(self.points), self.MAX_NEIGHBORS)
@@ -114,6 +114,8 @@ class Barycenter(Operation):
             raise PlanError(f"barycenter: embedding must be {shapes}.")
         if not self.reg >= 0:
             raise PlanError(f"barycenter: reg must not be negative, as {self.reg} is.")
+
+    def output_width(self, *widths: int) -> int:
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

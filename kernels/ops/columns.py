@@ -36,18 +36,20 @@ def columns_kernel(
     tl.store(out + at, tl.load(x + at // SELECTED * WIDTH + column, mask=inside), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Columns(Operation):
     """Select columns by index."""
 
     indices: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.indices.ndim != 1 or not len(self.indices):
             raise PlanError("columns: at least one column must be selected.")
         if self.indices.min() < 0 or self.indices.max() >= width:
             raise PlanError(f"columns: indices must lie in [0, {width}).")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.indices)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -87,7 +87,7 @@ def combine_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Combine(Operation):
     """Scale and shift each input, add or multiply them element by element, and raise the result to a power."""
 
@@ -96,7 +96,7 @@ class Combine(Operation):
     offsets: tuple[float, ...] = ()
     exponent: float = 1.0
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         if not 1 <= len(widths) <= MAX_INPUTS:
             raise PlanError(f"combine: there must be 1 to {MAX_INPUTS} inputs, not {len(widths)}.")
         if self.operation not in ("sum", "product"):
@@ -107,7 +107,9 @@ class Combine(Operation):
         width = max(widths)
         if any(other not in (1, width) for other in widths):
             raise PlanError(f"combine: widths must be {width} or 1, not {list(widths)}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return max(widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the exponent, then factor and offset of each input, which the kernel reads in float64."""

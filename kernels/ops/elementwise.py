@@ -199,7 +199,7 @@ def elementwise_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), mask=at < size)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Elementwise(Operation):
     """Apply `function`, then clip to `[low, high]` where these are given."""
 
@@ -207,10 +207,12 @@ class Elementwise(Operation):
     low: float | None = None
     high: float | None = None
 
-    def output_width(self, *widths: int) -> int:
-        (width,) = widths
+    def check(self, *widths: int) -> None:
+        (_,) = widths
         check_function(self.function)
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs

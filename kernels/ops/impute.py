@@ -58,7 +58,7 @@ def impute_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Impute(Operation):
     """Replace missing numbers in `columns` by `fill`; then one column for each of `indicators`."""
 
@@ -67,7 +67,7 @@ class Impute(Operation):
     indicators: np.ndarray
     missing: float | None = None
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         source = np.concatenate([self.columns, self.indicators])
         check_missing("impute", self.missing)
@@ -75,7 +75,9 @@ class Impute(Operation):
             raise PlanError(f"impute: columns and indicators must be at least one and lie in [0, {width}).")
         if self.fill.shape != self.columns.shape:
             raise PlanError(f"impute: fill must be {list(self.columns.shape)}, not {list(self.fill.shape)}.")
-        return len(source)
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.columns) + len(self.indicators)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return {

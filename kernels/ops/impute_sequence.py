@@ -76,7 +76,7 @@ def impute_sequence_kernel(
     tl.store(out + at, tile.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImputeSequence(Operation):
     """Predict missing numbers, column after column."""
 
@@ -88,7 +88,7 @@ class ImputeSequence(Operation):
     high: np.ndarray
     missing: float | None = None
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         if len(widths) not in (2, 3):
             raise PlanError(f"impute_sequence: 2 or 3 inputs are needed, not {len(widths)}.")
         width, updates = widths[1], len(self.targets)
@@ -103,7 +103,9 @@ class ImputeSequence(Operation):
             raise PlanError(f"impute_sequence: intercept, low and high must be [{updates}].")
         if widths[2:] not in ((), (updates,)):
             raise PlanError(f"impute_sequence: the third input must be [rows, {updates}], not [rows, {widths[2]}].")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
         arrays = dict(self.arrays())

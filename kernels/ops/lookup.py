@@ -117,7 +117,7 @@ def lookup_sum_kernel(
     tl.store(out + at * TARGETS + target, y.to(out.dtype.element_ty), mask=at < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lookup(Operation):
     """Look numbers up in a table; `summed` adds up what is found in a row, then `function`."""
 
@@ -128,7 +128,7 @@ class Lookup(Operation):
     summed: bool = False
     function: str = "identity"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         lookups, count, starts = len(self.columns), len(self.keys), self.starts
         check_function(self.function)
@@ -143,7 +143,9 @@ class Lookup(Operation):
         if self.table.shape != (count + 2 * lookups, targets) or not targets:
             shape = f"[{count + 2 * lookups}, {'targets' if self.summed else 1}]"
             raise PlanError(f"lookup: table must be {shape}, not {list(self.table.shape)}.")
-        return targets if self.summed else lookups
+
+    def output_width(self, *widths: int) -> int:
+        return self.table.shape[1] if self.summed else len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return {

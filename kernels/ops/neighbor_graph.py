@@ -121,7 +121,7 @@ def radius_graph_kernel(
     tl.store(out + row[:, None] * POINTS + point[None, :], value.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NeighborGraph(Operation):
     """The distances to each row's neighbours among the points."""
 
@@ -134,7 +134,7 @@ class NeighborGraph(Operation):
     mode: str = "distance"
     absent: str = "zero"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbor_graph", self.points, self.factor, self.metric, self.p, features)
         if self.n_neighbors:
@@ -144,6 +144,8 @@ class NeighborGraph(Operation):
         if self.mode not in MODES or self.absent not in ABSENT:
             names = f"'{self.mode}' and '{self.absent}'"
             raise PlanError(f"neighbor_graph: mode and absent must be of {MODES} and {tuple(ABSENT)}, not {names}.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.points)
 
     def parameters(self) -> dict[str, np.ndarray]:

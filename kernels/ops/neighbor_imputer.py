@@ -83,7 +83,7 @@ def neighbor_imputer_kernel(
     tl.store(out + row * WIDTH + tl.program_id(1), y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NeighborImputer(Operation):
     """Missing features from the nearest points that have them."""
 
@@ -93,7 +93,7 @@ class NeighborImputer(Operation):
     n_neighbors: int
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbor_imputer", self.points, np.ones(features), "nan_euclidean", 2.0, features)
         check_neighbors("neighbor_imputer", self.n_neighbors, len(self.points))
@@ -103,6 +103,8 @@ class NeighborImputer(Operation):
             raise PlanError(f"neighbor_imputer: columns must be at least one and lie in [0, {features}).")
         if self.weights not in WEIGHTS:
             raise PlanError(f"neighbor_imputer: weights must be one of {WEIGHTS}, not '{self.weights}'.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -95,7 +95,7 @@ def neighbors_kernel(
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbors(Operation):
     """The mean of the nearest points' targets."""
 
@@ -107,11 +107,13 @@ class Neighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbors", self.points, self.factor, self.metric, self.p, features)
         check_neighbors("neighbors", self.n_neighbors, len(self.points))
         check_targets("neighbors", self.targets, self.weights, len(self.points))
+
+    def output_width(self, *widths: int) -> int:
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

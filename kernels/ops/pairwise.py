@@ -197,7 +197,7 @@ def pairwise_kernel(
     tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PointFunction(Operation):
     """What `Pairwise` and `PairwiseAffine` share: the points, and the function of a row and a point."""
 
@@ -323,13 +323,15 @@ class PointFunction(Operation):
         return f"{shown}{self.measure.replace('_', ' ')} to {len(self.points)} points"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Pairwise(PointFunction):
     """Write the function of each row and each point."""
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         self.check_points(features)
+
+    def output_width(self, *widths: int) -> int:
         return len(self.points)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:

@@ -95,7 +95,7 @@ def pairwise_affine_kernel(
         tl.store(out + row[:, None] * (PARTS * TARGETS) + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PairwiseAffine(PointFunction):
     """Contract the function of each row and each point with weights as it is made."""
 
@@ -104,7 +104,7 @@ class PairwiseAffine(PointFunction):
     function: str = "identity"
     parts: int = 1
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         self.check_points(features)
         check_function(self.function)
@@ -116,6 +116,8 @@ class PairwiseAffine(PointFunction):
             raise PlanError(f"pairwise_affine: intercept must be {list(self.weight.shape[1:])}.")
         if self.parts < 1 or (self.parts > 1 and self.function != "identity"):
             raise PlanError(f"pairwise_affine: parts must be at least 1, and 1 before {self.function}.")
+
+    def output_width(self, *widths: int) -> int:
         return self.parts * self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

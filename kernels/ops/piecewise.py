@@ -65,7 +65,7 @@ def piecewise_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piecewise(Operation):
     """Apply a piecewise polynomial to a column, for each column of the output."""
 
@@ -74,7 +74,7 @@ class Piecewise(Operation):
     coefficients: np.ndarray
     nan_is_zero: bool = False
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.source.ndim != 1 or not len(self.source):
             raise PlanError(f"piecewise: source must be [outputs], not {list(self.source.shape)}.")
@@ -91,7 +91,9 @@ class Piecewise(Operation):
         if self.coefficients.shape[:-1] != (outputs, pieces) or not self.coefficients.shape[-1]:
             shape = list(self.coefficients.shape)
             raise PlanError(f"piecewise: coefficients must be [{outputs}, {pieces}, degree + 1], not {shape}.")
-        return outputs
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.source)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]

@@ -76,7 +76,7 @@ def piecewise_affine_kernel(
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PiecewiseAffine(Operation):
     """Apply piecewise polynomials to columns and contract them with weights, then apply a function to each element."""
 
@@ -88,14 +88,17 @@ class PiecewiseAffine(Operation):
     function: str = "identity"
     nan_is_zero: bool = False
 
-    def output_width(self, *widths: int) -> int:
-        outputs = Piecewise(self.source, self.knots, self.coefficients).output_width(*widths)
+    def check(self, *widths: int) -> None:
+        Piecewise(self.source, self.knots, self.coefficients).check(*widths)
+        outputs = len(self.source)
         check_function(self.function)
         if self.weight.ndim != 2 or len(self.weight) != outputs:
             raise PlanError(f"piecewise_affine: weight must be [{outputs}, targets], not {list(self.weight.shape)}.")
         if self.intercept.shape != self.weight.shape[1:]:
             shape = list(self.weight.shape[1:])
             raise PlanError(f"piecewise_affine: intercept must be {shape}, not {list(self.intercept.shape)}.")
+
+    def output_width(self, *widths: int) -> int:
         return self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

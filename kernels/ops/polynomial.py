@@ -70,7 +70,7 @@ def polynomial_kernel(
     tl.store(out + row[:, None] * MONOMIALS + monomial[None, :], product.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Polynomial(Operation):
     """Shift and scale the columns, then multiply them into monomials."""
 
@@ -78,9 +78,11 @@ class Polynomial(Operation):
     shift: np.ndarray
     factor: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_monomials(self.indices, self.shift, self.factor, features)
+
+    def output_width(self, *widths: int) -> int:
         return len(self.indices)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -71,7 +71,7 @@ def polynomial_affine_kernel(
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PolynomialAffine(Operation):
     """Contract monomials with weights as they are made, then apply a function to each element."""
 
@@ -82,7 +82,7 @@ class PolynomialAffine(Operation):
     intercept: np.ndarray
     function: str = "identity"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_monomials(self.indices, self.shift, self.factor, features)
         check_function(self.function)
@@ -92,6 +92,8 @@ class PolynomialAffine(Operation):
             )
         if self.intercept.shape != self.weight.shape[1:]:
             raise PlanError(f"polynomial_affine: intercept must be {list(self.weight.shape[1:])}.")
+
+    def output_width(self, *widths: int) -> int:
         return self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

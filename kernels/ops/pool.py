@@ -66,7 +66,7 @@ def pool_kernel(
     tl.store(out + row * tl.num_programs(1) + cluster, y.to(out.dtype.element_ty), mask=here)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool(Operation):
     """The minimum, maximum or median of each cluster of columns."""
 
@@ -75,7 +75,7 @@ class Pool(Operation):
 
     STATISTICS: ClassVar[tuple[str, ...]] = ("max", "median", "min")
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         if self.members.ndim != 2 or not self.members.size:
             raise PlanError(f"pool: members must be [clusters, size], not {list(self.members.shape)}.")
@@ -83,6 +83,8 @@ class Pool(Operation):
             raise PlanError(f"pool: members must lie in [0, {features}), at least one in each row, or be -1.")
         if self.statistic not in self.STATISTICS:
             raise PlanError(f"pool: statistic must be one of {self.STATISTICS}, not '{self.statistic}'.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.members)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -147,7 +147,7 @@ def quadratic_kernel(
             tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quadratic(Operation):
     """A quadratic form with linear and constant terms, then a function of each element."""
 
@@ -161,7 +161,7 @@ class Quadratic(Operation):
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "float32")
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         targets = len(self.intercept)
         expected = {
@@ -177,7 +177,9 @@ class Quadratic(Operation):
         check_function(self.function)
         if self.precision not in self.PRECISIONS:
             raise PlanError(f"quadratic: precision must be one of {self.PRECISIONS}, not '{self.precision}'.")
-        return targets
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.intercept)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the form in `u = x − shift`, where `shift` is a float32 number for each feature.

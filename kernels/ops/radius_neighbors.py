@@ -93,7 +93,7 @@ def radius_neighbors_kernel(
     tl.store(out + row[:, None] * OUTPUTS + output[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RadiusNeighbors(Operation):
     """The mean of the targets of the points within a radius."""
 
@@ -106,7 +106,7 @@ class RadiusNeighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("radius_neighbors", self.points, self.factor, self.metric, self.p, features)
         check_targets("radius_neighbors", self.targets, self.weights, len(self.points))
@@ -115,6 +115,8 @@ class RadiusNeighbors(Operation):
             raise PlanError(f"radius_neighbors: empty must be {shapes}.")
         if not self.radius >= 0:
             raise PlanError(f"radius_neighbors: radius must not be negative, as {self.radius} is.")
+
+    def output_width(self, *widths: int) -> int:
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:

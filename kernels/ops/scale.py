@@ -50,7 +50,7 @@ def scale_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scale(Operation):
     """Shift and scale each column."""
 
@@ -61,7 +61,7 @@ class Scale(Operation):
     form: str = "factor"
     last: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.shift.shape != (width,) or self.factor.shape != (width,):
             raise PlanError(f"scale: shift and factor must be [{width}], not {self.shift.shape}, {self.factor.shape}.")
@@ -69,7 +69,9 @@ class Scale(Operation):
             raise PlanError(f"scale: form must be one of {self.FORMS}, not {self.form!r}.")
         if self.last.shape != (0 if self.form == "factor" else width,):
             raise PlanError(f"scale: last must be [{width}] for the form '{self.form}', not {self.last.shape}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs

@@ -200,7 +200,7 @@ def tree_leaves_kernel(
         tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TreeEnsemble(Operation):
     """Decision trees, their leaves' values summed, side by side, or as indicators.
 
@@ -222,7 +222,7 @@ class TreeEnsemble(Operation):
     function: str = "identity"
     output: str = "sum"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_function(self.function)
         if self.output not in self.OUTPUTS:
@@ -234,6 +234,8 @@ class TreeEnsemble(Operation):
         check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
         if len(self.values) != np.count_nonzero(self.feature < 0):
             raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
+
+    def output_width(self, *widths: int) -> int:
         return self._width
 
     def parameters(self) -> dict[str, np.ndarray]:

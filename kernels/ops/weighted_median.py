@@ -70,16 +70,18 @@ def weighted_median_kernel(
     tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WeightedMedian(Operation):
     """The weighted median of each row's numbers."""
 
     weights: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.weights.shape != (width,) or not (self.weights >= 0).all():
             raise PlanError(f"weighted_median: weights must be [{width}] and not negative.")
+
+    def output_width(self, *widths: int) -> int:
         return 1
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:

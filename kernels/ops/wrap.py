@@ -49,20 +49,22 @@ def wrap_kernel(
     tl.store(out + at, (start + rest).to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wrap(Operation):
     """Bring each column into one period from `low` on."""
 
     low: np.ndarray
     period: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.low.shape != (width,) or self.period.shape != (width,):
             raise PlanError(f"wrap: low and period must be [{width}], not {self.low.shape}, {self.period.shape}.")
         if not (self.period > 0).all():
             raise PlanError("wrap: period must be above 0.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the period in two parts, of which the upper has the first 26 of its 53 bits."""

@@ -138,7 +138,7 @@ WRONG = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(3)
+        op.check(3)
     assert str(raised.value).startswith("There is" if case == "function" else "lookup: ")
     assert message in str(raised.value)
 

@@ -289,5 +289,5 @@ WRONG: dict[str, tuple[Operation, int, str]] = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, width, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(width)
+        op.check(width)
     assert message in str(raised.value)

@@ -247,5 +247,5 @@ WRONG = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     changes, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        dataclasses.replace(TREE, **changes).output_width(3)
+        dataclasses.replace(TREE, **changes).check(3)
     assert f"tree_ensemble: {message}" in str(raised.value)
