@@ -1,6 +1,6 @@
 """Columns: `out[r, c] = x[r, indices[c]]`, a selection of columns in any order.
 
-`x`: `[rows, width]` float32; `out`: `[rows, len(indices)]` float32; `indices`: int32.
+`x`: `[rows, width]`, `out`: `[rows, len(indices)]`, float32 or float64; `indices`: int32.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size"])
 def columns_kernel(
-    x,  # float32 [rows, WIDTH]
+    x,  # float32 or float64 [rows, WIDTH]
     indices,  # int32 [SELECTED]
-    out,  # float32 [size]
+    out,  # float32 or float64 [size]
     size,  # rows * SELECTED
     WIDTH: tl.constexpr,
     SELECTED: tl.constexpr,
@@ -61,7 +61,7 @@ class Columns(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width, selected = inputs[0].shape[1], output.shape[1]
         columns_kernel[(triton.cdiv(rows * selected, BLOCK),)](
-            inputs[0], parameters["indices"], output, rows * selected, width, selected, BLOCK
+            inputs[0], parameters["indices"], output, rows * selected, WIDTH=width, SELECTED=selected, BLOCK=BLOCK
         )
 
     def reads_input_once(self) -> bool:

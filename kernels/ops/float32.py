@@ -45,7 +45,7 @@ class Float32(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         size = rows * output.shape[1]
-        float32_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], output, size, BLOCK)
+        float32_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], output, size, BLOCK=BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

@@ -8,7 +8,7 @@ column `c = targets[u]` by a linear function of the row, to which a prediction `
 
 `out` is `z` after the last update. `x`: `[rows, width]`; `z`, `out`: `[rows, W]`; `y`: `[rows, U]`, if given;
 `columns`: int32 `[W]`, the columns of `x` that `z` holds; `targets`: int32 `[U]`; `weight`: float64 `[U, W]`;
-`intercept`, `low`, `high`: float64 `[U]`; missing is what `impute.py` calls so.
+`intercept`, `low`, `high`: float64 `[U]`; missing is what `missing.py` calls so.
 
 This is the round robin of S. van Buuren and K. Groothuis-Oudshoorn, "mice: Multivariate Imputation by Chained Equations
 in R" (2011), with fitted predictors. A program keeps its rows in registers throughout.
@@ -25,9 +25,9 @@ import triton
 import triton.language as tl
 
 from ..errors import PlanError
+from ..missing import check_missing, find_missing, is_missing, missing_number
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-from .impute import check_missing, find_missing, is_missing, missing_number
 
 TILE = 1024
 
@@ -131,12 +131,20 @@ class ImputeSequence(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (_, width), updates = output.shape, len(self.targets)
         x, z, y = inputs[0], inputs[1], inputs[-1]
-        names = ("columns", "targets", "weight", "intercept", "low", "high", "missing")
         block_width = triton.next_power_of_2(width)
         block_rows = max(1, TILE // block_width)
         impute_sequence_kernel[(triton.cdiv(rows, block_rows),)](
-            *(x, z, y, *(parameters[name] for name in names), output, rows),
-            *(x.shape[1], width, updates, len(inputs) > 2, self.missing is None, block_rows, block_width),
+            *(x, z, y),
+            **parameters,
+            out=output,
+            rows=rows,
+            X_WIDTH=x.shape[1],
+            WIDTH=width,
+            UPDATES=updates,
+            ADDED=len(inputs) > 2,
+            MISSING_IS_NAN=self.missing is None,
+            BLOCK_ROWS=block_rows,
+            BLOCK_WIDTH=block_width,
         )
 
     def reads_input_once(self) -> bool:

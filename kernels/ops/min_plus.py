@@ -78,9 +78,8 @@ class MinPlus(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (inner, width) = inputs, self.lengths.shape
         grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(width, BLOCK_WIDTH))
-        min_plus_kernel[grid](
-            x, parameters["lengths"], output, rows, inner, width, BLOCK_ROWS, BLOCK_WIDTH, num_warps=8
-        )
+        block = {"BLOCK_ROWS": BLOCK_ROWS, "BLOCK_WIDTH": BLOCK_WIDTH}
+        min_plus_kernel[grid](x, parameters["lengths"], output, rows, INNER=inner, WIDTH=width, **block, num_warps=8)
 
     def describe(self) -> str:
         return f"{self.lengths.shape[0]} → {self.lengths.shape[1]}"

@@ -20,10 +20,9 @@ import triton.language as tl
 
 from ..distances import INFINITY, check_points, finish_distance, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..nearest import WEIGHTS, check_neighbors, nearest, reference_nearest, tile_shape
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-from .neighbors import WEIGHTS
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -50,24 +49,11 @@ def neighbor_imputer_kernel(
     missing = given != given
     limit = tl.max(missing.to(tl.int32), axis=0) * POINTS
     best, chosen = nearest(
-        x,
-        values,
-        means,
-        row,
-        rows,
-        limit,
-        feature,
-        FEATURES,
-        POINTS,
-        NEIGHBORS,
-        "nan_euclidean",
-        2.0,
-        2,
-        False,
-        True,
-        BLOCK_NEIGHBORS,
-        BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+        x, values, means, row, rows, limit=limit, donor=feature,
+        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+        METRIC="nan_euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=True,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = (tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS) & (best < INFINITY)
     weight = real.to(tl.float64)
     if BY_DISTANCE:
@@ -131,11 +117,19 @@ class NeighborImputer(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), width = inputs, self.points.shape, output.shape[1]
-        tables = (parameters[name] for name in ("values", "means", "columns"))
-        weighting = (self.n_neighbors, self.weights == "distance")
-        shape = block_rows, _, _ = tile_shape(self.n_neighbors)
-        neighbor_imputer_kernel[(triton.cdiv(rows, block_rows), width)](
-            x, *tables, output, rows, features, points, width, *weighting, *shape, num_warps=8
+        tile = tile_shape(self.n_neighbors)
+        neighbor_imputer_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]), width)](
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            POINTS=points,
+            WIDTH=width,
+            NEIGHBORS=self.n_neighbors,
+            BY_DISTANCE=self.weights == "distance",
+            **tile,
+            num_warps=8,
         )
 
     def hides_nan(self) -> bool:

@@ -28,11 +28,11 @@ MAX_BLOCK_MEMBERS = 16
 
 @triton.jit(do_not_specialize=["rows"])
 def pool_kernel(
-    x,  # [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     members,  # int32 [clusters, SIZE]
     low,  # int32 [clusters]
     high,  # int32 [clusters]
-    out,  # [rows, clusters]
+    out,  # float32 or float64 [rows, clusters]
     rows,
     FEATURES: tl.constexpr,
     SIZE: tl.constexpr,
@@ -111,10 +111,16 @@ class Pool(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (clusters, size) = inputs, self.members.shape
-        tables = [parameters[name] for name in ("members", "low", "high")]
         block_members = min(triton.next_power_of_2(size), MAX_BLOCK_MEMBERS)
         pool_kernel[(triton.cdiv(rows, BLOCK_ROWS), clusters)](
-            x, *tables, output, rows, x.shape[1], size, BLOCK_ROWS, block_members
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=x.shape[1],
+            SIZE=size,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_MEMBERS=block_members,
         )
 
     def describe(self) -> str:

@@ -107,8 +107,9 @@ class Power(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), width = inputs, output.shape[1]
-        size, powers = rows * width, (parameters["right"], parameters["left"])
-        power_kernel[(triton.cdiv(size, BLOCK),)](x, *powers, output, size, width, self.method, self.inverse, BLOCK)
+        what = {"WIDTH": width, "METHOD": self.method, "INVERSE": self.inverse}
+        size = rows * width
+        power_kernel[(triton.cdiv(size, BLOCK),)](x, **parameters, out=output, size=size, **what, BLOCK=BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

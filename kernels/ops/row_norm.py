@@ -100,7 +100,15 @@ class RowNorm(Operation):
         block_features = min(triton.next_power_of_2(width), MAX_BLOCK_FEATURES)
         block_rows = min(2048 // block_features, 64)
         row_norm_kernel[(triton.cdiv(rows, block_rows),)](
-            inputs[0], output, rows, width, self.norm, self.least, block_rows, block_features, num_warps=4
+            inputs[0],
+            output,
+            rows,
+            WIDTH=width,
+            NORM=self.norm,
+            LEAST=self.least,
+            BLOCK_ROWS=block_rows,
+            BLOCK_FEATURES=block_features,
+            num_warps=4,
         )
 
     def describe(self) -> str:

@@ -26,10 +26,10 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size"])
 def scale_kernel(
-    x,  # float32 [size]
+    x,  # float32 or float64 [size]
     shift,  # float64 [WIDTH]
     factor,  # float64 [WIDTH]
-    out,  # float32 [size]
+    out,  # float32 or float64 [size]
     last,  # float64 [WIDTH]: the divisor or the offset, if there is one
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
@@ -85,14 +85,12 @@ class Scale(Operation):
         width = output.shape[1]
         scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
             inputs[0],
-            parameters["shift"],
-            parameters["factor"],
-            output,
-            parameters["last"],
-            rows * width,
-            width,
-            self.form,
-            BLOCK,
+            **parameters,
+            out=output,
+            size=rows * width,
+            WIDTH=width,
+            FORM=self.form,
+            BLOCK=BLOCK,
             enable_fp_fusion=False,
         )
 

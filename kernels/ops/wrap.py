@@ -77,8 +77,10 @@ class Wrap(Operation):
         return low + torch.remainder(x - low, parameters["upper"] + parameters["lower"])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        size, tables = rows * output.shape[1], [parameters[name] for name in ("low", "upper", "lower")]
-        wrap_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], *tables, output, size, output.shape[1], BLOCK)
+        size, width = rows * output.shape[1], output.shape[1]
+        wrap_kernel[(triton.cdiv(size, BLOCK),)](
+            inputs[0], **parameters, out=output, size=size, WIDTH=width, BLOCK=BLOCK
+        )
 
     def reads_input_once(self) -> bool:
         return True

@@ -10,7 +10,7 @@ from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_ops import drawn, rows, seeds
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.elementwise import FUNCTIONS
+from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.lookup import Lookup
 
 
