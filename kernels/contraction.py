@@ -1,8 +1,8 @@
 """What the operations share that end in a contraction: `out[r, t] = f(Σₘ term[r, m] · weight[m, t] + intercept[t])`.
 
-`weight`: `[terms, targets]` float64; `intercept`: `[targets]` float64; `f`: a function of `functions.py`. What the
-terms are says the operation: the input's columns, monomials, piecewise polynomials or functions of stored points. A
-linear map that follows has the same effect on all of them.
+`weight`: `[terms, targets]` float64; `intercept`: `[targets]` float64; `f`: a function of `functions.py`. The operation
+says what its terms are: the input's columns, monomials, piecewise polynomials or functions of stored points. A linear
+map that follows changes weight and intercept alone, whatever the terms are.
 """
 
 from __future__ import annotations

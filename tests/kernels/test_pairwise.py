@@ -257,7 +257,11 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
         (3,),
         "pairwise_affine: weight must be [4, targets], not [3, 2].",
     ),
-    "intercept": (PairwiseAffine(**{**AFFINE, "intercept": W(1)}), (3,), "pairwise_affine: intercept must be [2]."),
+    "intercept": (
+        PairwiseAffine(**{**AFFINE, "intercept": W(1)}),
+        (3,),
+        "pairwise_affine: intercept must be [2], not [1].",
+    ),
     "function": (PairwiseAffine(**AFFINE, function="sine"), (3,), "There is no function 'sine'"),
     "parts": (
         PairwiseAffine(**AFFINE, parts=0),
