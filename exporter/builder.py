@@ -178,7 +178,7 @@ class Builder:
 
     def add(self, operation: Operation, *inputs: Value) -> Value:
         """Append a step and return the value it makes."""
-        width = operation.output_width(*(value.width for value in inputs))
+        width = operation.checked_width(*(value.width for value in inputs))
         value = Value(f"v{len(self._steps)}", width)
         self._steps.append(Step(operation, tuple(v.name for v in inputs), value.name))
         return value

@@ -26,7 +26,7 @@ from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.pairwise import Pairwise, PointFunction
+from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.pairwise_affine import contract
 from triton_regressors.kernels.ops.piecewise import Piecewise
 from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine, worth_contracting
@@ -36,6 +36,7 @@ from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.point_function import PointFunction
 
 Pair = Callable[[Operation, Operation, int], "Operation | None"]
 """`rule(first, second, width)`: one operation that does both on a matrix of that width, or None."""

@@ -13,20 +13,17 @@ from typing import TypeGuard
 import numpy as np
 
 from triton_regressors.exporter.products import product
+from triton_regressors.kernels.contraction import Contraction
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.pairwise import PointFunction
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine
 from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.plan import Operation, Plan, Step
-
-Contraction = Affine | PolynomialAffine | PairwiseAffine | PiecewiseAffine
-"""The operations that end in `f(… @ weight + intercept)`, on which a linear map that follows has the same effect."""
+from triton_regressors.kernels.point_function import PointFunction
 
 SMALL = 2**16
 """Matrices of so many numbers are multiplied in any case, to save a launch."""

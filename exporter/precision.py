@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from triton_regressors.exporter.products import product
-from triton_regressors.kernels.ops.elementwise import FUNCTIONS
+from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.parity import units
 from triton_regressors.kernels.plan import INPUT, Plan, Step

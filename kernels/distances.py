@@ -32,6 +32,8 @@ import triton
 import triton.language as tl
 
 from .errors import PlanError
+from .powers import power, torch_power, whole
+from .special import arcsin
 
 BOOLEAN_METRICS = ("dice", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath")
 METRICS = (
@@ -50,43 +52,7 @@ METRICS = (
 )
 
 DISTANCES_AT_ONCE = 2**15
-LARGEST_PRODUCT = 8
-
-ASIN_P0 = tl.constexpr(1.66666666666666657415e-01)
-ASIN_P1 = tl.constexpr(-3.25565818622400915405e-01)
-ASIN_P2 = tl.constexpr(2.01212532134862925881e-01)
-ASIN_P3 = tl.constexpr(-4.00555345006794114027e-02)
-ASIN_P4 = tl.constexpr(7.91534994289814532176e-04)
-ASIN_P5 = tl.constexpr(3.47933107596021167570e-05)
-ASIN_Q1 = tl.constexpr(-2.40339491173441421878e00)
-ASIN_Q2 = tl.constexpr(2.02094576023350569471e00)
-ASIN_Q3 = tl.constexpr(-6.88283971605453293030e-01)
-ASIN_Q4 = tl.constexpr(7.70381505559019352791e-02)
 INFINITY = tl.constexpr(float("inf"))
-
-
-@triton.jit
-def arcsine(x):
-    """Return arcsin x for 0 ≤ x ≤ 1 in float64, by the rational function of fdlibm's e_asin.c."""
-    near = x < 0.5
-    t = tl.where(near, x * x, 0.5 * (1.0 - x))
-    p = t * (ASIN_P0 + t * (ASIN_P1 + t * (ASIN_P2 + t * (ASIN_P3 + t * (ASIN_P4 + t * ASIN_P5)))))
-    q = 1.0 + t * (ASIN_Q1 + t * (ASIN_Q2 + t * (ASIN_Q3 + t * ASIN_Q4)))
-    s = tl.where(near, x, tl.sqrt(t))
-    y = s + s * (p / q)
-    return tl.where(near, y, 1.5707963267948966 - 2.0 * y)
-
-
-@triton.jit
-def raise_to(a, P: tl.constexpr, PRODUCT: tl.constexpr):
-    """Return `aᴾ` for `a ≥ 0`: by multiplying where P is a small whole number, else through the logarithm."""
-    if PRODUCT:
-        y = a
-        for _ in tl.static_range(PRODUCT - 1):
-            y *= a
-    else:
-        y = tl.exp(P * tl.log(a))
-    return y
 
 
 @triton.jit
@@ -101,7 +67,7 @@ def reduced_distances(
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
 ):
     """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite where not a number or past the last point."""
@@ -127,7 +93,7 @@ def reduced_distances(
             if METRIC == "euclidean" or METRIC == "sqeuclidean":
                 term = d * d
             elif METRIC == "minkowski":
-                term = raise_to(d, P, PRODUCT)
+                term = power(d, P, WHOLE)
             elif METRIC == "canberra":
                 size = tl.abs(u) + tl.abs(v)
                 term = d / tl.where(size == 0.0, 1.0, size)
@@ -183,7 +149,7 @@ def finish_distance(a, METRIC: tl.constexpr, P: tl.constexpr):
     elif METRIC == "minkowski":
         y = tl.exp(tl.log(a) / P)
     elif METRIC == "haversine":
-        y = 2.0 * arcsine(tl.sqrt(a))
+        y = 2.0 * arcsin(tl.sqrt(a))
     return y
 
 
@@ -211,9 +177,9 @@ def reference_finish(a: torch.Tensor, metric: str, p: float) -> torch.Tensor:
     return a
 
 
-def whole_power(p: float) -> int:
-    """Return `p` where it is a whole number small enough to multiply out, else 0."""
-    return int(p) if p == int(p) and 1 <= p <= LARGEST_PRODUCT else 0
+def metric_constants(metric: str, p: float, factor: np.ndarray) -> dict[str, object]:
+    """Return the compile-time arguments by which kernels know a metric."""
+    return {"METRIC": metric, "P": p, "WHOLE": whole(p), "WEIGHTED": bool((factor != 1).any())}
 
 
 def transposed(points: np.ndarray) -> np.ndarray:
@@ -268,7 +234,7 @@ def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metri
         else:
             term.abs_()
         if metric == "minkowski":
-            term = _raised(term, p)
+            term = torch_power(term, p)
         elif metric == "canberra":
             size = u.abs() + v.abs()
             term /= torch.where(size == 0, 1.0, size)
@@ -306,14 +272,3 @@ def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metri
     elif metric == "sokalsneath":
         a = a / (0.5 * b + a)
     return a
-
-
-def _raised(a: torch.Tensor, p: float) -> torch.Tensor:
-    """Return `aᵖ` as the kernel computes it."""
-    product = whole_power(p)
-    if not product:
-        return torch.exp(p * torch.log(a))
-    y = a
-    for _ in range(product - 1):
-        y = y * a
-    return y

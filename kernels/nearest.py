@@ -7,6 +7,7 @@ worst one's place. What a row keeps depends on no other row.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -16,6 +17,9 @@ from .errors import PlanError
 
 MAX_NEIGHBORS = 4096
 """How many neighbours of a row the registers of one program hold."""
+
+WEIGHTS = ("uniform", "distance")
+"""How a row's neighbours may be weighted."""
 
 NONE = tl.constexpr(2**31 - 1)
 
@@ -34,7 +38,7 @@ def nearest(
     NEIGHBORS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     DONORS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
@@ -53,8 +57,9 @@ def nearest(
     for start in tl.range(0, limit, BLOCK_POINTS):
         point = start + tl.arange(0, BLOCK_POINTS)
         distance = reduced_distances(
-            x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED
-        )
+            x, columns, factor, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+        )  # fmt: skip
         here = point < POINTS
         if DONORS:
             value = tl.load(columns + donor.to(tl.int64) * POINTS + point, mask=here, other=0.0)
@@ -89,14 +94,22 @@ def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
     return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
 
 
-def tile_shape(neighbors: int) -> tuple[int, int, int]:
+def tile_shape(neighbors: int) -> dict[str, int]:
     """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps."""
     slots = triton.next_power_of_2(neighbors)
     rows = max(1, min(32, 4096 // slots))
-    return rows, slots, 2048 // rows
+    return {"BLOCK_ROWS": rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // rows}
 
 
 def check_neighbors(op: str, neighbors: int, points: int, most: int = MAX_NEIGHBORS) -> None:
     """Raise `PlanError` unless so many neighbours can be taken from so many points."""
     if not 1 <= neighbors <= min(points, most):
         raise PlanError(f"{op}: n_neighbors must lie in [1, {min(points, most)}], not {neighbors}.")
+
+
+def check_targets(op: str, targets: np.ndarray, weights: str, points: int) -> None:
+    """Raise `PlanError` unless every point has targets and the weights have a name."""
+    if targets.ndim != 2 or len(targets) != points or not targets.shape[1]:
+        raise PlanError(f"{op}: targets must be [{points}, outputs], not {list(targets.shape)}.")
+    if weights not in WEIGHTS:
+        raise PlanError(f"{op}: weights must be one of {WEIGHTS}, not '{weights}'.")

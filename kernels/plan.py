@@ -15,6 +15,7 @@ import dataclasses
 import importlib
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,14 @@ DTYPES = ("float32", "float64")
 Parameters = Mapping[str, torch.Tensor]
 
 
-class Operation:
+class Operation(ABC):
     """One operation on matrices of rows.
 
     A subclass is a frozen dataclass in the module of `ops/` that bears its name in snake case. Its fields are the whole
     operation: arrays are weights, everything else is JSON. It says how wide its output is, which tensors its arithmetic
     reads, how plain torch computes it and how its Triton-language kernel is launched.
+
+    An operation equals itself alone: its dataclass has `eq=False`, as arrays have no one answer to `==`.
     """
 
     @classmethod
@@ -53,28 +56,39 @@ class Operation:
         """Return the operation's name in a plan, which is also the name of its module in `ops/`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
+    @abstractmethod
+    def check(self, *widths: int) -> None:
+        """Raise `PlanError` unless the fields fit together and fit inputs of these widths."""
+
+    @abstractmethod
     def output_width(self, *widths: int) -> int:
-        """Return the width of the output for inputs of these widths, or raise `PlanError` if the fields do not fit."""
-        raise NotImplementedError
+        """Return the width of the output for inputs of these widths, which `check` accepts."""
+
+    def checked_width(self, *widths: int) -> int:
+        """Return `output_width` of widths that `check` accepts; an operation is checked once for the same widths."""
+        if self.__dict__.get("_checked") != widths:
+            self.check(*widths)
+            self.__dict__["_checked"] = widths  # as `functools.cached_property` keeps what it found in a frozen object
+        return self.output_width(*widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the arrays that `reference` and `launch` read; by default the array fields as they are."""
         return dict(self.arrays())
 
+    @abstractmethod
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         """Compute the operation in plain torch, on any device, from float32 or float64 inputs.
 
         The answer is float64 (or the input's own dtype where elements are only moved). It is the oracle for the kernel
         and what the torch engine serves.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         """Launch the kernel on the first `rows` rows of contiguous inputs, writing those rows of `output`.
 
         Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
         """
-        raise NotImplementedError
 
     def launches(self, inputs: int) -> int:
         """Return how many kernels `launch` starts for that many inputs."""
@@ -107,7 +121,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Step:
-    """An operation, the values it reads and the value it makes."""
+    """An operation, the values it reads and the value it makes; steps with the same operation and names are equal."""
 
     operation: Operation
     inputs: tuple[str, ...]
@@ -123,25 +137,19 @@ class Plan:
     """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
 
     `dtype` is that of the input. Operations may rely on it: what was made for float32 rows, such as thresholds rounded
-    down to float32, decides otherwise about float64 rows.
+    down to float32, decides otherwise about float64 rows. Plans are equal where they have equal steps and the same
+    outputs, features and dtype; a plan read from disk has operations of its own and equals no other.
     """
 
     n_features: int
     steps: tuple[Step, ...]
     outputs: Mapping[str, str]
     dtype: str = "float32"
+    _widths: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise PlanError(f"A plan's dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}.")
-        self.widths()
-
-    def with_steps(self, steps: Iterable[Step]) -> Plan:
-        """Return the plan with other steps and everything else as it is."""
-        return dataclasses.replace(self, steps=tuple(steps))
-
-    def widths(self) -> dict[str, int]:
-        """Return the width of every value; raise `PlanError` where the program is not well formed."""
         if self.n_features < 1:
             raise PlanError(f"A plan needs at least 1 feature, not {self.n_features}.")
         widths = {INPUT: self.n_features}
@@ -151,18 +159,25 @@ class Plan:
                 raise PlanError(f"Step '{step.output}' reads '{missing[0]}', which no step before it makes.")
             if step.output in widths:
                 raise PlanError(f"Value '{step.output}' is made twice.")
-            widths[step.output] = step.operation.output_width(*(widths[name] for name in step.inputs))
+            widths[step.output] = step.operation.checked_width(*(widths[name] for name in step.inputs))
         for name, value in self.outputs.items():
             if value not in widths:
                 raise PlanError(f"Output '{name}' names the value '{value}', which no step makes.")
         if not self.outputs:
             raise PlanError("A plan needs at least one output.")
-        return widths
+        object.__setattr__(self, "_widths", widths)
+
+    def with_steps(self, steps: Iterable[Step]) -> Plan:
+        """Return the plan with other steps and everything else as it is."""
+        return dataclasses.replace(self, steps=tuple(steps))
+
+    def widths(self) -> dict[str, int]:
+        """Return the width of every value."""
+        return dict(self._widths)
 
     def output_widths(self) -> dict[str, int]:
         """Return the width of each named output."""
-        widths = self.widths()
-        return {name: widths[value] for name, value in self.outputs.items()}
+        return {name: self._widths[value] for name, value in self.outputs.items()}
 
     def steps_for(self, outputs: Sequence[str]) -> tuple[Step, ...]:
         """Return the steps that the named outputs need, in order."""

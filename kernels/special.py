@@ -51,6 +51,12 @@ def arctan(x):
 
 
 @triton.jit
+def arcsin(x):
+    """Return the arc sine, NaN outside [−1, 1]."""
+    return arctan(x / tl.sqrt((1.0 - x) * (1.0 + x)))
+
+
+@triton.jit
 def erfc(x):
     """Return `1 − erf(x)`: below 1 by that, then `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
     a = tl.abs(x)

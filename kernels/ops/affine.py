@@ -1,9 +1,9 @@
 """Affine: `out[r, t] = f(Σⱼ x[r, j] · weight[j, t] + intercept[t])`.
 
-`x`: `[rows, features]` float32; `weight`: `[features, targets]` float64; `intercept`: `[targets]` float64; `out`:
-`[rows, targets]` float32; `f`: a function of `elementwise.py`. Products and sums are float64 and rounded once, so the
-answer is the float32 nearest to scikit-learn's float64 answer however far the data lie from zero; with few targets a
-data-centre GPU hides the cost behind the reading of `x`.
+`x`: `[rows, features]`, float32 or float64; `weight`: `[features, targets]` float64; `intercept`: `[targets]` float64;
+`out`: `[rows, targets]`, float32 or float64; `f`: a function of `functions.py`. Products and sums are float64, so an
+answer in float32 is the one nearest to scikit-learn's float64 answer however far the data lie from zero; with few
+targets a data-centre GPU hides the cost behind the reading of `x`.
 
 A feature whose weights are all zero is not looked at: it may be NaN, as a column that a pipeline drops may be. (With
 several targets the kernel leaves it out where they are zero for the targets of one program.)
@@ -22,19 +22,19 @@ import torch
 import triton
 import triton.language as tl
 
+from ..contraction import Contraction, target_block
 from ..dots import dot
-from ..errors import PlanError
-from ..plan import Operation, Parameters
+from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..plan import Parameters
 from ..tiles import product
-from .elementwise import FUNCTIONS, apply_function, check_function
 
 
 @triton.jit(do_not_specialize=["rows"])
 def affine_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     weight,  # float64 [FEATURES]
     intercept,  # float64 [1]
-    out,  # float32 [rows]
+    out,  # float32 or float64 [rows]
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
@@ -61,10 +61,10 @@ def affine_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def affine_narrow_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     weight,  # float64 [FEATURES]
     intercept,  # float64 [1]
-    out,  # float32 [rows]
+    out,  # float32 or float64 [rows]
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
@@ -96,10 +96,10 @@ def affine_narrow_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def affine_targets_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     weight,  # float64 [FEATURES, TARGETS]
     intercept,  # float64 [TARGETS]
-    out,  # float32 [rows, TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -129,24 +129,13 @@ def affine_targets_kernel(
     tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
-class Affine(Operation):
+@dataclass(frozen=True, eq=False)
+class Affine(Contraction):
     """An affine map, then a function of each element."""
 
-    weight: np.ndarray
-    intercept: np.ndarray
-    function: str = "identity"
-
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
-        if self.weight.ndim != 2 or self.weight.shape[0] != features:
-            raise PlanError(f"affine: weight must be [{features}, targets], not {list(self.weight.shape)}.")
-        if self.intercept.shape != self.weight.shape[1:]:
-            raise PlanError(
-                f"affine: intercept must be {list(self.weight.shape[1:])}, not {list(self.intercept.shape)}."
-            )
-        check_function(self.function)
-        return self.weight.shape[1]
+        self.check_contraction(features)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the fields, and which features have any weight unless all have."""
@@ -168,18 +157,18 @@ class Affine(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (features, targets) = inputs, self.weight.shape
-        arguments = (x, parameters["weight"], parameters["intercept"], output, rows, features)
-        kind = (self.function, "used" in parameters)
+        values = (x, parameters["weight"], parameters["intercept"], output, rows)
+        what = {"FEATURES": features, "FUNCTION": self.function, "SPARSE": "used" in parameters}
         if targets > 1:
-            block_targets = target_block(targets)
-            grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block_targets))
-            affine_targets_kernel[grid](*arguments, targets, *kind, 64, 32, block_targets, num_warps=4)
+            block = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": target_block(targets)}
+            grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
+            affine_targets_kernel[grid](*values, TARGETS=targets, **what, **block, num_warps=4)
         elif narrow(features):
-            block_rows, slots, slot_features = slot_shape(features)
-            affine_narrow_kernel[(triton.cdiv(rows, block_rows),)](*arguments, *kind, block_rows, slots, slot_features)
+            block = slot_shape(features)
+            affine_narrow_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block)
         else:
-            block_rows, block_features = tile_shape(features)
-            affine_kernel[(triton.cdiv(rows, block_rows),)](*arguments, *kind, block_rows, block_features, num_warps=4)
+            block = tile_shape(features)
+            affine_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block, num_warps=4)
 
     def reads_input_once(self) -> bool:
         return self.weight.shape[1] <= target_block(self.weight.shape[1])
@@ -188,33 +177,24 @@ class Affine(Operation):
         return f"{self.weight.shape[0]} → {self.weight.shape[1]}" + function_suffix(self.function)
 
 
-def function_suffix(function: str) -> str:
-    """Return how `describe` names the function at the end of an operation."""
-    return "" if function == "identity" else f", then {function}"
-
-
 def narrow(features: int) -> bool:
     """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
     return features < 24 and features % 4 != 0
 
 
-def slot_shape(features: int) -> tuple[int, int, int]:
+def slot_shape(features: int) -> dict[str, int]:
     """Return the rows of one program of the narrow kernel, the slots of a row, and the features of a slot."""
     slot_features = min(features, 4)
     slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
-    return 1024 if slots == 1 else 512 // slots, slots, slot_features
+    return {"BLOCK_ROWS": 1024 if slots == 1 else 512 // slots, "SLOTS": slots, "SLOT_FEATURES": slot_features}
 
 
-def tile_shape(features: int) -> tuple[int, int]:
+def tile_shape(features: int) -> dict[str, int]:
     """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
 
     But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
     """
     block_features = min(triton.next_power_of_2(features), 1024)
     elements = 1024 if features == block_features > 4 else 2048
-    return max(elements // block_features, 4 if block_features > 256 else 16), block_features
-
-
-def target_block(targets: int) -> int:
-    """Return how many targets one program makes."""
-    return min(max(triton.next_power_of_2(targets), 8), 64)
+    block_rows = max(elements // block_features, 4 if block_features > 256 else 16)
+    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features}

@@ -45,24 +45,11 @@ def barycenter_kernel(
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x,
-        columns,
-        columns,
-        row,
-        rows,
-        POINTS,
-        0,
-        FEATURES,
-        POINTS,
-        NEIGHBORS,
-        "euclidean",
-        2.0,
-        2,
-        False,
-        False,
-        BLOCK_NEIGHBORS,
-        BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+        x, columns, columns, row, rows, limit=POINTS, donor=0,
+        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     slot = tl.arange(0, BLOCK_NEIGHBORS)
     real = slot < NEIGHBORS
     diagonal = (slot[:, None] == slot[None, :])[None, :, :]
@@ -94,7 +81,7 @@ def barycenter_kernel(
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Barycenter(Operation):
     """The place in an embedding that weights for a row's nearest points give."""
 
@@ -105,7 +92,7 @@ class Barycenter(Operation):
 
     MAX_NEIGHBORS: ClassVar[int] = 128  # whose Gram matrix the registers of one program hold
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("barycenter", self.points, np.ones(features), "euclidean", 2.0, features)
         check_neighbors("barycenter", self.n_neighbors, len(self.points), self.MAX_NEIGHBORS)
@@ -114,6 +101,8 @@ class Barycenter(Operation):
             raise PlanError(f"barycenter: embedding must be {shapes}.")
         if not self.reg >= 0:
             raise PlanError(f"barycenter: reg must not be negative, as {self.reg} is.")
+
+    def output_width(self, *widths: int) -> int:
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -152,18 +141,17 @@ class Barycenter(Operation):
         block_rows = max(1, min(32, 4096 // slots**2))
         barycenter_kernel[(triton.cdiv(rows, block_rows),)](
             x,
-            parameters["columns"],
-            parameters["embedding"],
-            output,
-            rows,
-            features,
-            points,
-            output.shape[1],
-            self.n_neighbors,
-            self.reg,
-            block_rows,
-            slots,
-            2048 // block_rows,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            POINTS=points,
+            OUTPUTS=output.shape[1],
+            NEIGHBORS=self.n_neighbors,
+            REG=self.reg,
+            BLOCK_ROWS=block_rows,
+            BLOCK_NEIGHBORS=slots,
+            BLOCK_POINTS=2048 // block_rows,
             num_warps=8 if slots <= 64 else 16,
         )
 

@@ -1,6 +1,6 @@
 """Columns: `out[r, c] = x[r, indices[c]]`, a selection of columns in any order.
 
-`x`: `[rows, width]` float32; `out`: `[rows, len(indices)]` float32; `indices`: int32.
+`x`: `[rows, width]`, `out`: `[rows, len(indices)]`, float32 or float64; `indices`: int32.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size"])
 def columns_kernel(
-    x,  # float32 [rows, WIDTH]
+    x,  # float32 or float64 [rows, WIDTH]
     indices,  # int32 [SELECTED]
-    out,  # float32 [size]
+    out,  # float32 or float64 [size]
     size,  # rows * SELECTED
     WIDTH: tl.constexpr,
     SELECTED: tl.constexpr,
@@ -36,18 +36,20 @@ def columns_kernel(
     tl.store(out + at, tl.load(x + at // SELECTED * WIDTH + column, mask=inside), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Columns(Operation):
     """Select columns by index."""
 
     indices: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.indices.ndim != 1 or not len(self.indices):
             raise PlanError("columns: at least one column must be selected.")
         if self.indices.min() < 0 or self.indices.max() >= width:
             raise PlanError(f"columns: indices must lie in [0, {width}).")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.indices)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -59,7 +61,7 @@ class Columns(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width, selected = inputs[0].shape[1], output.shape[1]
         columns_kernel[(triton.cdiv(rows * selected, BLOCK),)](
-            inputs[0], parameters["indices"], output, rows * selected, width, selected, BLOCK
+            inputs[0], parameters["indices"], output, rows * selected, WIDTH=width, SELECTED=selected, BLOCK=BLOCK
         )
 
     def reads_input_once(self) -> bool:

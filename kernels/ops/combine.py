@@ -18,29 +18,10 @@ import triton.language as tl
 
 from ..errors import PlanError
 from ..plan import Operation, Parameters
+from ..powers import power, torch_power, whole
 
 BLOCK = 1024
 MAX_INPUTS = 4
-MAX_WHOLE_EXPONENT = 1023
-
-
-@triton.jit
-def power(base, exponent, WHOLE: tl.constexpr):
-    """Return `base ** exponent` in float64; `WHOLE` is the exponent where it is a whole number, else None."""
-    if WHOLE is None:
-        y = tl.exp(exponent * tl.log(base))
-    else:
-        COUNT: tl.constexpr = WHOLE if WHOLE >= 0 else -WHOLE
-        y = tl.full(base.shape, 1.0, tl.float64)
-        square = base
-        for bit in tl.static_range(10):
-            if (COUNT >> bit) & 1:
-                y = y * square
-            if (COUNT >> bit) > 1:
-                square = square * square
-        if WHOLE < 0:
-            y = 1.0 / y
-    return y
 
 
 @triton.jit
@@ -53,12 +34,12 @@ def combine_term(x, numbers, at, inside, INPUT: tl.constexpr, WIDTH: tl.constexp
 
 @triton.jit(do_not_specialize=["size"])
 def combine_kernel(
-    x0,  # [size], or [rows] where COLUMN0; the others likewise, and unused past the last input
+    x0,  # float32 or float64 [size], or [rows] where COLUMN0; the others likewise, and unused past the last input
     x1,
     x2,
     x3,
     numbers,  # float64: the exponent, then factor and offset of each input
-    out,  # [size]
+    out,  # float32 or float64 [size]
     size,  # rows * WIDTH
     INPUTS: tl.constexpr,
     PRODUCT: tl.constexpr,
@@ -87,7 +68,7 @@ def combine_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Combine(Operation):
     """Scale and shift each input, add or multiply them element by element, and raise the result to a power."""
 
@@ -96,7 +77,7 @@ class Combine(Operation):
     offsets: tuple[float, ...] = ()
     exponent: float = 1.0
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         if not 1 <= len(widths) <= MAX_INPUTS:
             raise PlanError(f"combine: there must be 1 to {MAX_INPUTS} inputs, not {len(widths)}.")
         if self.operation not in ("sum", "product"):
@@ -107,7 +88,9 @@ class Combine(Operation):
         width = max(widths)
         if any(other not in (1, width) for other in widths):
             raise PlanError(f"combine: widths must be {width} or 1, not {list(widths)}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return max(widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the exponent, then factor and offset of each input, which the kernel reads in float64."""
@@ -126,30 +109,19 @@ class Combine(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = output.shape[1]
         size, padded = rows * width, [*inputs, *[inputs[0]] * (MAX_INPUTS - len(inputs))]
-        columns = [x.shape[1] == 1 and width > 1 for x in padded]
-        shapes = (len(inputs), self.operation == "product", whole(self.exponent), width, *columns)
-        combine_kernel[(triton.cdiv(size, BLOCK),)](*padded, parameters["numbers"], output, size, *shapes, BLOCK)
+        columns = {f"COLUMN{index}": x.shape[1] == 1 and width > 1 for index, x in enumerate(padded)}
+        combine_kernel[(triton.cdiv(size, BLOCK),)](
+            *padded,
+            parameters["numbers"],
+            output,
+            size,
+            INPUTS=len(inputs),
+            PRODUCT=self.operation == "product",
+            WHOLE=whole(self.exponent),
+            WIDTH=width,
+            **columns,
+            BLOCK=BLOCK,
+        )
 
     def describe(self) -> str:
         return self.operation + ("" if self.exponent == 1 else f" to the power {self.exponent:g}")
-
-
-def whole(exponent: float) -> int | None:
-    """Return an exponent that repeated multiplication computes as an integer, and None for any other."""
-    return int(exponent) if float(exponent).is_integer() and abs(exponent) <= MAX_WHOLE_EXPONENT else None
-
-
-def torch_power(base: torch.Tensor, exponent: float) -> torch.Tensor:
-    """Return `base ** exponent` for a float64 tensor, in the order that the kernels compute it."""
-    count = whole(exponent)
-    if count is None:
-        return torch.exp(exponent * torch.log(base))
-    y, square = None, base
-    for bit in range(abs(count).bit_length()):
-        if bit:
-            square = square * square
-        if (abs(count) >> bit) & 1:
-            y = square if y is None else y * square
-    if y is None:
-        y = torch.ones_like(base)
-    return torch.reciprocal(y) if count < 0 else y

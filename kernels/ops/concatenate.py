@@ -1,6 +1,6 @@
 """Concatenate: `out = [x₀ | x₁ | …]`, the columns of several matrices side by side.
 
-`xᵢ`: `[rows, widthᵢ]` float32; `out`: `[rows, Σ widthᵢ]` float32. One launch for each input.
+`xᵢ`: `[rows, widthᵢ]`, `out`: `[rows, Σ widthᵢ]`, float32 or float64. One launch for each input.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size"])
 def place_kernel(
-    x,  # float32 [size]
-    out,  # float32 [rows, TOTAL]
+    x,  # float32 or float64 [size]
+    out,  # float32 or float64 [rows, TOTAL]
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
     TOTAL: tl.constexpr,
@@ -34,13 +34,15 @@ def place_kernel(
     tl.store(out + at // WIDTH * TOTAL + OFFSET + at % WIDTH, tl.load(x + at, mask=inside), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Concatenate(Operation):
     """Put matrices side by side."""
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         if not widths:
             raise PlanError("concatenate: at least one input is needed.")
+
+    def output_width(self, *widths: int) -> int:
         return sum(widths)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -50,8 +52,8 @@ class Concatenate(Operation):
         offset = 0
         for x in inputs:
             width = x.shape[1]
-            size = rows * width
-            place_kernel[(triton.cdiv(size, BLOCK),)](x, output, size, width, output.shape[1], offset, BLOCK)
+            size, shape = rows * width, {"WIDTH": width, "TOTAL": output.shape[1], "OFFSET": offset}
+            place_kernel[(triton.cdiv(size, BLOCK),)](x, output, size, **shape, BLOCK=BLOCK)
             offset += width
 
     def launches(self, inputs: int) -> int:

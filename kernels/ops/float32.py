@@ -30,20 +30,22 @@ def float32_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), mask=at < size)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Float32(Operation):
     """Round each element to float32."""
 
+    def check(self, *widths: int) -> None:
+        (_,) = widths
+
     def output_width(self, *widths: int) -> int:
-        (width,) = widths
-        return width
+        return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         return inputs[0].float().double()
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         size = rows * output.shape[1]
-        float32_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], output, size, BLOCK)
+        float32_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], output, size, BLOCK=BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

@@ -1,6 +1,6 @@
 """Impute: columns with a number in place of what is missing, and columns that say what was missing.
 
-A number is missing where it equals `missing`, or is NaN where `missing` is None.
+What is missing, `missing.py` says.
 
     out[r, j]     = fill[j] where x[r, columns[j]] is missing, else x[r, columns[j]]        for each of `columns`
     out[r, J + k] = 1 where x[r, indicators[k]] is missing, else 0                          for each of `indicators`
@@ -19,15 +19,10 @@ import triton
 import triton.language as tl
 
 from ..errors import PlanError
+from ..missing import check_missing, find_missing, is_missing, missing_number
 from ..plan import Operation, Parameters
 
 BLOCK = 1024
-
-
-@triton.jit
-def is_missing(v, missing, MISSING_IS_NAN: tl.constexpr):
-    """Return where a float64 block is NaN, or the number at `missing`."""
-    return v != v if MISSING_IS_NAN else v == tl.load(missing)
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -58,7 +53,7 @@ def impute_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Impute(Operation):
     """Replace missing numbers in `columns` by `fill`; then one column for each of `indicators`."""
 
@@ -67,7 +62,7 @@ class Impute(Operation):
     indicators: np.ndarray
     missing: float | None = None
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         source = np.concatenate([self.columns, self.indicators])
         check_missing("impute", self.missing)
@@ -75,7 +70,9 @@ class Impute(Operation):
             raise PlanError(f"impute: columns and indicators must be at least one and lie in [0, {width}).")
         if self.fill.shape != self.columns.shape:
             raise PlanError(f"impute: fill must be {list(self.columns.shape)}, not {list(self.fill.shape)}.")
-        return len(source)
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.columns) + len(self.indicators)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return {
@@ -93,9 +90,17 @@ class Impute(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (_, made) = inputs, output.shape
-        tables = [parameters[name] for name in ("source", "fill", "missing")]
-        shape = (x.shape[1], len(self.columns), made, self.missing is None)
-        impute_kernel[(triton.cdiv(rows * made, BLOCK),)](x, *tables, output, rows * made, *shape, BLOCK)
+        impute_kernel[(triton.cdiv(rows * made, BLOCK),)](
+            x,
+            **parameters,
+            out=output,
+            size=rows * made,
+            WIDTH=x.shape[1],
+            COLUMNS=len(self.columns),
+            MADE=made,
+            MISSING_IS_NAN=self.missing is None,
+            BLOCK=BLOCK,
+        )
 
     def reads_input_once(self) -> bool:
         return not len(self.indicators)
@@ -105,19 +110,3 @@ class Impute(Operation):
 
     def describe(self) -> str:
         return f"{len(self.columns)} columns, {len(self.indicators)} indicators"
-
-
-def find_missing(v: torch.Tensor, missing: float | None) -> torch.Tensor:
-    """Return where a float64 matrix is missing."""
-    return v.isnan() if missing is None else v == missing
-
-
-def missing_number(missing: float | None) -> np.ndarray:
-    """Return `missing` as the array that kernels read: a constant in a kernel may be rounded to float32."""
-    return np.array([np.nan if missing is None else missing])
-
-
-def check_missing(kind: str, missing: float | None) -> None:
-    """Raise `PlanError` unless `missing` is None or a finite number."""
-    if missing is not None and not np.isfinite(missing):
-        raise PlanError(f"{kind}: missing must be a finite number, or None for NaN, not {missing}.")

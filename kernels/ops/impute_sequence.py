@@ -8,7 +8,7 @@ column `c = targets[u]` by a linear function of the row, to which a prediction `
 
 `out` is `z` after the last update. `x`: `[rows, width]`; `z`, `out`: `[rows, W]`; `y`: `[rows, U]`, if given;
 `columns`: int32 `[W]`, the columns of `x` that `z` holds; `targets`: int32 `[U]`; `weight`: float64 `[U, W]`;
-`intercept`, `low`, `high`: float64 `[U]`; missing is what `impute.py` calls so.
+`intercept`, `low`, `high`: float64 `[U]`; missing is what `missing.py` calls so.
 
 This is the round robin of S. van Buuren and K. Groothuis-Oudshoorn, "mice: Multivariate Imputation by Chained Equations
 in R" (2011), with fitted predictors. A program keeps its rows in registers throughout.
@@ -25,9 +25,9 @@ import triton
 import triton.language as tl
 
 from ..errors import PlanError
+from ..missing import check_missing, find_missing, is_missing, missing_number
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-from .impute import check_missing, find_missing, is_missing, missing_number
 
 TILE = 1024
 
@@ -76,7 +76,7 @@ def impute_sequence_kernel(
     tl.store(out + at, tile.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImputeSequence(Operation):
     """Predict missing numbers, column after column."""
 
@@ -88,7 +88,7 @@ class ImputeSequence(Operation):
     high: np.ndarray
     missing: float | None = None
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         if len(widths) not in (2, 3):
             raise PlanError(f"impute_sequence: 2 or 3 inputs are needed, not {len(widths)}.")
         width, updates = widths[1], len(self.targets)
@@ -103,7 +103,9 @@ class ImputeSequence(Operation):
             raise PlanError(f"impute_sequence: intercept, low and high must be [{updates}].")
         if widths[2:] not in ((), (updates,)):
             raise PlanError(f"impute_sequence: the third input must be [rows, {updates}], not [rows, {widths[2]}].")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
         arrays = dict(self.arrays())
@@ -129,12 +131,20 @@ class ImputeSequence(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (_, width), updates = output.shape, len(self.targets)
         x, z, y = inputs[0], inputs[1], inputs[-1]
-        names = ("columns", "targets", "weight", "intercept", "low", "high", "missing")
         block_width = triton.next_power_of_2(width)
         block_rows = max(1, TILE // block_width)
         impute_sequence_kernel[(triton.cdiv(rows, block_rows),)](
-            *(x, z, y, *(parameters[name] for name in names), output, rows),
-            *(x.shape[1], width, updates, len(inputs) > 2, self.missing is None, block_rows, block_width),
+            *(x, z, y),
+            **parameters,
+            out=output,
+            rows=rows,
+            X_WIDTH=x.shape[1],
+            WIDTH=width,
+            UPDATES=updates,
+            ADDED=len(inputs) > 2,
+            MISSING_IS_NAN=self.missing is None,
+            BLOCK_ROWS=block_rows,
+            BLOCK_WIDTH=block_width,
         )
 
     def reads_input_once(self) -> bool:

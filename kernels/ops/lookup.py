@@ -11,7 +11,7 @@ ascend; `N` is the number of all keys and `L` that of lookups. It finds one row 
     out[r, t] = f(Σ_l table[i(r, l), t])        `[rows, T]`
 
 `columns`: int32 `[L]`; `starts`: int32 `[L + 1]`; `keys`: float64 `[N]`; `table`: float64 `[N + 2 L, T]`, where T is 1
-unless `summed`; `f`: a function of `elementwise.py`.
+unless `summed`; `f`: a function of `functions.py`.
 
 Encoders of categories are lookups: a category is a key, and −0 equals 0. Numbers are equal as float64: a float32 `x` is
 never the 0.1 of float64. The numbers that strings get are keys like any other. Lookups that read the same column, each
@@ -32,10 +32,9 @@ import triton
 import triton.language as tl
 
 from ..errors import PlanError
+from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-from .affine import function_suffix
-from .elementwise import FUNCTIONS, apply_function, check_function
 
 BLOCK = 1024
 REFERENCE_ELEMENTS = 2**19
@@ -78,7 +77,7 @@ def lookup_kernel(
     lookup = (at % LOOKUPS).to(tl.int32)
     column = tl.load(columns + lookup, mask=inside, other=0)
     v = tl.load(x + at // LOOKUPS * WIDTH + column, mask=inside, other=0.0).to(tl.float64)
-    row = find_row(v, lookup, inside, starts, keys, KEYS, LOOKUPS, DEPTH)
+    row = find_row(v, lookup, inside, starts, keys, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH)
     y = apply_function(tl.load(table + row, mask=inside, other=0.0), FUNCTION)
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
@@ -111,13 +110,13 @@ def lookup_sum_kernel(
         column = tl.load(columns + lookup, mask=lookup < LOOKUPS, other=0)
         v = tl.load(x + at[:, None] * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float64)
         lookups = tl.broadcast_to(lookup[None, :], [BLOCK_ROWS, BLOCK_LOOKUPS])
-        row = find_row(v, lookups, inside, starts, keys, KEYS, LOOKUPS, DEPTH)
+        row = find_row(v, lookups, inside, starts, keys, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH)
         total += tl.load(table + row.to(tl.int64) * TARGETS + target, mask=inside, other=0.0)
     y = apply_function(tl.sum(total, axis=1), FUNCTION)
     tl.store(out + at * TARGETS + target, y.to(out.dtype.element_ty), mask=at < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lookup(Operation):
     """Look numbers up in a table; `summed` adds up what is found in a row, then `function`."""
 
@@ -128,7 +127,7 @@ class Lookup(Operation):
     summed: bool = False
     function: str = "identity"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         lookups, count, starts = len(self.columns), len(self.keys), self.starts
         check_function(self.function)
@@ -143,7 +142,9 @@ class Lookup(Operation):
         if self.table.shape != (count + 2 * lookups, targets) or not targets:
             shape = f"[{count + 2 * lookups}, {'targets' if self.summed else 1}]"
             raise PlanError(f"lookup: table must be {shape}, not {list(self.table.shape)}.")
-        return targets if self.summed else lookups
+
+    def output_width(self, *widths: int) -> int:
+        return self.table.shape[1] if self.summed else len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return {
@@ -182,18 +183,17 @@ class Lookup(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), lookups = inputs, len(self.columns)
-        tables = [parameters[name] for name in ("columns", "starts", "keys", "table")]
-        width, count, depth = x.shape[1], len(self.keys), self._depth()
+        shape = {"WIDTH": x.shape[1], "KEYS": len(self.keys), "LOOKUPS": lookups, "DEPTH": self._depth()}
+        what = {"x": x, **parameters, "out": output, **shape, "FUNCTION": self.function}
         if self.summed:
             targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), 32)
             block_rows = BLOCK // block_lookups
-            shape = (width, count, lookups, targets, depth, self.function, block_rows, block_lookups)
-            lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](x, *tables, output, rows, *shape)
+            lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](
+                **what, rows=rows, TARGETS=targets, BLOCK_ROWS=block_rows, BLOCK_LOOKUPS=block_lookups
+            )
         else:
             size = rows * lookups
-            lookup_kernel[(triton.cdiv(size, BLOCK),)](
-                x, *tables, output, size, width, count, lookups, depth, self.function, BLOCK
-            )
+            lookup_kernel[(triton.cdiv(size, BLOCK),)](**what, size=size, BLOCK=BLOCK)
 
     def reads_input_once(self) -> bool:
         once = len(np.unique(self.columns)) == len(self.columns)

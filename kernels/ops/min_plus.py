@@ -49,18 +49,20 @@ def min_plus_kernel(
     tl.store(out + row[:, None] * WIDTH + column[None, :], least.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MinPlus(Operation):
     """The product with a matrix in the algebra of min and plus."""
 
     lengths: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (inner,) = widths
         if self.lengths.ndim != 2 or self.lengths.shape[0] != inner or not self.lengths.shape[1]:
             raise PlanError(f"min_plus: lengths must be [{inner}, width], not {list(self.lengths.shape)}.")
         if not np.isfinite(self.lengths).all():
             raise PlanError("min_plus: lengths must be finite.")
+
+    def output_width(self, *widths: int) -> int:
         return self.lengths.shape[1]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -76,9 +78,8 @@ class MinPlus(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (inner, width) = inputs, self.lengths.shape
         grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(width, BLOCK_WIDTH))
-        min_plus_kernel[grid](
-            x, parameters["lengths"], output, rows, inner, width, BLOCK_ROWS, BLOCK_WIDTH, num_warps=8
-        )
+        block = {"BLOCK_ROWS": BLOCK_ROWS, "BLOCK_WIDTH": BLOCK_WIDTH}
+        min_plus_kernel[grid](x, parameters["lengths"], output, rows, INNER=inner, WIDTH=width, **block, num_warps=8)
 
     def describe(self) -> str:
         return f"{self.lengths.shape[0]} → {self.lengths.shape[1]}"

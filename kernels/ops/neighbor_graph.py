@@ -23,12 +23,12 @@ from ..distances import (
     INFINITY,
     check_points,
     finish_distance,
+    metric_constants,
     reduced_distances,
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
     transposed,
-    whole_power,
 )
 from ..errors import PlanError
 from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
@@ -37,7 +37,8 @@ from ..tiles import in_tiles
 
 MODES = ("distance", "connectivity")
 ABSENT = {"zero": 0.0, "infinity": math.inf}
-BLOCK = (32, 64)
+BLOCK_ROWS = 32
+BLOCK_POINTS = 64
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -52,7 +53,7 @@ def nearest_graph_kernel(
     NEIGHBORS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     CONNECTIVITY: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -62,24 +63,11 @@ def nearest_graph_kernel(
     """A program writes the neighbours of `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x,
-        columns,
-        factor,
-        row,
-        rows,
-        POINTS,
-        0,
-        FEATURES,
-        POINTS,
-        NEIGHBORS,
-        METRIC,
-        P,
-        PRODUCT,
-        WEIGHTED,
-        False,
-        BLOCK_NEIGHBORS,
-        BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+        x, columns, factor, row, rows, limit=POINTS, donor=0,
+        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     value = finish_distance(tl.where(real, best, 1.0), METRIC, P)
     if CONNECTIVITY:
@@ -101,7 +89,7 @@ def radius_graph_kernel(
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     CONNECTIVITY: tl.constexpr,
     ABSENT: tl.constexpr,
@@ -111,7 +99,10 @@ def radius_graph_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-    distance = reduced_distances(x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED)
+    distance = reduced_distances(
+        x, columns, factor, row, point, rows,
+        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+    )  # fmt: skip
     within = distance <= tl.load(radius)
     value = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
     if CONNECTIVITY:
@@ -121,7 +112,7 @@ def radius_graph_kernel(
     tl.store(out + row[:, None] * POINTS + point[None, :], value.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NeighborGraph(Operation):
     """The distances to each row's neighbours among the points."""
 
@@ -134,7 +125,7 @@ class NeighborGraph(Operation):
     mode: str = "distance"
     absent: str = "zero"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbor_graph", self.points, self.factor, self.metric, self.p, features)
         if self.n_neighbors:
@@ -144,6 +135,8 @@ class NeighborGraph(Operation):
         if self.mode not in MODES or self.absent not in ABSENT:
             names = f"'{self.mode}' and '{self.absent}'"
             raise PlanError(f"neighbor_graph: mode and absent must be of {MODES} and {tuple(ABSENT)}, not {names}.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.points)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -171,19 +164,20 @@ class NeighborGraph(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        tables = (parameters["columns"], parameters["factor"])
-        metric = (self.metric, self.p, whole_power(self.p), bool((self.factor != 1).any()), self.mode == "connectivity")
-        absent = ABSENT[self.absent]
+        columns, factor, absent = parameters["columns"], parameters["factor"], ABSENT[self.absent]
+        shape = {"FEATURES": features, "POINTS": points, "CONNECTIVITY": self.mode == "connectivity"}
+        metric = metric_constants(self.metric, self.p, self.factor)
         if self.n_neighbors:
             output[:rows].fill_(absent)
-            shape = block_rows, _, _ = tile_shape(self.n_neighbors)
-            nearest_graph_kernel[(triton.cdiv(rows, block_rows),)](
-                x, *tables, output, rows, features, points, self.n_neighbors, *metric, *shape, num_warps=8
+            tile = tile_shape(self.n_neighbors)
+            nearest_graph_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
+                x, columns, factor, output, rows, NEIGHBORS=self.n_neighbors, **shape, **metric, **tile, num_warps=8
             )
         else:
-            radius_graph_kernel[(triton.cdiv(rows, BLOCK[0]), triton.cdiv(points, BLOCK[1]))](
-                x, *tables, parameters["radius"], output, rows, features, points, *metric, absent, *BLOCK, num_warps=8
-            )
+            radius_graph_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(points, BLOCK_POINTS))](
+                x, columns, factor, parameters["radius"], output, rows,
+                ABSENT=absent, **shape, **metric, BLOCK_ROWS=BLOCK_ROWS, BLOCK_POINTS=BLOCK_POINTS, num_warps=8,
+            )  # fmt: skip
 
     def launches(self, inputs: int) -> int:
         return 2 if self.n_neighbors else 1

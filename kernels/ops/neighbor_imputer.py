@@ -20,10 +20,9 @@ import triton.language as tl
 
 from ..distances import INFINITY, check_points, finish_distance, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..nearest import WEIGHTS, check_neighbors, nearest, reference_nearest, tile_shape
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-from .neighbors import WEIGHTS
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -50,24 +49,11 @@ def neighbor_imputer_kernel(
     missing = given != given
     limit = tl.max(missing.to(tl.int32), axis=0) * POINTS
     best, chosen = nearest(
-        x,
-        values,
-        means,
-        row,
-        rows,
-        limit,
-        feature,
-        FEATURES,
-        POINTS,
-        NEIGHBORS,
-        "nan_euclidean",
-        2.0,
-        2,
-        False,
-        True,
-        BLOCK_NEIGHBORS,
-        BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+        x, values, means, row, rows, limit=limit, donor=feature,
+        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+        METRIC="nan_euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=True,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = (tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS) & (best < INFINITY)
     weight = real.to(tl.float64)
     if BY_DISTANCE:
@@ -83,7 +69,7 @@ def neighbor_imputer_kernel(
     tl.store(out + row * WIDTH + tl.program_id(1), y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NeighborImputer(Operation):
     """Missing features from the nearest points that have them."""
 
@@ -93,7 +79,7 @@ class NeighborImputer(Operation):
     n_neighbors: int
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbor_imputer", self.points, np.ones(features), "nan_euclidean", 2.0, features)
         check_neighbors("neighbor_imputer", self.n_neighbors, len(self.points))
@@ -103,6 +89,8 @@ class NeighborImputer(Operation):
             raise PlanError(f"neighbor_imputer: columns must be at least one and lie in [0, {features}).")
         if self.weights not in WEIGHTS:
             raise PlanError(f"neighbor_imputer: weights must be one of {WEIGHTS}, not '{self.weights}'.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -129,11 +117,19 @@ class NeighborImputer(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), width = inputs, self.points.shape, output.shape[1]
-        tables = (parameters[name] for name in ("values", "means", "columns"))
-        weighting = (self.n_neighbors, self.weights == "distance")
-        shape = block_rows, _, _ = tile_shape(self.n_neighbors)
-        neighbor_imputer_kernel[(triton.cdiv(rows, block_rows), width)](
-            x, *tables, output, rows, features, points, width, *weighting, *shape, num_warps=8
+        tile = tile_shape(self.n_neighbors)
+        neighbor_imputer_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]), width)](
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            POINTS=points,
+            WIDTH=width,
+            NEIGHBORS=self.n_neighbors,
+            BY_DISTANCE=self.weights == "distance",
+            **tile,
+            num_warps=8,
         )
 
     def hides_nan(self) -> bool:

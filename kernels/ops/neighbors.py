@@ -23,17 +23,14 @@ from ..distances import (
     INFINITY,
     check_points,
     finish_distance,
+    metric_constants,
     reference_finish,
     reference_reduced_distances,
     transposed,
-    whole_power,
 )
-from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..nearest import check_neighbors, check_targets, nearest, reference_nearest, tile_shape
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
-
-WEIGHTS = ("uniform", "distance")
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -50,7 +47,7 @@ def neighbors_kernel(
     NEIGHBORS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -60,24 +57,11 @@ def neighbors_kernel(
     """A program answers `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x,
-        columns,
-        factor,
-        row,
-        rows,
-        POINTS,
-        0,
-        FEATURES,
-        POINTS,
-        NEIGHBORS,
-        METRIC,
-        P,
-        PRODUCT,
-        WEIGHTED,
-        False,
-        BLOCK_NEIGHBORS,
-        BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS]
+        x, columns, factor, row, rows, limit=POINTS, donor=0,
+        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     undefined = tl.max(best, axis=1) == INFINITY
     weight = tl.where(real, 1.0, tl.zeros_like(best))
@@ -95,7 +79,7 @@ def neighbors_kernel(
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbors(Operation):
     """The mean of the nearest points' targets."""
 
@@ -107,11 +91,13 @@ class Neighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("neighbors", self.points, self.factor, self.metric, self.p, features)
         check_neighbors("neighbors", self.n_neighbors, len(self.points))
         check_targets("neighbors", self.targets, self.weights, len(self.points))
+
+    def output_width(self, *widths: int) -> int:
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -141,36 +127,21 @@ class Neighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        block_rows, slots, block_points = tile_shape(self.n_neighbors)
-        neighbors_kernel[(triton.cdiv(rows, block_rows),)](
+        tile = tile_shape(self.n_neighbors)
+        neighbors_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
             x,
-            parameters["columns"],
-            parameters["factor"],
-            parameters["targets"],
-            output,
-            rows,
-            features,
-            points,
-            output.shape[1],
-            self.n_neighbors,
-            self.metric,
-            self.p,
-            whole_power(self.p),
-            bool((self.factor != 1).any()),
-            self.weights == "distance",
-            block_rows,
-            slots,
-            block_points,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            POINTS=points,
+            OUTPUTS=output.shape[1],
+            NEIGHBORS=self.n_neighbors,
+            **metric_constants(self.metric, self.p, self.factor),
+            BY_DISTANCE=self.weights == "distance",
+            **tile,
             num_warps=8,
         )
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"
-
-
-def check_targets(op: str, targets: np.ndarray, weights: str, points: int) -> None:
-    """Raise `PlanError` unless every point has targets and the weights have a name."""
-    if targets.ndim != 2 or len(targets) != points or not targets.shape[1]:
-        raise PlanError(f"{op}: targets must be [{points}, outputs], not {list(targets.shape)}.")
-    if weights not in WEIGHTS:
-        raise PlanError(f"{op}: weights must be one of {WEIGHTS}, not '{weights}'.")

@@ -1,178 +1,32 @@
-"""Pairwise: `out[r, i] = f(γ · m(z_r, sᵢ) + c)`, a kernel function or distance of each row and each stored point.
+"""Pairwise: `out[r, i] = k(z_r, sᵢ)`, a kernel function or distance of each row and each stored point.
 
-`z_r = (x_r − shift) · factor`. `x`: `[rows, F]` float32 or float64; `points`: `[P, F]` float64, `sᵢ` in the units of
-`z`; `shift`, `factor`: `[F]` float64; `out`: `[rows, P]`. `γ` is `gamma`, `c` is `coef0`; everything is float64.
-
-The measure `m(z, s)`:
-    dot                 `z · s`
-    cosine              `z · s / (‖z‖ ‖s‖)`, and 0 where either is zero
-    squared_euclidean   `‖z − s‖²`
-    euclidean           `‖z − s‖`
-    manhattan           `Σⱼ |zⱼ − sⱼ|`
-    chi2                `Σⱼ (zⱼ − sⱼ)² / (zⱼ + sⱼ)`, where 0 / 0 = 0, NaN for `zⱼ < −1e-9` and less is 0
-
-The profile `f(u)`, with `p` the exponent:
-    identity, exp, tanh   as in `elementwise.py`
-    power                 `uᵖ`
-    matern_3_2            `(1 + u) exp(−u)`
-    matern_5_2            `(1 + u + u² / 3) exp(−u)`
-    sine                  `exp(−p sin² u)`
-    table                 any smooth function of `u > 0`, as polynomials on pieces; see `table_profile`
-
-These make scikit-learn's kernels: rbf is exp of `−γ · squared_euclidean`, laplacian exp of `−γ · manhattan`, a rational
-quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.
-
-Differences are taken feature by feature. With many features the products go through the float64 matrix units instead,
-and `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`; the distance
-itself, whose square root would enlarge that, always comes from differences.
+The function and the points are those of `point_function.py`. `x`: `[rows, F]`, float32 or float64; `out`: `[rows, P]`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from ..dots import dot
-from ..errors import PlanError
-from ..plan import Operation, Parameters
-from ..tiles import in_tiles, matmul
-from .combine import power, torch_power, whole
-from .elementwise import FUNCTIONS, apply_function
-
-MEASURES = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
-PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
-
-MANY_FEATURES = 16
-NEGATIVE = tl.constexpr(-1e-9)  # what scaling to [0, 1] may leave of a zero is not yet negative
-TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
-
-PIECE_BITS = tl.constexpr(50)  # of a float64's 64: what is left of them is the sign, the exponent and two bits
-PIECE_MASK = tl.constexpr(2**50 - 1)
-FIRST_PIECE = tl.constexpr((1023 - 52) * 4)  # the piece that begins at 2⁻⁵²
-
-
-@triton.jit
-def table_profile(
-    u,
-    table,  # float64 [PIECES, TERMS]: lowest power first
-    PIECES: tl.constexpr,
-    TERMS: tl.constexpr,
-):
-    """Return a tabulated function of a float64 block `u ≥ 0`.
-
-    Piece k is a quarter of an octave, from `2^(k // 4 − 52) · (1 + k % 4 / 4)` to where the next begins, and is a
-    polynomial in a variable that runs over it from −1 to 1. Below the first piece the function is constant, past the
-    last it is zero.
-    """
-    bits = u.to(tl.int64, bitcast=True)
-    piece = (bits >> PIECE_BITS) - FIRST_PIECE
-    local = (bits & PIECE_MASK).to(tl.float64) * 1.7763568394002505e-15 - 1.0  # 2⁻⁴⁹
-    local = tl.where(piece < 0, -1.0, local)
-    piece = tl.where(piece < 0, 0, piece)
-    y = tl.zeros_like(u)
-    for term in tl.static_range(TERMS):
-        at = table + piece * TERMS + (TERMS - 1 - term)
-        y = y * local + tl.load(at, mask=piece < PIECES, other=0.0)
-    return tl.where(u == u, y, u)
-
-
-@triton.jit
-def pairwise_block(
-    x,  # [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS]
-    norms,  # float64 [POINTS]
-    numbers,  # float64 [3]: gamma, coef0, exponent
-    table,  # float64 [PIECES, TERMS]
-    row,  # int64 [BLOCK_ROWS]
-    point,  # int32 [BLOCK_POINTS]
-    rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    MEASURE: tl.constexpr,
-    PROFILE: tl.constexpr,
-    WHOLE: tl.constexpr,
-    PIECES: tl.constexpr,
-    TERMS: tl.constexpr,
-    EXPANDED: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """Return `f(γ m + c)` as float64 `[BLOCK_ROWS, BLOCK_POINTS]`, whatever it may be past the last row or point."""
-    m = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
-    norm = tl.zeros([row.shape[0]], tl.float64)
-    if EXPANDED:
-        for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-            feature = start + tl.arange(0, BLOCK_FEATURES)
-            real = feature < FEATURES
-            inside = (row < rows)[:, None] & real[None, :]
-            z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-            z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
-            z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
-            inside = real[:, None] & (point < POINTS)[None, :]
-            s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
-            m = dot(z, s, m)
-            norm += tl.sum(z * z, axis=1)
-        if MEASURE == "squared_euclidean":
-            m = norm[:, None] - 2.0 * m + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]
-            m = tl.where(m < 0.0, 0.0, m)
-    else:
-        for feature in tl.range(0, FEATURES):
-            z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
-            z = (z - tl.load(shift + feature)) * tl.load(factor + feature)
-            s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
-            if MEASURE == "dot":
-                m += z[:, None] * s[None, :]
-            elif MEASURE == "cosine":
-                m += z[:, None] * s[None, :]
-                norm += z * z
-            elif MEASURE == "manhattan":
-                m += tl.abs(z[:, None] - s[None, :])
-            elif MEASURE == "chi2":
-                z = tl.where(z < NEGATIVE, float("nan"), tl.where(z < 0.0, 0.0, z))
-                d, total = z[:, None] - s[None, :], z[:, None] + s[None, :]
-                m += d * d / tl.where(total == 0.0, 1.0, total)
-            else:
-                d = z[:, None] - s[None, :]
-                m += d * d
-    if MEASURE == "cosine":
-        length = tl.sqrt(norm)
-        m = m / tl.where(length < TINY_NORM, 1.0, length)[:, None]
-    elif MEASURE == "euclidean":
-        m = tl.sqrt(m)
-    u = m * tl.load(numbers) + tl.load(numbers + 1)
-    if PROFILE == "power":
-        y = power(u, tl.load(numbers + 2), WHOLE)
-    elif PROFILE == "matern_3_2":
-        y = (1.0 + u) * tl.exp(-u)
-    elif PROFILE == "matern_5_2":
-        y = (1.0 + u + u * u / 3.0) * tl.exp(-u)
-    elif PROFILE == "sine":
-        sine = tl.sin(u)
-        y = tl.exp(-tl.load(numbers + 2) * sine * sine)
-    elif PROFILE == "table":
-        y = table_profile(u, table, PIECES, TERMS)
-    else:
-        y = apply_function(u, PROFILE)
-    return y
+from ..plan import Parameters
+from ..point_function import PointFunction, pairwise_block
+from ..tiles import in_tiles
 
 
 @triton.jit(do_not_specialize=["rows"])
 def pairwise_kernel(
-    x,  # [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
     norms,  # float64 [POINTS]
     numbers,  # float64 [3]
     table,  # float64 [PIECES, TERMS]
-    out,  # [rows, POINTS]
+    out,  # float32 or float64 [rows, POINTS]
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -191,145 +45,22 @@ def pairwise_kernel(
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
     y = pairwise_block(
         x, shift, factor, points, norms, numbers, table, row, point, rows,
-        FEATURES, POINTS, MEASURE, PROFILE, WHOLE, PIECES, TERMS, EXPANDED, BLOCK_FEATURES,
+        FEATURES=FEATURES, POINTS=POINTS, MEASURE=MEASURE, PROFILE=PROFILE, WHOLE=WHOLE,
+        PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
     )  # fmt: skip
     inside = (row < rows)[:, None] & (point < POINTS)[None, :]
     tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PointFunction(Operation):
-    """What `Pairwise` and `PairwiseAffine` share: the points, and the function of a row and a point."""
-
-    points: np.ndarray
-    shift: np.ndarray
-    factor: np.ndarray
-    measure: str
-    profile: str
-    gamma: float = 1.0
-    coef0: float = 0.0
-    exponent: float = 1.0
-    table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
-
-    def check_points(self, features: int) -> None:
-        """Raise `PlanError` unless the fields fit a matrix of `features` columns."""
-        kind = self.kind()
-        if self.points.ndim != 2 or not len(self.points) or self.points.shape[1] != features:
-            raise PlanError(f"{kind}: points must be [points, {features}], not {list(self.points.shape)}.")
-        for name in ("shift", "factor"):
-            if getattr(self, name).shape != (features,):
-                raise PlanError(f"{kind}: {name} must be [{features}], not {list(getattr(self, name).shape)}.")
-        if self.measure not in MEASURES:
-            raise PlanError(f"{kind}: measure must be one of {', '.join(MEASURES)}, not '{self.measure}'.")
-        if self.profile not in PROFILES:
-            raise PlanError(f"{kind}: profile must be one of {', '.join(PROFILES)}, not '{self.profile}'.")
-        if self.table.ndim != 2 or not self.table.size:
-            raise PlanError(f"{kind}: table must be [pieces, terms], not {list(self.table.shape)}.")
-
-    def expanded(self) -> bool:
-        """Whether the measure is computed from matrix products."""
-        return self.points.shape[1] > MANY_FEATURES and self.measure in ("dot", "cosine", "squared_euclidean")
-
-    def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
-        points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
-        if self.measure == "cosine":
-            length = np.sqrt(np.einsum("fp,fp->p", points, points))
-            points /= np.where(length < TINY_NORM.value, 1.0, length)
-        elif self.measure == "squared_euclidean" and self.expanded():
-            centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
-            points -= centre[:, None]
-            shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
-        return {
-            "shift": shift,
-            "factor": self.factor,
-            "points": points,
-            "norms": np.einsum("fp,fp->p", points, points),
-            "numbers": np.array([self.gamma, self.coef0, self.exponent], dtype=np.float64),
-            "table": self.table,
-        }
-
-    def matrix(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return the function of each float64 row and each point, `[rows, points]`, in plain torch."""
-        points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
-        if self.measure == "chi2":
-            z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
-        if self.expanded():
-            m = matmul(z, points)
-            if self.measure == "squared_euclidean":
-                m = torch.clamp_min((z * z).sum(1)[:, None] - 2.0 * m + parameters["norms"], 0.0)
-        else:
-            m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
-            for column, s in zip(z.T[:, :, None], points, strict=True):
-                if self.measure in ("dot", "cosine"):
-                    m.addcmul_(column, s)
-                elif self.measure == "manhattan":
-                    m += torch.abs_(column - s)
-                elif self.measure == "chi2":
-                    d, total = column - s, column + s
-                    m += d * d / torch.where(total == 0, 1.0, total)
-                else:
-                    d = column - s
-                    m.addcmul_(d, d)
-        if self.measure == "cosine":
-            length = torch.sqrt((z * z).sum(1))[:, None]
-            m = m / torch.where(length < TINY_NORM.value, 1.0, length)
-        elif self.measure == "euclidean":
-            m = torch.sqrt(m)
-        return self._torch_profile(m.mul_(self.gamma).add_(self.coef0), parameters["table"])
-
-    def _torch_profile(self, u: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-        match self.profile:
-            case "power":
-                return torch_power(u, self.exponent)
-            case "matern_3_2":
-                return (1.0 + u) * torch.exp(-u)
-            case "matern_5_2":
-                return (1.0 + u + u * u / 3.0) * torch.exp(-u)
-            case "sine":
-                return torch.exp(-self.exponent * torch.sin(u) ** 2)
-            case "table":
-                bits = u.view(torch.int64)
-                piece = (bits >> PIECE_BITS.value) - FIRST_PIECE.value
-                local = torch.where(piece < 0, -1.0, (bits & PIECE_MASK.value).double() * 2.0**-49 - 1.0)
-                y = torch.zeros_like(u)
-                for terms in torch.cat([table, table.new_zeros(1, table.shape[1])]).T.flip(0):
-                    y = y * local + terms[piece.clamp(0, len(table))]
-                return torch.where(u == u, y, u)
-        return FUNCTIONS[self.profile](u)
-
-    def tables(self, parameters: Parameters) -> list[torch.Tensor]:
-        """Return the tensors that `pairwise_block` reads, in its order."""
-        return [parameters[name] for name in ("shift", "factor", "points", "norms", "numbers", "table")]
-
-    def shapes(self) -> tuple[object, ...]:
-        """Return the compile-time arguments of `pairwise_block`, in its order."""
-        points, features = self.points.shape
-        block_features = 16 if features <= 16 else 32
-        functions = (self.measure, self.profile, whole(self.exponent))
-        return (features, points, *functions, *self.table.shape, self.expanded(), block_features)
-
-    def block(self) -> tuple[int, int]:
-        """Return the rows and points of a block; matrix products want it square, single features few rows."""
-        return (64, 64) if self.expanded() else (16, 128)
-
-    def warps(self) -> int:
-        """Return the warps of a program: such that a thread's registers hold its share of a block."""
-        return 8 if self.expanded() else 4
-
-    def what(self) -> str:
-        """Return the function and the points in a few words."""
-        shown = "" if self.profile == "identity" else f"{self.profile} of "
-        return f"{shown}{self.measure.replace('_', ' ')} to {len(self.points)} points"
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Pairwise(PointFunction):
     """Write the function of each row and each point."""
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         self.check_points(features)
+
+    def output_width(self, *widths: int) -> int:
         return len(self.points)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -341,12 +72,12 @@ class Pairwise(PointFunction):
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(len(self.points), block_points))
         pairwise_kernel[grid](
             inputs[0],
-            *self.tables(parameters),
-            output,
-            rows,
-            *self.shapes(),
-            block_rows,
-            block_points,
+            **parameters,
+            out=output,
+            rows=rows,
+            **self.constants(),
+            BLOCK_ROWS=block_rows,
+            BLOCK_POINTS=block_points,
             num_warps=self.warps(),
         )
 

@@ -1,7 +1,7 @@
 """Pairwise, then affine: `out[r, t] = g(Σᵢ k(z_r, sᵢ) · weight[i, t] + intercept[t])`.
 
-`k(z, s) = f(γ · m(z, s) + c)`, the points and `z` are those of `pairwise.py`; `weight`: `[P, targets]` float64;
-`intercept`: `[targets]` float64; `g`: a function of `elementwise.py`; `out`: `[rows, targets]`. The matrix of `k` lives
+`k`, the points and `z` are those of `point_function.py`; `weight`: `[P, targets]` float64;
+`intercept`: `[targets]` float64; `g`: a function of `functions.py`; `out`: `[rows, targets]`. The matrix of `k` lives
 in registers alone; everything is float64.
 
 A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
@@ -20,20 +20,20 @@ import torch
 import triton
 import triton.language as tl
 
+from ..contraction import Contraction, target_block
 from ..dots import dot
 from ..errors import PlanError
+from ..functions import FUNCTIONS, apply_function, function_suffix
 from ..plan import Parameters
+from ..point_function import PointFunction, pairwise_block
 from ..tiles import in_tiles, matmul
-from .affine import function_suffix, target_block
-from .elementwise import FUNCTIONS, apply_function, check_function
-from .pairwise import Pairwise, PointFunction, pairwise_block
 
 MAX_TARGETS = 64
 
 
 @triton.jit(do_not_specialize=["rows"])
 def pairwise_affine_kernel(
-    x,  # [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
@@ -42,7 +42,7 @@ def pairwise_affine_kernel(
     table,  # float64 [PIECES, TERMS]
     weight,  # float64 [POINTS, TARGETS]
     intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
-    out,  # [rows, PARTS * TARGETS]
+    out,  # float32 or float64 [rows, PARTS * TARGETS]
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -75,7 +75,8 @@ def pairwise_affine_kernel(
         point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
         k = pairwise_block(
             x, shift, factor, points, norms, numbers, table, row, point, rows,
-            FEATURES, POINTS, MEASURE, PROFILE, WHOLE, PIECES, TERMS, EXPANDED, BLOCK_FEATURES,
+            FEATURES=FEATURES, POINTS=POINTS, MEASURE=MEASURE, PROFILE=PROFILE, WHOLE=WHOLE,
+            PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
         )  # fmt: skip
         k = tl.where((point < POINTS)[None, :], k, 0.0)
         if TARGETS == 1:
@@ -95,27 +96,20 @@ def pairwise_affine_kernel(
         tl.store(out + row[:, None] * (PARTS * TARGETS) + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairwiseAffine(PointFunction):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairwiseAffine(Contraction, PointFunction):
     """Contract the function of each row and each point with weights as it is made."""
 
-    weight: np.ndarray
-    intercept: np.ndarray
-    function: str = "identity"
     parts: int = 1
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         self.check_points(features)
-        check_function(self.function)
-        if self.weight.ndim != 2 or len(self.weight) != len(self.points):
-            raise PlanError(
-                f"pairwise_affine: weight must be [{len(self.points)}, targets], not {list(self.weight.shape)}."
-            )
-        if self.intercept.shape != self.weight.shape[1:]:
-            raise PlanError(f"pairwise_affine: intercept must be {list(self.weight.shape[1:])}.")
+        self.check_contraction(len(self.points))
         if self.parts < 1 or (self.parts > 1 and self.function != "identity"):
             raise PlanError(f"pairwise_affine: parts must be at least 1, and 1 before {self.function}.")
+
+    def output_width(self, *widths: int) -> int:
         return self.parts * self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -148,10 +142,20 @@ class PairwiseAffine(PointFunction):
         targets, (block_rows, block_points) = self.weight.shape[1], self.block()
         block_targets = 1 if targets == 1 else target_block(targets)
         grid = (triton.cdiv(rows, block_rows), self.parts, triton.cdiv(targets, block_targets))
-        tables = (*self.tables(parameters), parameters["weight"], parameters["intercept"])
-        shapes = (*self.shapes(), targets, self.parts, self.part_points(), self.function)
         pairwise_affine_kernel[grid](
-            inputs[0], *tables, output, rows, *shapes, block_rows, block_points, block_targets, num_warps=self.warps()
+            inputs[0],
+            **parameters,
+            out=output,
+            rows=rows,
+            **self.constants(),
+            TARGETS=targets,
+            PARTS=self.parts,
+            PART_POINTS=self.part_points(),
+            FUNCTION=self.function,
+            BLOCK_ROWS=block_rows,
+            BLOCK_POINTS=block_points,
+            BLOCK_TARGETS=block_targets,
+            num_warps=self.warps(),
         )
 
     def part_points(self) -> int:
@@ -166,7 +170,7 @@ class PairwiseAffine(PointFunction):
 
 
 def contract(
-    first: Pairwise, weight: np.ndarray, intercept: np.ndarray, function: str = "identity"
+    first: PointFunction, weight: np.ndarray, intercept: np.ndarray, function: str = "identity"
 ) -> PairwiseAffine | None:
     """Return the operation that does both, in one part.
 

@@ -19,12 +19,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ..errors import PlanError
-from ..plan import Operation, Parameters
+from ..pieces import Pieces, knots_below
+from ..plan import Parameters
 from ..tiles import in_tiles
 
 BLOCK = 512
-FEW_KNOTS = 8
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -65,33 +64,18 @@ def piecewise_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
-class Piecewise(Operation):
+@dataclass(frozen=True, eq=False)
+class Piecewise(Pieces):
     """Apply a piecewise polynomial to a column, for each column of the output."""
 
-    source: np.ndarray
-    knots: np.ndarray
-    coefficients: np.ndarray
     nan_is_zero: bool = False
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
-        if self.source.ndim != 1 or not len(self.source):
-            raise PlanError(f"piecewise: source must be [outputs], not {list(self.source.shape)}.")
-        if self.source.min() < 0 or self.source.max() >= width:
-            raise PlanError(f"piecewise: source must lie in [0, {width}).")
-        outputs = len(self.source)
-        if self.knots.ndim != 2 or len(self.knots) != outputs or not self.knots.shape[1]:
-            raise PlanError(f"piecewise: knots must be [{outputs}, knots], not {list(self.knots.shape)}.")
-        if np.isnan(self.knots).any() or (self.knots[:, 1:] < self.knots[:, :-1]).any():
-            raise PlanError("piecewise: knots must ascend.")
-        if not np.isfinite(self.knots[:, 0]).all():
-            raise PlanError("piecewise: the first of the knots must be finite.")
-        pieces = self.knots.shape[1] + 1
-        if self.coefficients.shape[:-1] != (outputs, pieces) or not self.coefficients.shape[-1]:
-            shape = list(self.coefficients.shape)
-            raise PlanError(f"piecewise: coefficients must be [{outputs}, {pieces}, degree + 1], not {shape}.")
-        return outputs
+        self.check_pieces(width)
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.source)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]
@@ -115,9 +99,19 @@ class Piecewise(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (outputs, pieces, terms) = inputs, self.coefficients.shape
-        tables = [parameters[name] for name in ("source", "knots", "coefficients")]
-        shapes = (x.shape[1], outputs, pieces - 1, terms - 1, (pieces - 1).bit_length(), self.nan_is_zero)
-        piecewise_kernel[(triton.cdiv(rows * outputs, BLOCK),)](x, *tables, output, rows * outputs, *shapes, BLOCK)
+        piecewise_kernel[(triton.cdiv(rows * outputs, BLOCK),)](
+            x,
+            **parameters,
+            out=output,
+            size=rows * outputs,
+            WIDTH=x.shape[1],
+            OUTPUTS=outputs,
+            KNOTS=pieces - 1,
+            DEGREE=terms - 1,
+            HALVINGS=(pieces - 1).bit_length(),
+            NAN_IS_ZERO=self.nan_is_zero,
+            BLOCK=BLOCK,
+        )
 
     def reads_input_once(self) -> bool:
         return len(np.unique(self.source)) == len(self.source)
@@ -128,16 +122,3 @@ class Piecewise(Operation):
     def describe(self) -> str:
         outputs, pieces, terms = self.coefficients.shape
         return f"{outputs} columns of at most {pieces} pieces of degree {terms - 1}"
-
-
-def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return how many knots of each function, `[functions, knots]`, are at or below `values`, `[functions, rows]`.
-
-    For NaN it is any number of them.
-    """
-    if knots.shape[1] > FEW_KNOTS:
-        return torch.searchsorted(knots, values, right=True)
-    below = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
-    for column in knots.T:
-        below += values >= column[:, None]
-    return below

@@ -1,4 +1,4 @@
-"""Piecewise, then affine: `out[r, t] = f(Σₒ weight[o, t] · p[r, o] + intercept[t])`, `p` made as in `piecewise.py`.
+"""Piecewise, then affine: `out[r, t] = f(Σₒ weight[o, t] · p[r, o] + intercept[t])`, `p` made as in `pieces.py`.
 
 `weight`: `[outputs, targets]` float64; `intercept`: `[targets]` float64; `out`: `[rows, targets]`; everything float64.
 
@@ -18,12 +18,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ..errors import PlanError
-from ..plan import Operation, Parameters
+from ..contraction import Contraction
+from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..pieces import Pieces, knots_below
+from ..plan import Parameters
 from ..tiles import in_tiles, matmul
-from .affine import function_suffix
-from .elementwise import FUNCTIONS, apply_function, check_function
-from .piecewise import Piecewise, knots_below
 
 MAX_BLOCK_COLUMNS = 64
 
@@ -76,27 +75,16 @@ def piecewise_affine_kernel(
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
-class PiecewiseAffine(Operation):
+@dataclass(frozen=True, eq=False)
+class PiecewiseAffine(Contraction, Pieces):
     """Apply piecewise polynomials to columns and contract them with weights, then apply a function to each element."""
 
-    source: np.ndarray
-    knots: np.ndarray
-    coefficients: np.ndarray
-    weight: np.ndarray
-    intercept: np.ndarray
-    function: str = "identity"
     nan_is_zero: bool = False
 
-    def output_width(self, *widths: int) -> int:
-        outputs = Piecewise(self.source, self.knots, self.coefficients).output_width(*widths)
-        check_function(self.function)
-        if self.weight.ndim != 2 or len(self.weight) != outputs:
-            raise PlanError(f"piecewise_affine: weight must be [{outputs}, targets], not {list(self.weight.shape)}.")
-        if self.intercept.shape != self.weight.shape[1:]:
-            shape = list(self.weight.shape[1:])
-            raise PlanError(f"piecewise_affine: intercept must be {shape}, not {list(self.intercept.shape)}.")
-        return self.weight.shape[1]
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        self.check_pieces(width)
+        self.check_contraction(len(self.source))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return one function for each column that is read and each target, with the knots that its parts have."""
@@ -151,12 +139,23 @@ class PiecewiseAffine(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, columns, pieces, terms) = inputs, parameters["table"].shape
-        tables = [parameters[name] for name in ("source", "knots", "table", "intercept")]
-        shapes = (x.shape[1], columns, pieces - 1, terms - 1, targets, (pieces - 1).bit_length())
         block_columns = min(triton.next_power_of_2(columns), MAX_BLOCK_COLUMNS)
         block_rows = 512 // block_columns
         piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
-            x, *tables, output, rows, *shapes, self.nan_is_zero, self.function, block_rows, block_columns
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            WIDTH=x.shape[1],
+            COLUMNS=columns,
+            KNOTS=pieces - 1,
+            DEGREE=terms - 1,
+            TARGETS=targets,
+            HALVINGS=(pieces - 1).bit_length(),
+            NAN_IS_ZERO=self.nan_is_zero,
+            FUNCTION=self.function,
+            BLOCK_ROWS=block_rows,
+            BLOCK_COLUMNS=block_columns,
         )
 
     def hides_nan(self) -> bool:
@@ -168,6 +167,6 @@ class PiecewiseAffine(Operation):
         return shape + function_suffix(self.function)
 
 
-def worth_contracting(first: Piecewise, targets: int) -> bool:
+def worth_contracting(first: Pieces, targets: int) -> bool:
     """Whether one function for each column and target is fewer than the functions that are to be contracted."""
     return len(np.unique(first.source)) * targets <= len(first.source)

@@ -1,8 +1,9 @@
 """Polynomial, then affine: `out[r, t] = f(Σₘ weight[m, t] · Πₖ z[r, indices[m, k]] + intercept[t])`.
 
-`z[r, j] = (x[r, j] − shift[j]) · factor[j]`, `z[r, F] = 1`. `x`: `[rows, F]` float32; `indices`: `[monomials, degree]`
-int32; `shift`, `factor`: `[F]` float64; `weight`: `[monomials, targets]` float64; `intercept`: `[targets]` float64;
-`out`: `[rows, targets]` float32. The monomials live in registers alone; everything is float64 and rounded once.
+`z[r, j] = (x[r, j] − shift[j]) · factor[j]`, `z[r, F] = 1`. `x`: `[rows, F]`, float32 or float64; `indices`:
+`[monomials, degree]` int32; `shift`, `factor`: `[F]` float64; `weight`: `[monomials, targets]` float64; `intercept`:
+`[targets]` float64; `out`: `[rows, targets]`, float32 or float64. The monomials live in registers alone; everything is
+float64.
 
 The factors go into the weights, which leaves `u = x − shift`. The kernel then takes the largest index out of each
 monomial, `Σ weight · Πₖ u = Σⱼ u[j] · Σₚ prefix[p] · table[p, j]`: there are far fewer prefixes than monomials, and the
@@ -19,13 +20,12 @@ import torch
 import triton
 import triton.language as tl
 
+from ..contraction import Contraction
 from ..dots import dot
-from ..errors import PlanError
-from ..plan import Operation, Parameters
+from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..monomials import Monomials, monomial_block, monomials
+from ..plan import Parameters
 from ..tiles import in_tiles, matmul
-from .affine import function_suffix
-from .elementwise import FUNCTIONS, apply_function, check_function
-from .polynomial import check_monomials, monomial_block, monomial_scale, monomials
 
 BLOCK_PREFIXES = 32
 MAX_BLOCK_FEATURES = 32
@@ -33,12 +33,12 @@ MAX_BLOCK_FEATURES = 32
 
 @triton.jit(do_not_specialize=["rows"])
 def polynomial_affine_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     prefixes,  # int32 [PREFIXES, DEGREE]: the monomials without their last feature
     shift,  # float64 [FEATURES]
     table,  # float64 [TARGETS, PREFIXES, FEATURES]: the weight of each prefix times each last feature
     intercept,  # float64 [TARGETS]
-    out,  # float32 [rows, TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: tl.constexpr,
     PREFIXES: tl.constexpr,
@@ -59,7 +59,9 @@ def polynomial_affine_kernel(
         inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
         for start_p in tl.range(0, PREFIXES, BLOCK_PREFIXES):
             p = start_p + tl.arange(0, BLOCK_PREFIXES)
-            prefix = monomial_block(x, prefixes, shift, row, p, rows, FEATURES, PREFIXES, DEGREE)
+            prefix = monomial_block(
+                x, prefixes, shift, row, p, rows, FEATURES=FEATURES, MONOMIALS=PREFIXES, DEGREE=DEGREE
+            )
             inside = (p < PREFIXES)[:, None] & (feature < FEATURES)[None, :]
             w = tl.load(table + p.to(tl.int64)[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
             inner = dot(prefix, w, inner)
@@ -71,28 +73,14 @@ def polynomial_affine_kernel(
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
-class PolynomialAffine(Operation):
+@dataclass(frozen=True, eq=False)
+class PolynomialAffine(Contraction, Monomials):
     """Contract monomials with weights as they are made, then apply a function to each element."""
 
-    indices: np.ndarray
-    shift: np.ndarray
-    factor: np.ndarray
-    weight: np.ndarray
-    intercept: np.ndarray
-    function: str = "identity"
-
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
-        check_monomials(self.indices, self.shift, self.factor, features)
-        check_function(self.function)
-        if self.weight.ndim != 2 or len(self.weight) != len(self.indices):
-            raise PlanError(
-                f"polynomial_affine: weight must be [{len(self.indices)}, targets], not {list(self.weight.shape)}."
-            )
-        if self.intercept.shape != self.weight.shape[1:]:
-            raise PlanError(f"polynomial_affine: intercept must be {list(self.weight.shape[1:])}.")
-        return self.weight.shape[1]
+        self.check_monomials(features)
+        self.check_contraction(len(self.indices))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the monomials split into prefixes and last features.
@@ -100,7 +88,7 @@ class PolynomialAffine(Operation):
         The factors go into the weights, and the constant monomial into the intercept.
         """
         features, targets = len(self.shift), self.weight.shape[1]
-        weight = self.weight * monomial_scale(self.indices, self.factor)[:, None]
+        weight = self.weight * self.monomial_scale()[:, None]
         # Sorted with the constant one first, the last index of a monomial is its largest feature.
         ordered = np.sort(np.where(self.indices == features, -1, self.indices), axis=1)
         *_, last = ordered.T
@@ -129,13 +117,23 @@ class PolynomialAffine(Operation):
         return in_tiles(x, compute, targets, prefixes + targets * features)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (targets, _, features) = inputs, parameters["table"].shape
-        tables = [parameters[name] for name in ("prefixes", "shift", "table", "intercept")]
-        shapes = (features, *parameters["prefixes"].shape, targets, self.function)
+        (x,), (targets, prefixes, features) = inputs, parameters["table"].shape
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
         block_rows = 512 // block_features  # one warp's registers hold the float64 sums of so many
         polynomial_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
-            x, *tables, output, rows, *shapes, block_rows, BLOCK_PREFIXES, block_features, num_warps=1
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            PREFIXES=prefixes,
+            DEGREE=parameters["prefixes"].shape[1],
+            TARGETS=targets,
+            FUNCTION=self.function,
+            BLOCK_ROWS=block_rows,
+            BLOCK_PREFIXES=BLOCK_PREFIXES,
+            BLOCK_FEATURES=block_features,
+            num_warps=1,
         )
 
     def describe(self) -> str:

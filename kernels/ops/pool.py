@@ -28,11 +28,11 @@ MAX_BLOCK_MEMBERS = 16
 
 @triton.jit(do_not_specialize=["rows"])
 def pool_kernel(
-    x,  # [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     members,  # int32 [clusters, SIZE]
     low,  # int32 [clusters]
     high,  # int32 [clusters]
-    out,  # [rows, clusters]
+    out,  # float32 or float64 [rows, clusters]
     rows,
     FEATURES: tl.constexpr,
     SIZE: tl.constexpr,
@@ -66,7 +66,7 @@ def pool_kernel(
     tl.store(out + row * tl.num_programs(1) + cluster, y.to(out.dtype.element_ty), mask=here)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool(Operation):
     """The minimum, maximum or median of each cluster of columns."""
 
@@ -75,7 +75,7 @@ class Pool(Operation):
 
     STATISTICS: ClassVar[tuple[str, ...]] = ("max", "median", "min")
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         if self.members.ndim != 2 or not self.members.size:
             raise PlanError(f"pool: members must be [clusters, size], not {list(self.members.shape)}.")
@@ -83,6 +83,8 @@ class Pool(Operation):
             raise PlanError(f"pool: members must lie in [0, {features}), at least one in each row, or be -1.")
         if self.statistic not in self.STATISTICS:
             raise PlanError(f"pool: statistic must be one of {self.STATISTICS}, not '{self.statistic}'.")
+
+    def output_width(self, *widths: int) -> int:
         return len(self.members)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -109,10 +111,16 @@ class Pool(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (clusters, size) = inputs, self.members.shape
-        tables = [parameters[name] for name in ("members", "low", "high")]
         block_members = min(triton.next_power_of_2(size), MAX_BLOCK_MEMBERS)
         pool_kernel[(triton.cdiv(rows, BLOCK_ROWS), clusters)](
-            x, *tables, output, rows, x.shape[1], size, BLOCK_ROWS, block_members
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=x.shape[1],
+            SIZE=size,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_MEMBERS=block_members,
         )
 
     def describe(self) -> str:

@@ -61,7 +61,7 @@ def power_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Power(Operation):
     """Apply a power transform, or its inverse, to each column."""
 
@@ -72,13 +72,15 @@ class Power(Operation):
     method: str
     inverse: bool = False
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.right.shape != (width,) or self.left.shape != (width,):
             raise PlanError(f"power: right and left must be [{width}], not {self.right.shape}, {self.left.shape}.")
         if self.method not in self.METHODS:
             raise PlanError(f"power: method must be one of {self.METHODS}, not {self.method!r}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the powers with 0 where the logarithm stands for one."""
@@ -105,8 +107,9 @@ class Power(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), width = inputs, output.shape[1]
-        size, powers = rows * width, (parameters["right"], parameters["left"])
-        power_kernel[(triton.cdiv(size, BLOCK),)](x, *powers, output, size, width, self.method, self.inverse, BLOCK)
+        what = {"WIDTH": width, "METHOD": self.method, "INVERSE": self.inverse}
+        size = rows * width
+        power_kernel[(triton.cdiv(size, BLOCK),)](x, **parameters, out=output, size=size, **what, BLOCK=BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

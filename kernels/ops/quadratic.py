@@ -2,8 +2,8 @@
 
 `z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32 or float64; `shift`, `factor`: `[F]` float64;
 `quadratic`: `[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`:
-`[targets]`; `out`: `[rows, targets]` float32. This is a polynomial of degree 2 contracted with its weights, and also
-the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
+`[targets]`; `out`: `[rows, targets]`, float32 or float64. This is a polynomial of degree 2 contracted with its weights,
+and also the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
 
 `precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
 six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
@@ -24,10 +24,9 @@ import triton.language as tl
 
 from ..dots import dot
 from ..errors import PlanError
+from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
-from .affine import function_suffix
-from .elementwise import FUNCTIONS, apply_function, check_function
 
 BLOCK_ROWS = 64
 MAX_BLOCK_FEATURES = 32
@@ -97,7 +96,7 @@ def quadratic_kernel(
     quadratic,  # [TARGETS, FEATURES, FEATURES]
     linear,  # [TARGETS, FEATURES]
     intercept,  # float64 [TARGETS]
-    out,  # float32 [rows, TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -147,7 +146,7 @@ def quadratic_kernel(
             tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quadratic(Operation):
     """A quadratic form with linear and constant terms, then a function of each element."""
 
@@ -161,7 +160,7 @@ class Quadratic(Operation):
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "float32")
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         targets = len(self.intercept)
         expected = {
@@ -177,7 +176,9 @@ class Quadratic(Operation):
         check_function(self.function)
         if self.precision not in self.PRECISIONS:
             raise PlanError(f"quadratic: precision must be one of {self.PRECISIONS}, not '{self.precision}'.")
-        return targets
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.intercept)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the form in `u = x − shift`, where `shift` is a float32 number for each feature.
@@ -211,15 +212,22 @@ class Quadratic(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
         device = parameters["linear"].device  # rows that a GPU reads across the bus lie on the CPU
-        tables = [parameters[name] for name in ("shift", "quadratic", "linear", "intercept")]
-        shifted = bool(self.shift.any())
         double = self.precision == "float64"
-        precision = "float64" if double else float32_precision(device)
         block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
         grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device)), targets)
-        shapes = (features, targets, shifted, self.function, precision)
         quadratic_kernel[grid](
-            x, *tables, output, rows, *shapes, BLOCK_ROWS, block_features, num_warps=2 if double else 4
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            TARGETS=targets,
+            SHIFTED=bool(self.shift.any()),
+            FUNCTION=self.function,
+            PRECISION="float64" if double else float32_precision(device),
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_FEATURES=block_features,
+            num_warps=2 if double else 4,
         )
 
     def reads_input_once(self) -> bool:

@@ -20,18 +20,18 @@ import triton.language as tl
 from ..distances import (
     check_points,
     finish_distance,
+    metric_constants,
     reduced_distances,
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
     transposed,
-    whole_power,
 )
 from ..dots import dot
 from ..errors import PlanError
+from ..nearest import check_targets
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
-from .neighbors import check_targets
 
 BLOCK_ROWS = 32
 BLOCK_POINTS = 64
@@ -52,7 +52,7 @@ def radius_neighbors_kernel(
     OUTPUTS: tl.constexpr,
     METRIC: tl.constexpr,
     P: tl.constexpr,
-    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -70,8 +70,9 @@ def radius_neighbors_kernel(
     for start in tl.range(0, POINTS, BLOCK_POINTS):
         point = start + tl.arange(0, BLOCK_POINTS)
         distance = reduced_distances(
-            x, columns, factor, row, point, rows, FEATURES, POINTS, METRIC, P, PRODUCT, WEIGHTED
-        )
+            x, columns, factor, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+        )  # fmt: skip
         within = distance <= furthest
         inside = (point < POINTS)[:, None] & (output < OUTPUTS)[None, :]
         value = tl.load(targets + point.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=inside, other=0.0)
@@ -93,7 +94,7 @@ def radius_neighbors_kernel(
     tl.store(out + row[:, None] * OUTPUTS + output[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RadiusNeighbors(Operation):
     """The mean of the targets of the points within a radius."""
 
@@ -106,7 +107,7 @@ class RadiusNeighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_points("radius_neighbors", self.points, self.factor, self.metric, self.p, features)
         check_targets("radius_neighbors", self.targets, self.weights, len(self.points))
@@ -115,6 +116,8 @@ class RadiusNeighbors(Operation):
             raise PlanError(f"radius_neighbors: empty must be {shapes}.")
         if not self.radius >= 0:
             raise PlanError(f"radius_neighbors: radius must not be negative, as {self.radius} is.")
+
+    def output_width(self, *widths: int) -> int:
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -145,20 +148,17 @@ class RadiusNeighbors(Operation):
         block_outputs = min(max(triton.next_power_of_2(outputs), 16), 32)
         radius_neighbors_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(outputs, block_outputs))](
             x,
-            *(parameters[name] for name in ("columns", "factor", "targets", "empty", "radius")),
-            output,
-            rows,
-            features,
-            points,
-            outputs,
-            self.metric,
-            self.p,
-            whole_power(self.p),
-            bool((self.factor != 1).any()),
-            self.weights == "distance",
-            BLOCK_ROWS,
-            BLOCK_POINTS,
-            block_outputs,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            POINTS=points,
+            OUTPUTS=outputs,
+            **metric_constants(self.metric, self.p, self.factor),
+            BY_DISTANCE=self.weights == "distance",
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_POINTS=BLOCK_POINTS,
+            BLOCK_OUTPUTS=block_outputs,
             num_warps=8,
         )
 

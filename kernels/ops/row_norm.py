@@ -63,7 +63,7 @@ def row_norm_kernel(
         tl.store(out + row[:, None] * WIDTH + feature[None, :], value.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowNorm(Operation):
     """Divide each row by its norm, unless that is below `least`."""
 
@@ -72,13 +72,15 @@ class RowNorm(Operation):
     norm: str
     least: float
 
-    def output_width(self, *widths: int) -> int:
-        (width,) = widths
+    def check(self, *widths: int) -> None:
+        (_,) = widths
         if self.norm not in self.NORMS:
             raise PlanError(f"row_norm: norm must be one of {self.NORMS}, not {self.norm!r}.")
         if not 0.0 < self.least < 1.0:
             raise PlanError(f"row_norm: least must lie between 0 and 1, not {self.least!r}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
@@ -98,7 +100,15 @@ class RowNorm(Operation):
         block_features = min(triton.next_power_of_2(width), MAX_BLOCK_FEATURES)
         block_rows = min(2048 // block_features, 64)
         row_norm_kernel[(triton.cdiv(rows, block_rows),)](
-            inputs[0], output, rows, width, self.norm, self.least, block_rows, block_features, num_warps=4
+            inputs[0],
+            output,
+            rows,
+            WIDTH=width,
+            NORM=self.norm,
+            LEAST=self.least,
+            BLOCK_ROWS=block_rows,
+            BLOCK_FEATURES=block_features,
+            num_warps=4,
         )
 
     def describe(self) -> str:

@@ -26,10 +26,10 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size"])
 def scale_kernel(
-    x,  # float32 [size]
+    x,  # float32 or float64 [size]
     shift,  # float64 [WIDTH]
     factor,  # float64 [WIDTH]
-    out,  # float32 [size]
+    out,  # float32 or float64 [size]
     last,  # float64 [WIDTH]: the divisor or the offset, if there is one
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
@@ -50,7 +50,7 @@ def scale_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scale(Operation):
     """Shift and scale each column."""
 
@@ -61,7 +61,7 @@ class Scale(Operation):
     form: str = "factor"
     last: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.shift.shape != (width,) or self.factor.shape != (width,):
             raise PlanError(f"scale: shift and factor must be [{width}], not {self.shift.shape}, {self.factor.shape}.")
@@ -69,7 +69,9 @@ class Scale(Operation):
             raise PlanError(f"scale: form must be one of {self.FORMS}, not {self.form!r}.")
         if self.last.shape != (0 if self.form == "factor" else width,):
             raise PlanError(f"scale: last must be [{width}] for the form '{self.form}', not {self.last.shape}.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
@@ -83,14 +85,12 @@ class Scale(Operation):
         width = output.shape[1]
         scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
             inputs[0],
-            parameters["shift"],
-            parameters["factor"],
-            output,
-            parameters["last"],
-            rows * width,
-            width,
-            self.form,
-            BLOCK,
+            **parameters,
+            out=output,
+            size=rows * width,
+            WIDTH=width,
+            FORM=self.form,
+            BLOCK=BLOCK,
             enable_fp_fusion=False,
         )
 

@@ -1,7 +1,8 @@
 """Tree ensemble: `out[r] = f((baseline + Σₜ values[leaf(t, r)]) / divisor)`, or each tree's own leaf side by side.
 
 `x`: `[rows, features]`; `out`: `[rows, outputs]` for the output "sum", `[rows, trees · outputs]` for "each" (a tree's
-own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches).
+own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches); both
+float32 or float64.
 
 A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
 goes to the side that the node says, and so does a number that is no category. Thresholds in float32 are compared with
@@ -29,10 +30,9 @@ import triton
 import triton.language as tl
 
 from ..errors import PlanError
+from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
 from ..trees import check_trees, find_leaves, integer_leaves, leaf_starts, node_layout, pack_nodes
-from .affine import function_suffix
-from .elementwise import FUNCTIONS, apply_function, check_function
 
 LANES = 2**15
 """How many leaf values the torch reference looks for at a time."""
@@ -89,7 +89,7 @@ def descend(
 
 @triton.jit(do_not_specialize=["rows"])
 def tree_sum_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
@@ -97,7 +97,7 @@ def tree_sum_kernel(
     leaves,  # int64 [leaves, OUTPUTS]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
-    out,  # float32 [rows, OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
@@ -120,8 +120,9 @@ def tree_sum_kernel(
         inside = (tree < TREES)[:, None] & (row < rows)[None, :]
         root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
         leaf = descend(
-            x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS
-        )  # [BLOCK_TREES, BLOCK_ROWS]
+            x, nodes, thresholds, sets, root, row[None, :], inside,
+            FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
+        )  # [BLOCK_TREES, BLOCK_ROWS]  # fmt: skip
         at = leaf.to(tl.int64)[:, :, None] * OUTPUTS + output[None, None, :]
         total += tl.load(leaves + at, mask=inside[:, :, None] & (output < OUTPUTS)[None, None, :], other=0)
     scale = tl.load(unit + output, mask=output < OUTPUTS, other=0.0)
@@ -134,13 +135,13 @@ def tree_sum_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def tree_each_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
     values,  # float64 [leaves, OUTPUTS]
-    out,  # float32 [rows, TREES * OUTPUTS]
+    out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
@@ -157,7 +158,10 @@ def tree_each_kernel(
     tree = tl.program_id(1) * BLOCK_TREES + tl.arange(0, BLOCK_TREES)
     inside = (tree < TREES)[:, None] & (row < rows)[None, :]
     root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
-    leaf = descend(x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS)
+    leaf = descend(
+        x, nodes, thresholds, sets, root, row[None, :], inside,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
+    )  # fmt: skip
     column = (row[None, :] * TREES + tree[:, None]) * OUTPUTS  # [BLOCK_TREES, BLOCK_ROWS]
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
         output = start + tl.arange(0, BLOCK_OUTPUTS)
@@ -169,13 +173,13 @@ def tree_each_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def tree_leaves_kernel(
-    x,  # float32 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [trees]
     first_leaf,  # int32 [trees + 1]
-    out,  # float32 [rows, LEAVES]
+    out,  # float32 or float64 [rows, LEAVES]
     rows,
     FEATURES: tl.constexpr,
     LEAVES: tl.constexpr,
@@ -190,7 +194,10 @@ def tree_leaves_kernel(
     tree = tl.program_id(1)
     inside = (row < rows)[None, :]
     root = tl.load(roots + tree + 0 * row[None, :], mask=inside, other=0)
-    leaf = descend(x, nodes, thresholds, sets, root, row[None, :], inside, FEATURES, FEATURE_BITS, WIDE, SETS)
+    leaf = descend(
+        x, nodes, thresholds, sets, root, row[None, :], inside,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
+    )  # fmt: skip
     leaf = tl.trans(leaf)  # [BLOCK_ROWS, 1]
     last = tl.load(first_leaf + tree + 1)
     for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
@@ -200,7 +207,7 @@ def tree_leaves_kernel(
         tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TreeEnsemble(Operation):
     """Decision trees, their leaves' values summed, side by side, or as indicators.
 
@@ -222,7 +229,7 @@ class TreeEnsemble(Operation):
     function: str = "identity"
     output: str = "sum"
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (features,) = widths
         check_function(self.function)
         if self.output not in self.OUTPUTS:
@@ -234,6 +241,8 @@ class TreeEnsemble(Operation):
         check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
         if len(self.values) != np.count_nonzero(self.feature < 0):
             raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
+
+    def output_width(self, *widths: int) -> int:
         return self._width
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -271,28 +280,20 @@ class TreeEnsemble(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
-        features = x.shape[1]
-        model = (x, *(parameters[name] for name in ("nodes", "thresholds", "sets", "roots")))
-        layout = (bits, wide, len(self.sets) > 0)
+        values = {"x": x, **parameters, "out": output, "rows": rows}
+        layout = {"FEATURES": x.shape[1], "FEATURE_BITS": bits, "WIDE": wide, "SETS": len(self.sets) > 0}
+        if self.output == "leaves":
+            block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
+            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
+            return
+        block = tile_shape(rows, trees, outputs)
+        shape = {"TREES": trees, "OUTPUTS": outputs, **layout, **block}
+        blocks = triton.cdiv(rows, block["BLOCK_ROWS"])
         if self.output == "sum":
-            sums = (parameters["leaves"], parameters["unit"], parameters["baseline"])
-            block_trees, block_rows, block_outputs = tile_shape(rows, trees, outputs)
-            grid = (triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))
-            what = (features, trees, outputs, self.divisor, self.function)
-            tree_sum_kernel[grid](
-                *model, *sums, output, rows, *what, *layout, block_trees, block_rows, block_outputs, num_warps=4
-            )
-        elif self.output == "each":
-            block_trees, block_rows, block_outputs = tile_shape(rows, trees, outputs)
-            grid = (triton.cdiv(rows, block_rows), triton.cdiv(trees, block_trees))
-            tree_each_kernel[grid](
-                *model, parameters["values"], output, rows, features, trees, outputs, *layout,
-                block_trees, block_rows, block_outputs, num_warps=4,
-            )  # fmt: skip
+            grid = (blocks, triton.cdiv(outputs, block["BLOCK_OUTPUTS"]))
+            tree_sum_kernel[grid](**values, DIVISOR=self.divisor, FUNCTION=self.function, **shape, num_warps=4)
         else:
-            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](
-                *model, parameters["first_leaf"], output, rows, features, leaves, *layout, 64, 32, num_warps=4
-            )
+            tree_each_kernel[(blocks, triton.cdiv(trees, block["BLOCK_TREES"]))](**values, **shape, num_warps=4)
 
     def hides_nan(self) -> bool:
         return True
@@ -311,9 +312,9 @@ class TreeEnsemble(Operation):
         return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
 
 
-def tile_shape(rows: int, trees: int, outputs: int) -> tuple[int, int, int]:
+def tile_shape(rows: int, trees: int, outputs: int) -> dict[str, int]:
     """Return how many trees, rows and outputs a program holds at a time: 1,024 values, fewer rows for small batches."""
     block_outputs = min(triton.next_power_of_2(outputs), 32)
     block_rows = 1 if rows < 512 else 8 if rows < 16384 else 32
     block_trees = min(triton.next_power_of_2(trees), max(1024 // (block_rows * block_outputs), 1))
-    return block_trees, block_rows, block_outputs
+    return {"BLOCK_TREES": block_trees, "BLOCK_ROWS": block_rows, "BLOCK_OUTPUTS": block_outputs}

@@ -35,9 +35,9 @@ def next_larger(value, column, last, at, COLUMNS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows"])
 def weighted_median_kernel(
-    x,  # float32 [rows, COLUMNS]
+    x,  # float32 or float64 [rows, COLUMNS]
     weights,  # float64 [COLUMNS]
-    out,  # float32 [rows]
+    out,  # float32 or float64 [rows]
     rows,
     COLUMNS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -70,16 +70,18 @@ def weighted_median_kernel(
     tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WeightedMedian(Operation):
     """The weighted median of each row's numbers."""
 
     weights: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.weights.shape != (width,) or not (self.weights >= 0).all():
             raise PlanError(f"weighted_median: weights must be [{width}] and not negative.")
+
+    def output_width(self, *widths: int) -> int:
         return 1
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -98,7 +100,14 @@ class WeightedMedian(Operation):
         block_columns = triton.next_power_of_2(columns)
         block_rows = max(512 // block_columns, 1)
         weighted_median_kernel[(triton.cdiv(rows, block_rows),)](
-            x, parameters["weights"], output, rows, columns, block_rows, block_columns, num_warps=4
+            x,
+            parameters["weights"],
+            output,
+            rows,
+            COLUMNS=columns,
+            BLOCK_ROWS=block_rows,
+            BLOCK_COLUMNS=block_columns,
+            num_warps=4,
         )
 
     def hides_nan(self) -> bool:

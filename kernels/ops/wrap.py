@@ -49,20 +49,22 @@ def wrap_kernel(
     tl.store(out + at, (start + rest).to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wrap(Operation):
     """Bring each column into one period from `low` on."""
 
     low: np.ndarray
     period: np.ndarray
 
-    def output_width(self, *widths: int) -> int:
+    def check(self, *widths: int) -> None:
         (width,) = widths
         if self.low.shape != (width,) or self.period.shape != (width,):
             raise PlanError(f"wrap: low and period must be [{width}], not {self.low.shape}, {self.period.shape}.")
         if not (self.period > 0).all():
             raise PlanError("wrap: period must be above 0.")
-        return width
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the period in two parts, of which the upper has the first 26 of its 53 bits."""
@@ -75,8 +77,10 @@ class Wrap(Operation):
         return low + torch.remainder(x - low, parameters["upper"] + parameters["lower"])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        size, tables = rows * output.shape[1], [parameters[name] for name in ("low", "upper", "lower")]
-        wrap_kernel[(triton.cdiv(size, BLOCK),)](inputs[0], *tables, output, size, output.shape[1], BLOCK)
+        size, width = rows * output.shape[1], output.shape[1]
+        wrap_kernel[(triton.cdiv(size, BLOCK),)](
+            inputs[0], **parameters, out=output, size=size, WIDTH=width, BLOCK=BLOCK
+        )
 
     def reads_input_once(self) -> bool:
         return True

@@ -175,3 +175,19 @@ def test_a_mixed_ensemble_has_one_step_for_its_linear_members() -> None:
     steps = [step.operation.describe() for step in compiled(VotingRegressor(members)).plan.steps]
     assert len(steps) == 4
     assert steps.count("5 → 1") == 1
+
+
+def test_an_export_checks_each_operation_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Affine] = []
+
+    def check(self: Affine, *widths: int) -> None:
+        checked.append(self)
+        original(self, *widths)
+
+    original = Affine.check
+    monkeypatch.setattr(Affine, "check", check)
+    parts = [(f"ridge{index}", make_pipeline(StandardScaler(), Ridge(alpha=index + 1.0))) for index in range(4)]
+    plan = compiled(StackingRegressor(parts, Ridge())).plan
+    assert len(plan.steps) == 1
+    assert any(op is plan.steps[0].operation for op in checked)
+    assert len(set(checked)) == len(checked) > 5

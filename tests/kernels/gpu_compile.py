@@ -21,8 +21,9 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.operations import OPERATIONS
+from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.elementwise import FUNCTIONS, Elementwise
+from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation
 
@@ -67,8 +68,10 @@ def record(
     launches: list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]] = []
     run = JITFunction.run
 
-    def note(self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
-        launches.append((self, dict(zip(self.arg_names, args, strict=True)), options))
+    def note(self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
+        given = dict(zip(self.arg_names, args, strict=False)) | named
+        arguments = {name: given.pop(name) for name in self.arg_names}
+        launches.append((self, arguments, given))
 
     parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
     inputs = [torch.zeros(ROWS, width, dtype=dtype) for width in widths]

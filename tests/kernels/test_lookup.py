@@ -10,7 +10,7 @@ from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_ops import drawn, rows, seeds
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.elementwise import FUNCTIONS
+from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.lookup import Lookup
 
 
@@ -138,7 +138,7 @@ WRONG = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(3)
+        op.check(3)
     assert str(raised.value).startswith("There is" if case == "function" else "lookup: ")
     assert message in str(raised.value)
 

@@ -194,6 +194,17 @@ def test_neighbor_graph(
         assert (np.isfinite(found).sum(axis=1) == min(k, points)).all()
 
 
+@pytest.mark.parametrize("p", [1, 3, 8, 9, 12, 15])
+def test_points_just_a_radius_away_are_neighbours_for_every_whole_power(device: torch.device, p: int) -> None:
+    """The p-th powers of these whole numbers are float64 numbers, so no distance may be off."""
+    points, distance = np.arange(11.0)[:, None], np.arange(1, 11)
+    for radius in distance.astype(float):
+        options = {"radius": radius, "metric": "minkowski", "p": float(p), "mode": "connectivity"}
+        op = NeighborGraph(points, np.ones(1), **options)
+        assert run_reference(op, [np.zeros((1, 1))])[0, 1:].tolist() == (distance <= radius).tolist()
+        assert run_kernel(op, [np.zeros((1, 1))], device)[0, 1:].tolist() == (distance <= radius).tolist()
+
+
 @drawn
 @given(inner=st.integers(1, 40), width=st.integers(1, 90), rows=rows, seed=seeds)
 def test_min_plus(device: torch.device, inner: int, width: int, rows: int, seed: int) -> None:
@@ -289,5 +300,5 @@ WRONG: dict[str, tuple[Operation, int, str]] = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, width, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(width)
+        op.check(width)
     assert message in str(raised.value)

@@ -1,6 +1,8 @@
 """Kernels against float64 references, for drawn shapes, magnitudes and seeds."""
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations
 from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_reference, summands
+from triton_regressors.kernels import plan as plan_module
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
@@ -245,7 +248,7 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, widths, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(*widths)
+        op.check(*widths)
     assert message in str(raised.value)
 
 
@@ -259,3 +262,12 @@ def test_affine_does_not_look_at_features_without_weight(device: torch.device, f
     wild[3, 1] = np.inf
     assert np.array_equal(run_reference(op, [wild]), expected)
     assert np.array_equal(run_kernel(op, [wild], device), run_kernel(op, [x], device))
+
+
+def test_no_operation_imports_another_one() -> None:
+    """What several of them use has a module of its own beside `plan.py`."""
+    for path in (Path(plan_module.__file__).parent / "ops").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level != 1, f"{path.name} imports {node.module}"
+                assert not (node.module or "").startswith("ops"), f"{path.name} imports {node.module}"

@@ -257,7 +257,11 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
         (3,),
         "pairwise_affine: weight must be [4, targets], not [3, 2].",
     ),
-    "intercept": (PairwiseAffine(**{**AFFINE, "intercept": W(1)}), (3,), "pairwise_affine: intercept must be [2]."),
+    "intercept": (
+        PairwiseAffine(**{**AFFINE, "intercept": W(1)}),
+        (3,),
+        "pairwise_affine: intercept must be [2], not [1].",
+    ),
     "function": (PairwiseAffine(**AFFINE, function="sine"), (3,), "There is no function 'sine'"),
     "parts": (
         PairwiseAffine(**AFFINE, parts=0),
@@ -282,5 +286,5 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, widths, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(*widths)
+        op.check(*widths)
     assert message in str(raised.value)

@@ -280,7 +280,7 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     op, widths, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        op.output_width(*widths)
+        op.check(*widths)
     assert str(raised.value) == message
 
 

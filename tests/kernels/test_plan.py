@@ -1,5 +1,6 @@
 """Plans: well-formedness, and their way to disk and back."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,53 @@ def test_plans_that_are_not_well_formed(
     with pytest.raises(PlanError) as raised:
         Plan(n_features, steps, outputs)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_equals_itself_alone(name: str) -> None:
+    op, _ = OPERATIONS[name]
+    copied = dataclasses.replace(op)
+    assert op == op
+    assert op != copied
+    assert len({op, copied, op}) == 2
+
+
+def test_steps_and_plans_are_equal_where_they_have_the_same_operations() -> None:
+    plan, other = small_plan(), small_plan()
+    assert plan.steps != other.steps
+    assert plan != other
+    assert plan == plan.with_steps(Step(step.operation, step.inputs, step.output) for step in plan.steps)
+    assert plan != dataclasses.replace(plan, dtype="float64")
+    assert plan.steps[0] != Step(plan.steps[0].operation, ("X",), "v9")
+
+
+def test_an_operation_has_to_say_all_that_a_plan_asks() -> None:
+    class Silent(Operation):
+        pass
+
+    with pytest.raises(TypeError, match=r"check.*launch.*output_width.*reference"):
+        Silent()  # type: ignore[abstract]
+
+
+def test_an_operation_is_checked_once_and_again_for_other_widths() -> None:
+    checked: list[tuple[int, ...]] = []
+
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Noting(Concatenate):
+        def check(self, *widths: int) -> None:
+            checked.append(widths)
+            super().check(*widths)
+
+    op = Noting()
+    plan = Plan(4, (Step(op, ("X", "X"), "v0"),), {"y": "v0"})
+    plan = dataclasses.replace(plan.with_steps(plan.steps), dtype="float64")
+    assert plan.widths() == {"X": 4, "v0": 8}
+    assert checked == [(4, 4)]
+    Plan(5, plan.steps, plan.outputs)
+    assert checked == [(4, 4), (5, 5)]
+    for _ in range(2):
+        with pytest.raises(PlanError, match="at least one input is needed"):
+            op.checked_width()
 
 
 @pytest.fixture

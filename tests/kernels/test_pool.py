@@ -52,5 +52,5 @@ MEMBERS = "pool: members must lie in [0, 3), at least one in each row, or be -1.
 )
 def test_fields_that_do_not_fit_are_named(members: np.ndarray, statistic: str, message: str) -> None:
     with pytest.raises(PlanError) as raised:
-        Pool(members, statistic).output_width(3)
+        Pool(members, statistic).check(3)
     assert str(raised.value) == message

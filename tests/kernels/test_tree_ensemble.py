@@ -1,6 +1,7 @@
 """Tree ensembles: kernels against references, references against a walk down each tree, and exact sums."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -153,17 +154,19 @@ def test_nodes_that_need_more_bits_than_a_narrow_node_has(device: torch.device) 
 @pytest.mark.parametrize("output", ["sum", "each"])
 def test_many_outputs(device: torch.device, output: str) -> None:
     op = tree_ensemble(3, 3, 3, 40, output=output)
-    assert tile_shape(5, 3, 40)[2] < 40
+    assert tile_shape(5, 3, 40)["BLOCK_OUTPUTS"] < 40
     check(op, inputs_for([3], 5)[0], device)
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses the tile; sums of integers do not mind."""
-    assert len({tile_shape(rows, 40, 2) for rows in (1, 1_000, 20_000)}) == 3
+    tiles = [tile_shape(rows, 40, 2) for rows in (1, 1_000, 20_000)]
+    assert all(first != second for first, second in itertools.combinations(tiles, 2))
     op = tree_ensemble(3, 40, 3, 2, divisor=3.0)
     (x,) = inputs_for([3], 40)
     reference = run_reference(op, [x])
-    for tile in ((64, 1, 2), (32, 16, 2), (4, 32, 1), (1, 64, 4)):
+    for sizes in ((64, 1, 2), (32, 16, 2), (4, 32, 1), (1, 64, 4)):
+        tile = dict(zip(tiles[0], sizes, strict=True))
         monkeypatch.setattr(tree_ensemble_module, "tile_shape", lambda *_, tile=tile: tile)
         assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
@@ -247,5 +250,5 @@ WRONG = {
 def test_fields_that_do_not_fit_are_named(case: str) -> None:
     changes, message = WRONG[case]
     with pytest.raises(PlanError) as raised:
-        dataclasses.replace(TREE, **changes).output_width(3)
+        dataclasses.replace(TREE, **changes).check(3)
     assert f"tree_ensemble: {message}" in str(raised.value)

@@ -68,5 +68,5 @@ def test_many_columns(device: torch.device) -> None:
 @pytest.mark.parametrize("weights", [np.ones(2), np.array([1.0, -1.0, 1.0]), np.array([1.0, np.nan, 1.0])])
 def test_weights_that_do_not_fit_are_named(weights: np.ndarray) -> None:
     with pytest.raises(PlanError) as raised:
-        WeightedMedian(weights).output_width(3)
+        WeightedMedian(weights).check(3)
     assert str(raised.value) == "weighted_median: weights must be [3] and not negative."
