@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -48,6 +48,9 @@ class Operation:
     reads, how plain torch computes it and how its Triton-language kernel is launched.
     """
 
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
+    """How the kernel can sum, the most exact first. One that has several has them as its field `precision`."""
+
     @classmethod
     def kind(cls) -> str:
         """Return the operation's name in a plan, which is also the name of its module in `ops/`."""
@@ -73,6 +76,17 @@ class Operation:
         """Launch the kernel on the first `rows` rows of contiguous inputs, writing those rows of `output`.
 
         Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
+        """
+        raise NotImplementedError
+
+    def in_precision(self, precision: str) -> Operation:
+        """Return the operation that sums at another of its precisions."""
+        return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
+
+        The order of the sums may differ from the kernel's.
         """
         raise NotImplementedError
 
