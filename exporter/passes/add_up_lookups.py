@@ -1,4 +1,7 @@
-"""Adds up what lookups hold for the Affine that reads them, beside others."""
+"""Adds up what lookups hold for the Affine that reads them beside others.
+
+An example: of `[onehot(x₀), x₁, x₂] @ W` the first term is a number for each category of `x₀`, a lookup in `W`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Sums up the parts of a Concatenate that an Affine reads."""
+"""Sums up the parts of a Concatenate that an Affine reads.
+
+Most parts of ensembles and unions are linear maps of one and the same value. An example: `[x A, x B, g(x)] @ W` is
+`x (A W₁ + B W₂) + g(x) W₃`, where `W₁`, `W₂` and `W₃` are the rows of `W` for each part. One Affine makes the first
+term, and one of `[first, g(x)]` adds them up; without `g`, the first is all.
+"""
 
 from __future__ import annotations
 

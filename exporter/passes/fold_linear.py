@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from triton_regressors.exporter.passes.rewriting import SMALL, is_contraction
+from triton_regressors.exporter.passes.rewriting import SMALL, Contraction
 from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
@@ -16,7 +16,7 @@ from triton_regressors.kernels.plan import Operation
 
 def fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:
     """Two linear maps in a row are one."""
-    if is_contraction(first) and first.function == "identity":
+    if isinstance(first, Contraction) and first.function == "identity":
         match second:
             case Scale():
                 weight, intercept = first.weight * second.factor, (first.intercept - second.shift) * second.factor

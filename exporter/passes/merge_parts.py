@@ -1,4 +1,8 @@
-"""Merges neighbours in a Concatenate that are alike maps of one value."""
+"""Merges neighbours in a Concatenate that are alike maps of one value.
+
+Ensembles and unions of transformers end in a Concatenate. An example: of `[x A, x B, g(x)]` the first two are one map
+`x [A B]`, so that one step makes both and two parts are put side by side, not three.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import itertools
 
 import numpy as np
 
-from triton_regressors.exporter.passes.rewriting import Scope, is_contraction
+from triton_regressors.exporter.passes.rewriting import Contraction, Scope
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.plan import Operation, Step
@@ -22,7 +26,7 @@ def merge_neighbours(step: Step, scope: Scope) -> list[Step] | None:
     merged: set[int] = set()
     for name in names:
         operation = scope.operation(name)
-        if isinstance(operation, Columns) or is_contraction(operation):
+        if isinstance(operation, Columns | Contraction):
             part = (name, scope.inputs(name)[0], operation)
         else:
             part = (name, name, Columns(np.arange(scope.widths[name], dtype=np.int32)))
@@ -51,7 +55,7 @@ def _side_by_side(first: Operation, second: Operation) -> Operation | None:
     """Return the operation that makes what both make of one value, side by side."""
     if isinstance(first, Columns) and isinstance(second, Columns):
         return Columns(np.concatenate([first.indices, second.indices]))
-    if is_contraction(first) and is_contraction(second) and type(first) is type(second):
+    if isinstance(first, Contraction) and isinstance(second, Contraction) and type(first) is type(second):
         same = [field.name for field in dataclasses.fields(first) if field.name not in ("weight", "intercept")]
         if all(np.array_equal(getattr(first, name), getattr(second, name)) for name in same):
             weight = np.concatenate([first.weight, second.weight], axis=1)

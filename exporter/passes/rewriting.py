@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TypeGuard
 
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.drop import without_dead_steps
@@ -26,11 +25,6 @@ SMALL = 2**16
 
 Pair = Callable[[Operation, Operation, int], "Operation | None"]
 """`rule(first, second, width)`: one operation that does both on a matrix of that width, or None."""
-
-
-def is_contraction(op: Operation | None) -> TypeGuard[Contraction]:
-    """Whether the columns of `weight` are the operation's outputs."""
-    return isinstance(op, Contraction)
 
 
 class Scope:

@@ -1,4 +1,7 @@
-"""Scales parts of a Concatenate after it."""
+"""Scales parts of a Concatenate after it.
+
+An example: of `[scale(x), scale(g(x))]` both scales are one of `[x, g(x)]`, which the step that follows may take in.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from triton_regressors.exporter.passes.rewriting import is_contraction
+from triton_regressors.exporter.passes.rewriting import Contraction
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.piecewise import Piecewise
@@ -27,6 +27,6 @@ def select_early(first: Operation, columns: Operation, width: int) -> Operation 
             return Piecewise(*tables, first.nan_is_zero)
         case Pairwise():
             return dataclasses.replace(first, points=first.points[kept])
-    if is_contraction(first):
+    if isinstance(first, Contraction):
         return dataclasses.replace(first, weight=first.weight[:, kept], intercept=first.intercept[kept])
     return None
