@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import one_line
-from triton_regressors.exporter.text import TextColumns
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.combine import Combine
@@ -29,29 +30,30 @@ from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 
 @dataclass(frozen=True)
 class Value:
-    """A value of the plan being built: a matrix `[rows, width]`."""
+    """A value of the plan being built: a matrix `[rows, width]`.
+
+    `features` are the features of the model's input that its columns are, if they are that and no step computed them.
+    """
 
     name: str
     width: int
+    features: tuple[int, ...] = ()
+
+    def holding(self, x: Value, columns: ArrayLike) -> Value:
+        """Return the value, which has, in another way, these columns of `x`."""
+        chosen = np.asarray(columns).tolist()
+        return dataclasses.replace(self, features=tuple(x.features[column] for column in chosen) if x.features else ())
 
 
 class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
-    `location` and `scale_of_input` are where the fitted model says its input features lie, `[n_features]` each, NaN
-    where it does not say; `choices` are the only numbers that a feature takes, `integers` those of them whose choices
-    are whole numbers by their dtype, and `text` are the features that are strings. The exporter draws rows from them
-    when it is given none.
+    `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it.
     """
 
-    def __init__(self, n_features: int) -> None:
-        self.input = Value(INPUT, n_features)
-        self.location = np.full(n_features, np.nan)
-        self.scale_of_input = np.full(n_features, np.nan)
-        self.choices: dict[int, np.ndarray] = {}
-        self.integers: set[int] = set()
-        self.text = TextColumns()
-        self._origins = {INPUT: np.arange(n_features)}
+    def __init__(self, n_features: int, profile: Profile | None = None) -> None:
+        self.input = Value(INPUT, n_features, tuple(range(n_features)))
+        self.profile = Profile(n_features) if profile is None else profile
         self._guards: list[Value] = []
         self._steps: list[Step] = []
         self._path: list[str] = []
@@ -112,6 +114,11 @@ class Builder:
         finally:
             self._path.pop()
 
+    @property
+    def place(self) -> str:
+        """The name of the innermost part being lowered; empty for the model itself."""
+        return self._path[-1] if self._path else ""
+
     def subject(self, estimator: Any) -> str:
         """Return how an error names the estimator: its class, and where it stands in the model."""
         name = type(estimator).__name__
@@ -120,55 +127,6 @@ class Builder:
     def refuse(self, estimator: Any, reason: str) -> ExportError:
         """Return the error that says why this estimator cannot be exported."""
         return ExportError(f"Cannot export {self.subject(estimator)}: {reason}.")
-
-    def note_scale(self, x: Value, location: ArrayLike, scale: ArrayLike) -> None:
-        """Record where the features of `x` lie, those that are features of the model's input and not yet known."""
-        for numbers, known in ((location, self.location), (scale, self.scale_of_input)):
-            given = np.broadcast_to(np.asarray(numbers, dtype=np.float64), (x.width,))
-            for feature, number in zip(self._origins.get(x.name, ()), given, strict=False):
-                if np.isnan(known[feature]) and np.isfinite(number):
-                    known[feature] = number
-
-    def note_choices(self, x: Value, column: int, numbers: ArrayLike) -> None:
-        """Record the only numbers that a column of `x` takes, if it is a feature of the model's input."""
-        given = np.asarray(numbers)
-        if x.name in self._origins and len(given):
-            feature = int(self._origins[x.name][column])
-            self.choices.setdefault(feature, _float64(given))
-            if given.dtype.kind in "iu":
-                self.integers.add(feature)
-
-    def name_columns(self, x: Value, name: str) -> None:
-        """Name the tensor that brings the columns of `x` if they are strings of the model's input."""
-        self.text.group(self._origins.get(x.name, ()), name)
-
-    def number_strings(self, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
-        """Return the numbers that the plan has for strings of a column of `x`, NaN for a missing one."""
-        if x.name not in self._origins:
-            raise self.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
-        origin = int(self._origins[x.name][column])
-        if self._path:
-            self.text.group([origin], self._path[-1])
-        try:
-            return self.text.numbers(origin, values)
-        except ValueError as error:
-            raise self.refuse(estimator, f"feature {column} holds {error}; supported: strings, or numbers") from None
-
-    def number_integers(self, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
-        """Return the numbers that the plan has for whole numbers of a column of `x` that float64 does not hold."""
-        if x.name not in self._origins:
-            reason = f"feature {column}, which another step makes, has categories beyond 2⁵³ that float64 merges"
-            raise self.refuse(estimator, reason)
-        return self.text.places(int(self._origins[x.name][column]), integers.tolist())
-
-    def refuse_unknown_strings(self, x: Value, column: int) -> None:
-        """Have requests refused that hold another string than those that were numbered in a column of `x`."""
-        self.text.close(int(self._origins[x.name][column]))
-
-    def keep_columns(self, value: Value, x: Value, columns: ArrayLike) -> None:
-        """Note that `value` has, in another way, these columns of `x`."""
-        if x.name in self._origins:
-            self._origins[value.name] = self._origins[x.name][np.asarray(columns, dtype=np.int64)]
 
     def guard(self, value: Value) -> None:
         """Make every output NaN where `value`, one column of zeros, is NaN, even if nothing of it goes through."""
@@ -208,9 +166,7 @@ class Builder:
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
         chosen = np.asarray(indices, dtype=np.int32)
-        value = self.add(Columns(chosen), x)
-        self.keep_columns(value, x, chosen)
-        return value
+        return self.add(Columns(chosen), x).holding(x, chosen)
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` where these are given."""

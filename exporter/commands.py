@@ -16,6 +16,7 @@ from triton_regressors.exporter.compiler import export as export_estimator
 from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import LARGEST_MB, load_estimator
+from triton_regressors.exporter.lower import string_columns
 from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.repository import find_entry
 from triton_regressors.exporter.text import MISSING_STRINGS
@@ -137,8 +138,8 @@ def _console() -> Console:
 
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:
-    """Return the rows of a file, or what reads them once it is known which columns are strings."""
+    """Return the rows of a file, strings as they are written there in the columns that the estimator reads as such."""
     names = feature_names(estimator)
     if path is None or names is None:
         return None if path is None else read_table(path)
-    return lambda strings: read_table(path, strings or None, names)
+    return read_table(path, string_columns(estimator) or None, names)

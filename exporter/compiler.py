@@ -1,4 +1,7 @@
-"""From a fitted estimator to an entry: lower → choose the input's types → fuse → verify → publish."""
+"""From a fitted estimator to an entry: lower → take rows → choose the input's types → optimise → verify → publish.
+
+Rows come before the passes, since what these may do is measured on them: whether the input is FP32, and which sums are.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
-from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors import __version__
-from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.fuse import fusion_steps
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
+from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
+from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names
-from triton_regressors.exporter.precision import choose_precision
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
-from triton_regressors.exporter.specialise import specialise
 from triton_regressors.exporter.text import MISSING_STRINGS
-from triton_regressors.exporter.verify import Report, check, verify
+from triton_regressors.exporter.verify import Report, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.repository import Entry
 
 DEFAULT_TOLERANCE = 1e-5
+ROWS_AT_ONCE = 4096
 GOLDEN_ROWS = 16
 GOLDEN_NAN_ROWS = 4
-
-INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
-"""The attributes where scikit-learn's estimators of one other estimator keep it."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,10 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`, or,
-    for an estimator fitted on named columns, a function from the names of those that are strings to rows; without it
-    rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is FP32 where
-    rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64. `missing_strings`
-    stand for a missing value in columns of strings.
+    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`;
+    without it rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is
+    FP32 where rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64.
+    `missing_strings` stand for a missing value in columns of strings.
     Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
     """
     if not _is_share(tolerance):
@@ -95,31 +93,20 @@ def compile_estimator(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
             "triton_regressors.exporter.loading.load_estimator, or use the command `triton-regressors export`."
         )
-    builder = Builder(_feature_count(estimator, sample))
-    builder.text.spellings = tuple(missing_strings)
-    outputs = builder.lower_outputs(estimator, builder.input)
-    if not hasattr(estimator, "predict"):
-        raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
+    # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
+    lowered = lower(estimator, sample, missing_strings)
+    oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
+    rows = take_rows(oracle, lowered, sample)
+    choice = choose_inputs(oracle, lowered, rows, input, tolerance)
+    sent = as_sent(rows, choice.inputs, oracle)
     try:
-        lowered = builder.plan(outputs)
-        plain = builder.text.inputs(lowered)
-        if callable(sample):
-            names = feature_names(estimator) or []
-            sample = sample([names[column] for column in builder.text.columns()])
-        oracle = Oracle(estimator, builder.input.width, tuple(outputs), builder.text)
-        rows = take_rows(oracle, builder, plain.numeric, sample)
-        inputs, rounding = choose_inputs(oracle, builder, lowered, plain, rows, input, tolerance)
-        stages = [("lowered", specialise(lowered, inputs.matrix_dtype))]
-        stages.extend(fusion_steps(stages[0][1]))
+        stages = optimise(lowered.plan, sent.X, tolerance)
     except PlanError as error:
-        raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    sent = as_sent(rows, inputs, oracle)
-    chosen = choose_precision(stages[-1][1], sent.X, tolerance)
-    if chosen is not stages[-1][1]:
-        stages.append(("choose precision", chosen))
-    report = verify(chosen, inputs, sent, tolerance, rounding, input)
-    nan = nan_columns(oracle, chosen, inputs, sent, tolerance)
-    return Compilation(estimator, stages, inputs, sent, report, *nan)
+        raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
+    runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+    report = verify(runner, sent, choice, tolerance)
+    nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
+    return Compilation(estimator, stages, choice.inputs, sent, report, *nan)
 
 
 def export(
@@ -177,7 +164,7 @@ def export(
     repositories.check_target(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
     )
-    check(compilation.report, type(estimator).__name__)
+    _check(compilation.report, type(estimator).__name__)
     try:
         entry = repositories.publish(repository, name, plan, _golden(compilation), _document(compilation), serving)
     except OSError as error:
@@ -243,38 +230,20 @@ def _document(compilation: Compilation) -> dict[str, Any]:
     }
 
 
-def _feature_count(estimator: Any, sample: Any | None) -> int:
-    """Return how many features the estimator was fitted on."""
-    stated = _stated_width(estimator)
-    if stated is not None:
-        return stated
-    given = np.empty(0) if sample is None else np.asarray(sample)
-    if given.ndim == 2:
-        return len(given.T)
-    # An unfitted or unknown estimator is refused by name before its width matters.
-    builder = Builder(1)
-    builder.lower_outputs(estimator, builder.input)
-    raise ExportError(
-        f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
-    )
+def _check(report: Report, subject: str) -> None:
+    """Raise `ExportError` unless every output is within the tolerance, or one unit in float32's last place.
+
+    Where the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
+    """
+    for name, parity in (report.rounded if report.forced else report.outputs).items():
+        if not parity.within(report.tolerance):
+            raise ExportError(
+                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
+                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
+                "the answer's last float32 place."
+            )
 
 
 def _is_share(number: Any) -> bool:
     """Whether this is a number between 0 and 1."""
     return isinstance(number, int | float | np.floating) and bool(0 < number < 1)
-
-
-def _stated_width(estimator: Any) -> int | None:
-    """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
-    if isinstance(estimator, IsotonicRegression):
-        return 1
-    try:
-        return int(estimator.n_features_in_)
-    except (AttributeError, TypeError):
-        steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
-    if isinstance(steps, list):
-        # A fitted step that keeps no count may change it; what follows would be a guess. A union gives all the same.
-        first = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
-        return None if first is None else _stated_width(first)
-    inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
-    return None if inner is None else _stated_width(inner)

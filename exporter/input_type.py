@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.edges import find_edges, rows_at_edges
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.sample import Rows, differ
-from triton_regressors.kernels.inputs import Inputs, IntegerInput
+from triton_regressors.kernels.inputs import NUMBERS, Inputs, IntegerInput
 from triton_regressors.kernels.parity import ulps
 from triton_regressors.kernels.plan import Plan
 
@@ -28,7 +29,7 @@ INPUT_TYPES = ("auto", "fp32", "fp64")
 SHARE_OF_TOLERANCE = 0.75
 """What rounding may take of the tolerance, and of one unit in the answer's last float32 place no more than half.
 
-Float32 sums may take the last quarter of the tolerance, see `precision.py`, and rounding the answer half a unit."""
+Float32 sums may take the last quarter of the tolerance (`passes/precision.py`), rounding the answer half a unit."""
 
 
 TINY = np.finfo(np.float64).tiny
@@ -66,27 +67,47 @@ class Rounding:
         return "rounding to FP32 moves no answer beyond the tolerance"
 
 
-def choose_inputs(
-    oracle: Oracle, builder: Builder, lowered: Plan, plain: Inputs, rows: Rows, wanted: str, tolerance: float
-) -> tuple[Inputs, Rounding]:
-    """Return the inputs with their types, and what rounding to FP32 would do.
+@dataclass(frozen=True)
+class InputChoice:
+    """The inputs with their types, what rounding numbers to FP32 would do, and what the user wanted."""
 
-    `plain` are the inputs with `X` in FP32; `wanted` is "auto", "fp32" or "fp64". Raises `ExportError` where FP32 is
-    wanted and has one number for two categories.
+    inputs: Inputs
+    rounding: Rounding
+    wanted: str
+
+    @property
+    def forced(self) -> bool:
+        """Whether the user chose the type."""
+        return self.wanted != "auto"
+
+    @property
+    def why(self) -> str:
+        """What chose the types, in a clause; empty where no number comes in, or the user chose and it moves nothing."""
+        types = self.inputs.datatypes()
+        if NUMBERS not in types or (self.forced and not self.rounding.moves):
+            return ""
+        return f"{' and '.join(kind for kind in dict.fromkeys(types.values()) if kind != 'BYTES')}: {self.rounding}"
+
+
+def choose_inputs(oracle: Oracle, lowered: Lowered, rows: Rows, wanted: str, tolerance: float) -> InputChoice:
+    """Return the lowered model's inputs with their types; `wanted` is "auto", "fp32" or "fp64".
+
+    Raises `ExportError` where FP32 is wanted and has one number for two categories.
     """
-    plain = dataclasses.replace(plain, categorical=tuple(sorted(builder.choices.keys() & set(plain.numeric))))
-    probe = _Probe(oracle, lowered, rows, tolerance)
+    plain, profile = lowered.inputs, lowered.profile
+    probe = _Probe(oracle, lowered.plan, rows, tolerance)
     rounding = probe.rounding(plain)
+    chosen = dataclasses.replace(plain, dtype="float64")
     if wanted == "fp32":
-        _check_categories(oracle, builder, plain)
-        return plain, rounding
-    if wanted == "auto" and not rounding.moves:
-        return plain, rounding
-    if wanted == "auto":
-        apart = _with_integers(plain, _integers(oracle, builder, plain, rows))
+        _check_categories(oracle, profile, plain)
+        chosen = plain
+    elif wanted == "auto" and not rounding.moves:
+        chosen = plain
+    elif wanted == "auto":
+        apart = _with_integers(plain, _integers(oracle, profile, plain, rows))
         if apart is not plain and not probe.rounding(apart).moves:
-            return apart, rounding
-    return dataclasses.replace(plain, dtype="float64"), rounding
+            chosen = apart
+    return InputChoice(chosen, rounding, wanted)
 
 
 class _Probe:
@@ -131,11 +152,11 @@ class _Probe:
         return largest
 
 
-def _integers(oracle: Oracle, builder: Builder, inputs: Inputs, rows: Rows) -> list[int]:
+def _integers(oracle: Oracle, profile: Profile, inputs: Inputs, rows: Rows) -> list[int]:
     """Return the columns of whole numbers that FP32 would round and in which the estimator takes no NaN."""
     found = []
-    for column in sorted((rows.integers | builder.integers if rows.drawn else rows.integers) & set(inputs.numeric)):
-        numbers = np.append(rows.X[:, column], builder.choices.get(column, np.zeros(0)))
+    for column in sorted((rows.integers | profile.integers if rows.drawn else rows.integers) & set(inputs.numeric)):
+        numbers = np.append(rows.X[:, column], profile.choices.get(column, np.zeros(0)))
         with_nan = rows.X[:1].copy()
         with_nan[:, column] = np.nan
         if (numbers != numbers.astype(np.float32)).any() and oracle.finite_answers(with_nan) is None:
@@ -159,10 +180,10 @@ def _with_integers(inputs: Inputs, columns: Sequence[int]) -> Inputs:
     )
 
 
-def _check_categories(oracle: Oracle, builder: Builder, inputs: Inputs) -> None:
+def _check_categories(oracle: Oracle, profile: Profile, inputs: Inputs) -> None:
     """Raise `ExportError` where two categories of a column are one number in FP32."""
     for column in inputs.categorical:
-        numbers = np.unique(builder.choices[column])
+        numbers = np.unique(profile.choices[column])
         same = np.flatnonzero(np.diff(numbers.astype(np.float32)) == 0)
         if len(same):
             a, b = (f"{number:.17g}" for number in numbers[same[0] : same[0] + 2])

@@ -15,7 +15,6 @@ from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.sample import Sample
 from triton_regressors.kernels.inputs import INTEGERS, Inputs
 from triton_regressors.kernels.parity import measure
-from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
 
 QUESTIONS = 64
@@ -23,16 +22,14 @@ ROWS = 64
 
 
 def nan_columns(
-    oracle: Oracle, plan: Plan, inputs: Inputs, sample: Sample, tolerance: float
+    runner: Runner, oracle: Oracle, inputs: Inputs, sample: Sample, tolerance: float
 ) -> tuple[list[int], Sample]:
-    """Return those columns, and rows of the sample with NaN in them and the estimator's answers."""
+    """Return the columns, and rows of the sample with NaN in them and the estimator's answers."""
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
     none = {name: values[:0] for name, values in sample.expected.items()}
-    nothing = Sample(complete[:0], none, none, sample.drawn)
+    nothing = Sample(complete[:0], none, sample.drawn, none)
     if not len(complete):
         complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(sample.X.dtype)
-
-    runner = Runner(plan, engine="auto", max_rows=ROWS)
 
     def matched(rows: np.ndarray) -> Answers | None:
         """Return the estimator's answers if the plan's are the same."""
@@ -63,7 +60,7 @@ def nan_columns(
     expected = matched(rows)
     if expected is None:
         return [], nothing
-    return [int(column) for column in columns], Sample(rows, expected, expected, sample.drawn)
+    return [int(column) for column in columns], Sample(rows, expected, sample.drawn, expected)
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:

@@ -7,29 +7,28 @@ round is then the exact one, and float32 rows are not rounded again on the estim
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.text import TextColumns
+from triton_regressors.exporter.profile import Profile
+from triton_regressors.exporter.registry import find_answers
 
 Answers = dict[str, np.ndarray]
 """Each output's answers, float64 `[rows, width]`."""
 
 
 class Oracle:
-    """A fitted estimator of `n_features` columns, those of `text` by their categories, asked for some outputs."""
+    """A fitted estimator, asked for some outputs; `profile` says how many columns it takes, and which are strings."""
 
-    def __init__(self, estimator: Any, n_features: int, outputs: tuple[str, ...], text: TextColumns) -> None:
+    def __init__(self, estimator: Any, profile: Profile, outputs: tuple[str, ...]) -> None:
         self.estimator = estimator
         self.outputs = outputs
-        self.text = text
-        self._asked = _without_searches(estimator)
+        self._text = profile.text
         self._names = feature_names(estimator)
-        self._n_features = n_features
+        self._n_features = profile.n_features
 
     def table(self, given: Any) -> Any:
         """Return a sample as `predict` takes it: the model's columns, in order, of a DataFrame, or a matrix.
@@ -42,7 +41,7 @@ class Oracle:
             table = table.astype(dict.fromkeys(single, np.float64)) if single else table
         else:
             try:
-                table = np.asarray(given, dtype=object if self.text else None)
+                table = np.asarray(given, dtype=object if self._text else None)
             except ValueError as error:
                 raise ExportError(f"The sample must be numbers: {error}.") from None
             if table.dtype.kind == "f":
@@ -66,22 +65,19 @@ class Oracle:
         for column in numeric:
             values = table.iloc[:, column] if hasattr(table, "columns") else table[:, column]
             X[:, column] = self._numbers(values, column)
-        self.text.fill(X, table)
+        self._text.fill(X, table)
         return X
 
     def of_table(self, table: Any) -> Answers:
         """Return the answers to a table that `table` returned."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            if "std" in self.outputs:
-                found = dict(zip(("y", "std"), self._asked.predict(table, return_std=True), strict=True))
-            else:
-                found = {"y": self._asked.predict(table)}
+            found = ask(self.estimator, table, self.outputs)
         return {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
 
     def of_matrix(self, X: np.ndarray) -> Answers:
         """Return the answers to rows of the plan's matrix."""
-        return self.of_table(self.text.asked(X.astype(np.float64), self._names))
+        return self.of_table(self._text.asked(X.astype(np.float64), self._names))
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""
@@ -129,14 +125,14 @@ def feature_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _without_searches(estimator: Any) -> Any:
-    """Return what a search found in place of the search, whose `predict` does not pass `return_std` on."""
-    if isinstance(estimator, FrozenEstimator):
-        return _without_searches(estimator.estimator)
-    if hasattr(estimator, "best_estimator_"):
-        return _without_searches(estimator.best_estimator_)
-    if isinstance(estimator, Pipeline):
-        *before, (name, last) = estimator.steps
-        found = _without_searches(last)
-        return estimator if found is last else Pipeline([*before, (name, found)])
-    return estimator
+def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """Return an estimator's own answers to a table for each of the outputs.
+
+    The function that is registered for its class with `answers` gives them, or else `predict`.
+    """
+    answering = find_answers(estimator)
+    if answering is not None:
+        return answering(estimator, table, outputs)
+    if "std" in outputs:
+        return dict(zip(("y", "std"), estimator.predict(table, return_std=True), strict=True))
+    return {"y": estimator.predict(table)}

@@ -12,6 +12,9 @@ A lowering reads a fitted estimator and adds the operations of its `predict` or 
 regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. Whatever a lowering says,
 the export measures the plan against the estimator's own answers before anything is written.
 
+What an export is measured against is registered beside the lowering too, with `answers`, where it is something else
+than `predict`: for an estimator that hands its rows to another one, what that one answers.
+
 A subclass of a registered class is lowered as that class if it computes as it does: it may have attributes and methods
 of its own, and override what `UNRELATED` says, and nothing else.
 """
@@ -22,7 +25,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from triton_regressors.exporter.errors import ExportError
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]
+Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 UNRELATED = re.compile(
@@ -45,6 +49,7 @@ UNRELATED = re.compile(
 _LOWERINGS: dict[type, Lowering] = {}
 _TRANSFORMS: dict[type, Lowering] = {}
 _INVERSES: dict[type, Inverse] = {}
+_ANSWERS: dict[type, Answering] = {}
 _REFUSALS: dict[type, str] = {}
 
 
@@ -61,6 +66,14 @@ def lowers_transform(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
 def lowers_inverse(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these transformers' `inverse_transform`, for targets."""
     return _register(_INVERSES, classes)
+
+
+def answers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as what these estimators answer: `answer(estimator, table, outputs)`, by output.
+
+    The table is as `predict` takes it, with numbers in float64; an answer is `[rows]` or `[rows, width]`.
+    """
+    return _register(_ANSWERS, classes)
 
 
 def refuses(reason: str, *classes: type) -> None:
@@ -90,6 +103,13 @@ def find_inverse(transformer: Any, subject: str) -> Inverse:
     return inverse
 
 
+def find_answers(estimator: Any) -> Answering | None:
+    """Return what gives the estimator's own answers in place of its `predict`, or None."""
+    _load_lowerings()
+    base = _base(_ANSWERS, estimator)
+    return None if base is None else _ANSWERS[base]
+
+
 def lowerings() -> dict[type, Lowering]:
     """Return every class whose `predict` or `transform` has a lowering, and that, by the class's name."""
     _load_lowerings()
@@ -105,7 +125,7 @@ def refusals() -> dict[type, str]:
 def _register(table: dict[type, Any], classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
     if not classes or not all(isinstance(cls, type) for cls in classes):
         raise TypeError(
-            "lowers, lowers_transform and lowers_inverse take estimator classes, as in @lowers(Ridge, Lasso)."
+            "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso)."
         )
 
     def register(function: _AnyLowering) -> _AnyLowering:

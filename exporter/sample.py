@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.profile import Profile
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.parity import units
 
@@ -18,44 +19,40 @@ DRAWN_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows as they are given and the estimator's own answers to them.
+class _Answered:
+    """Rows `X` of the plan's matrix, `[rows, n_features]`, and the estimator's own answers to them as they were given.
 
-    `X` is the plan's matrix, float64 `[rows, n_features]`; `expected` are float64 `[rows, width]` for each output;
-    `integers` are the columns that hold whole numbers by their dtype, and `drawn` says that nobody gave these rows.
+    `expected` are float64 `[rows, width]` for each output; `drawn` says that nobody gave these rows.
     """
 
     X: np.ndarray
     expected: Answers
-    integers: frozenset[int]
     drawn: bool
 
-    @property
+    @functools.cached_property
     def units(self) -> dict[str, np.ndarray]:
         """The unit of error for each output's columns."""
         return {name: units(values) for name, values in self.expected.items()}
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Rows as an entry gets them, and the estimator's own answers.
+class Rows(_Answered):
+    """Rows as they are given, `X` in float64; `integers` are the columns that hold whole numbers by their dtype."""
 
-    `X` is the plan's matrix in its own dtype. `expected` are the answers to the rows as they were given, `rounded`
-    those to `X`, which are the same where nothing was rounded; float64 `[rows, width]` for each output.
+    integers: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Sample(_Answered):
+    """Rows as an entry gets them, `X` in the dtype of its plan.
+
+    `rounded` are the answers to `X`, which are the `expected` ones where nothing was rounded.
     """
 
-    X: np.ndarray
-    expected: Mapping[str, np.ndarray]
-    rounded: Mapping[str, np.ndarray]
-    drawn: bool
-
-    @property
-    def units(self) -> dict[str, np.ndarray]:
-        """The unit of error for each output's columns."""
-        return {name: units(values) for name, values in self.expected.items()}
+    rounded: Answers
 
 
-def take_rows(oracle: Oracle, builder: Builder, numeric: tuple[int, ...], given: Any | None) -> Rows:
+def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> Rows:
     """Return rows with the estimator's answers: the given ones, or rows drawn to the fitted scale.
 
     Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
@@ -64,10 +61,10 @@ def take_rows(oracle: Oracle, builder: Builder, numeric: tuple[int, ...], given:
     drawn, name = given is None, type(oracle.estimator).__name__
     which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
     if drawn:
-        X, integers = _draw(builder), frozenset(builder.integers)
+        X, integers = _draw(lowered.profile), frozenset(lowered.profile.integers)
     else:
         table = oracle.table(given)
-        X, integers = oracle.matrix(table, numeric), _integer_columns(table)
+        X, integers = oracle.matrix(table, lowered.inputs.numeric), _integer_columns(table)
     try:
         expected = oracle.of_matrix(X) if drawn else oracle.of_table(table)
     except ValueError as error:
@@ -77,7 +74,7 @@ def take_rows(oracle: Oracle, builder: Builder, numeric: tuple[int, ...], given:
         finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
     if not finite.any():
         raise ExportError(f"Cannot verify {name}: it predicts no finite number for the {which}.")
-    return Rows(X[finite], {output: values[finite] for output, values in expected.items()}, integers, drawn)
+    return Rows(X[finite], {output: values[finite] for output, values in expected.items()}, drawn, integers)
 
 
 def as_sent(rows: Rows, inputs: Inputs, oracle: Oracle) -> Sample:
@@ -99,7 +96,7 @@ def as_sent(rows: Rows, inputs: Inputs, oracle: Oracle) -> Sample:
     if changed.any():
         for name, values in oracle.of_matrix(X[changed]).items():
             rounded[name][changed] = values
-    return Sample(X.astype(inputs.matrix_dtype), expected, rounded, rows.drawn)
+    return Sample(X.astype(inputs.matrix_dtype), expected, rows.drawn, rounded)
 
 
 def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -108,16 +105,16 @@ def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return found
 
 
-def _draw(builder: Builder) -> np.ndarray:
+def _draw(profile: Profile) -> np.ndarray:
     """Return rows of independent normal features about the fitted location and scale."""
-    location = np.nan_to_num(builder.location, nan=0.0)
-    scale = np.nan_to_num(builder.scale_of_input, nan=1.0)
+    location = np.nan_to_num(profile.location, nan=0.0)
+    scale = np.nan_to_num(profile.scale, nan=1.0)
     rng = np.random.default_rng(0)
-    rows = max(min(DRAWN_ROWS, 2**22 // builder.input.width), 16)
-    X: np.ndarray = location + scale * rng.standard_normal((rows, builder.input.width))
-    for column, numbers in sorted(builder.choices.items()):
+    rows = max(min(DRAWN_ROWS, 2**22 // profile.n_features), 16)
+    X: np.ndarray = location + scale * rng.standard_normal((rows, profile.n_features))
+    for column, numbers in sorted(profile.choices.items()):
         X[:, column] = rng.choice(numbers, rows)
-    builder.text.draw(X, rng)
+    profile.text.draw(X, rng)
     return X
 
 

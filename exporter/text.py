@@ -32,9 +32,9 @@ class TextColumns:
     found while the model is lowered.
     """
 
-    def __init__(self) -> None:
-        self.spellings: tuple[str, ...] = ()
-        """Strings that stand for a missing value where they are no category."""
+    def __init__(self, missing_strings: Sequence[str] = ()) -> None:
+        """Take the strings that stand for a missing value where they are no category."""
+        self._spellings = tuple(missing_strings)
         self._categories: dict[int, dict[Any, int]] = {}
         self._whole: set[int] = set()
         self._closed: set[int] = set()
@@ -92,7 +92,7 @@ class TextColumns:
         for group, columns in groups.items():
             categories = tuple(tuple(self._categories[column]) for column in columns)
             closed = tuple(column in self._closed for column in columns)
-            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, self.spellings))
+            text.append(TextInput(_tensor_name(group, text), tuple(columns), categories, closed, self._spellings))
         whole = sorted(self._whole)
         known = tuple(tuple(self._categories[column]) for column in whole)
         integers = IntegerInput(tuple(whole), known, tuple(column in self._closed for column in whole))
@@ -114,7 +114,7 @@ class TextColumns:
             values = (table.iloc[:, column] if hasattr(table, "columns") else table[:, column]).tolist()
             number = _place if column in self._whole else _number
             X[:, column] = [number(known, value) for value in values]
-            spelt = {value for value in values if isinstance(value, str)} & set(self.spellings) - set(known)
+            spelt = {value for value in values if isinstance(value, str)} & set(self._spellings) - set(known)
             if spelt:
                 name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
                 raise ExportError(

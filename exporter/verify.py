@@ -1,4 +1,4 @@
-"""Parity of a plan with the estimator's own predictions."""
+"""Measures the parity of a plan with the estimator's own predictions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.input_type import Rounding
+from triton_regressors.exporter.input_type import InputChoice
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.parity import Parity, measure
-from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
 
 
@@ -54,32 +51,14 @@ class Report:
         }
 
 
-def verify(
-    plan: Plan, inputs: Inputs, sample: Sample, tolerance: float, rounding: Rounding, wanted: str = "auto"
-) -> Report:
-    """Measure the plan against the sample with this machine's own engine: kernels on a GPU, else their references."""
-    runner = Runner(plan, engine="auto", max_rows=min(len(sample.X), 4096))
-    found = runner.predict(sample.X, tuple(plan.outputs))
+def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float) -> Report:
+    """Measure a plan's answers to the sample, as its runner computes them; the tolerance is noted, and not applied."""
+    outputs = tuple(runner.plan.outputs)
+    found = runner.predict(sample.X, outputs)
     given, rounded = (
-        {name: measure(found[name], answers[name], sample.units[name]) for name in plan.outputs}
+        {name: measure(found[name], answers[name], sample.units[name]) for name in outputs}
         for answers in (sample.expected, sample.rounded)
     )
-    types = inputs.datatypes()
-    numbers = " and ".join(kind for kind in dict.fromkeys(types.values()) if kind != "BYTES")
-    why = f"{numbers}: {rounding}" if NUMBERS in types and (rounding.moves or wanted == "auto") else ""
     measured = (tolerance, sample.units, given, rounded)
-    return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, why, forced=wanted != "auto")
-
-
-def check(report: Report, subject: str) -> None:
-    """Raise `ExportError` unless every output is within the tolerance, or one unit in float32's last place.
-
-    Where the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
-    """
-    for name, parity in (report.rounded if report.forced else report.outputs).items():
-        if not parity.within(report.tolerance):
-            raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-                "the answer's last float32 place."
-            )
+    types = choice.inputs.datatypes()
+    return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, choice.why, choice.forced)

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -50,6 +50,9 @@ class Operation(ABC):
 
     An operation equals itself alone: its dataclass has `eq=False`, as arrays have no one answer to `==`.
     """
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
+    """How the kernel can sum, the most exact first. One that has several has them as its field `precision`."""
 
     @classmethod
     def kind(cls) -> str:
@@ -89,6 +92,17 @@ class Operation(ABC):
 
         Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
         """
+
+    def in_precision(self, precision: str) -> Operation:
+        """Return the operation that sums at another of its precisions."""
+        return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
+
+        The order of the sums may differ from the kernel's.
+        """
+        raise NotImplementedError
 
     def launches(self, inputs: int) -> int:
         """Return how many kernels `launch` starts for that many inputs."""

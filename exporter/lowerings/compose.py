@@ -5,7 +5,7 @@ An estimator whose `predict` and `transform` are two things, as a Pipeline's or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.oracle import ask
+from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
 
 # Pipelines
 
@@ -33,6 +34,15 @@ def lower_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> dict[str, 
         return {"y": x}
     with builder.at(name):
         return builder.lower_outputs(last, x)
+
+
+@answers(Pipeline)
+def answer_by_pipeline(pipeline: Pipeline, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """What the last step answers to the table that the steps before it transformed."""
+    *before, (_, last) = pipeline.steps
+    for _, step in before:
+        table = table if _passes(step) else step.transform(table)
+    return ask(last, table, outputs)
 
 
 @lowers_transform(Pipeline)
@@ -77,7 +87,7 @@ def lower_column_transformer(transformer: ColumnTransformer, x: Value, builder: 
         columns = transformer._transformer_to_input_indices[name]
         if len(columns) and not _dropped(member):
             selected = builder.columns(x, columns)
-            builder.name_columns(selected, name)
+            builder.profile.name(selected.features, name)
             members.append((name, member, selected))
     return _side_by_side(transformer, members, builder)
 
@@ -118,6 +128,12 @@ def lower_search(search: Any, x: Value, builder: Builder) -> dict[str, Value]:
         return builder.lower_outputs(best, x)
 
 
+@answers(GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV)
+def answer_by_search(search: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """What the best estimator answers: the search's own `predict` does not pass `return_std` on."""
+    return ask(search.best_estimator_, table, outputs)
+
+
 @lowers_transform(GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV)
 def transform_by_search(search: Any, x: Value, builder: Builder) -> Value:
     """The best transformer that the search refitted."""
@@ -137,6 +153,12 @@ def lower_frozen(frozen: FrozenEstimator, x: Value, builder: Builder) -> dict[st
     """The estimator that is kept from being fitted again."""
     with builder.at("estimator"):
         return builder.lower_outputs(frozen.estimator, x)
+
+
+@answers(FrozenEstimator)
+def answer_by_frozen(frozen: FrozenEstimator, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """What the estimator answers that is kept from being fitted again."""
+    return ask(frozen.estimator, table, outputs)
 
 
 @lowers_transform(FrozenEstimator)

@@ -42,7 +42,7 @@ from triton_regressors.kernels.ops.pool import Pool
 def lower_pca(pca: Any, x: Value, builder: Builder) -> Value:
     """`z = x componentsᵀ − mean componentsᵀ`, divided by the components' standard deviations where `whiten` is set."""
     spread = np.sqrt((pca.components_**2 * pca.explained_variance_[:, None]).sum(0) + pca.noise_variance_)
-    builder.note_scale(x, pca.mean_, _positive(spread))
+    builder.profile.note_scale(x.features, pca.mean_, _positive(spread))
     # As scikit-learn does: what was fitted on float32 projects its mean in float32, and its answers show it.
     multiply = np.matmul if pca.components_.dtype == np.float32 else product
     weight, intercept = _float64(pca.components_.T), -_float64(multiply(pca.mean_.reshape(1, -1), pca.components_.T))[0]
@@ -64,7 +64,7 @@ def invert_pca(pca: Any, y: Value, builder: Builder) -> Value:
 @lowers(SparsePCA, MiniBatchSparsePCA)
 def lower_sparse_pca(pca: Any, x: Value, builder: Builder) -> Value:
     """`z` minimises `‖x − mean − z components‖² + ridge_alpha ‖z‖²`, which is linear in `x − mean`."""
-    builder.note_scale(x, pca.mean_, 1.0)
+    builder.profile.note_scale(x.features, pca.mean_, 1.0)
     identity = np.eye(x.width)
     solution = ridge_regression(_float64(pca.components_).T, identity, pca.ridge_alpha, solver="cholesky")
     return builder.affine(builder.scale(x, pca.mean_, 1.0), solution, 0.0)
@@ -95,7 +95,7 @@ def invert_by_components(transformer: Any, y: Value, builder: Builder) -> Value:
 def lower_factor_analysis(analysis: FactorAnalysis, x: Value, builder: Builder) -> Value:
     """`z = (x − mean) Ψ⁻¹Wᵀ (I + W Ψ⁻¹ Wᵀ)⁻¹`, the mean of the factors given `x`; Ψ is the noise variance."""
     components, noise = analysis.components_, analysis.noise_variance_
-    builder.note_scale(x, analysis.mean_, _positive(np.sqrt((components**2).sum(0) + noise)))
+    builder.profile.note_scale(x.features, analysis.mean_, _positive(np.sqrt((components**2).sum(0) + noise)))
     weighted = components / noise
     covariance = linalg.inv(np.eye(len(components)) + product(weighted, components.T))
     return builder.affine(builder.scale(x, analysis.mean_, 1.0), product(_float64(weighted.T), covariance), 0.0)
@@ -106,7 +106,7 @@ def lower_fast_ica(ica: FastICA, x: Value, builder: Builder) -> Value:
     """`z = (x − mean) componentsᵀ`; without `whiten` there is no mean."""
     if ica.whiten:
         spread = np.linalg.norm(ica.mixing_, axis=1) if ica.whiten == "unit-variance" else np.ones(x.width)
-        builder.note_scale(x, ica.mean_, _positive(spread))
+        builder.profile.note_scale(x.features, ica.mean_, _positive(spread))
         x = builder.scale(x, ica.mean_, 1.0)
     return builder.affine(x, ica.components_.T, 0.0)
 
@@ -120,7 +120,7 @@ def invert_fast_ica(ica: FastICA, y: Value, builder: Builder) -> Value:
 @lowers_transform(PLSRegression, PLSCanonical, CCA)
 def transform_by_partial_least_squares(estimator: Any, x: Value, builder: Builder) -> Value:
     """`z = (x − x_mean) / x_std · x_rotations`, the scores of `x`."""
-    builder.note_scale(x, estimator._x_mean, estimator._x_std)
+    builder.profile.note_scale(x.features, estimator._x_mean, estimator._x_std)
     scaled = builder.scale(x, estimator._x_mean, 1.0 / estimator._x_std)
     return builder.affine(scaled, estimator.x_rotations_, 0.0)
 
@@ -128,7 +128,7 @@ def transform_by_partial_least_squares(estimator: Any, x: Value, builder: Builde
 @lowers(PLSSVD)
 def lower_pls_svd(estimator: PLSSVD, x: Value, builder: Builder) -> Value:
     """`z = (x − x_mean) / x_std · x_weights`, the scores of `x`."""
-    builder.note_scale(x, estimator._x_mean, estimator._x_std)
+    builder.profile.note_scale(x.features, estimator._x_mean, estimator._x_std)
     scaled = builder.scale(x, estimator._x_mean, 1.0 / estimator._x_std)
     return builder.affine(scaled, estimator.x_weights_, 0.0)
 

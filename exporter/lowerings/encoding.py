@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.strings import number_integers, number_strings, refuse_unknown
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.lookup import Lookup
 
@@ -120,7 +121,7 @@ def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder
     codes = []
     for feature, numbers in enumerate(categories):
         if _are_strings(encoder.categories_[feature]) or _are_large(encoder.categories_[feature]):
-            builder.refuse_unknown_strings(x, feature)
+            refuse_unknown(builder, x, feature)
         codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
     builder.guard(lookup(builder, x, codes, summed=True))
 
@@ -138,22 +139,23 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
     found = []
     for feature, categories in enumerate(encoder.categories_):
         if _are_strings(categories):
-            found.append(builder.number_strings(encoder, x, feature, categories.tolist()))
+            found.append(number_strings(builder, encoder, x, feature, categories.tolist()))
             continue
         kinds = sorted({type(category).__name__ for category in categories.tolist() if category is not None})
         if not set(kinds) <= {"int", "float", "bool"}:
             what = f"feature {feature} has categories of type {' and '.join(kinds)}"
             raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
         if _are_large(categories):
-            found.append(builder.number_integers(encoder, x, feature, categories))
+            found.append(number_integers(builder, encoder, x, feature, categories))
             continue
         numbers = categories if categories.dtype.kind in "iu" else categories.astype(np.float64)
-        builder.note_choices(x, feature, numbers[numbers == numbers])
+        if x.features:
+            builder.profile.note_choices(x.features[feature], numbers[numbers == numbers])
         found.append(categories.astype(np.float64))
     known = [categories[~np.isnan(categories)] for categories in found]
     spread = [values.std() if len(values) else 0.0 for values in known]
-    builder.note_scale(
-        x,
+    builder.profile.note_scale(
+        x.features,
         [values.mean() if len(values) else 0.0 for values in known],
         np.where(np.array(spread) > 0, spread, 1.0),
     )

@@ -12,7 +12,8 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.impute._iterative import IterativeImputer  # without the switch that makes it public
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.fuse import fuse
+from triton_regressors.exporter.lowerings.strings import number_strings
+from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.impute import Impute
@@ -31,11 +32,9 @@ def lower_simple_imputer(imputer: SimpleImputer, x: Value, builder: Builder) -> 
     if not len(kept) + len(indicators):
         raise builder.refuse(imputer, "it keeps no feature: it was fitted on columns without a number")
     location = np.nan_to_num(statistics)
-    builder.note_scale(x, location, np.where(location != 0, np.abs(location), 1.0))
+    builder.profile.note_scale(x.features, location, np.where(location != 0, np.abs(location), 1.0))
     filled = builder.add(Impute(kept, statistics[kept], indicators, _missing_number(imputer, x, builder)), x)
-    if _are_strings(imputer) and not len(indicators):
-        builder.keep_columns(filled, x, kept)
-    return filled
+    return filled.holding(x, kept) if _are_strings(imputer) and not len(indicators) else filled
 
 
 @lowers(MissingIndicator)
@@ -145,7 +144,7 @@ def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarra
     """Return what each column is filled with, as the dtype of the training data holds it, strings as their numbers."""
     if _are_strings(imputer):
         values = [[imputer.missing_values, value] for value in np.ravel(imputer.statistics_).tolist()]
-        return np.array([builder.number_strings(imputer, x, column, pair)[1] for column, pair in enumerate(values)])
+        return np.array([number_strings(builder, imputer, x, column, pair)[1] for column, pair in enumerate(values)])
     try:
         found = np.asarray(imputer.statistics_, dtype=np.float64)
     except (TypeError, ValueError):

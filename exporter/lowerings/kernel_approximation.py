@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -26,12 +25,10 @@ from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 from triton_regressors.kernels.ops.combine import MAX_INPUTS, Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import contract
 
 KERNELS = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 """The names of `sklearn.metrics.pairwise.pairwise_kernels`."""
 
-PART_POINTS = 1024
 ROUNDING = 1e-9
 SMALLEST_LOG = -745.0  # of the smallest positive float64: what log makes of zero is held there
 
@@ -90,7 +87,9 @@ def lower_skewed_chi2_sampler(sampler: SkewedChi2Sampler, x: Value, builder: Bui
     """`z = √(2 / n) cos(log(x + skewedness) W + b)`; NaN where scikit-learn refuses `x`."""
     skewedness = float(sampler.skewedness)
     away = max(abs(skewedness), 1.0)
-    builder.note_scale(x, away - skewedness, away / 6)  # fitting keeps nothing of the data; they lie past −skewedness
+    builder.profile.note_scale(
+        x.features, away - skewedness, away / 6
+    )  # fitting keeps nothing of the data; they lie past −skewedness
     logarithm = builder.elementwise(builder.scale(x, -skewedness, 1.0), "log")
     cosine = builder.affine(logarithm, sampler.random_weights_, sampler.random_offset_, "cos")
     return builder.scale(cosine, 0.0, np.sqrt(2.0) / np.sqrt(sampler.n_components))
@@ -103,7 +102,7 @@ def lower_additive_chi2_sampler(sampler: AdditiveChi2Sampler, x: Value, builder:
     `L` is the sample interval. All of it is zero for `x = 0`, and NaN for a negative `x`, which scikit-learn refuses;
     what scaling to [0, 1] may leave of a zero is not yet negative.
     """
-    builder.note_scale(x, 1.0, 1.0 / 6)  # fitting keeps nothing of the data; they are not negative
+    builder.profile.note_scale(x.features, 1.0, 1.0 / 6)  # fitting keeps nothing of the data; they are not negative
     interval = sampler.sample_interval
     if interval is None:
         interval = {1: 0.8, 2: 0.5, 3: 0.4}[sampler.sample_steps]
@@ -201,12 +200,7 @@ def kernel_sum(x: Value, kernel: Pairwise, weight: ArrayLike, intercept: ArrayLi
     w = np.asarray(weight, dtype=np.float64).reshape(len(kernel.points), -1)
     if _is_linear(kernel):
         return builder.affine(x, kernel.gamma * product(kernel.points.T, w), kernel.coef0 * w.sum(axis=0) + intercept)
-    targets, parts = w.shape[1], -(-len(w) // PART_POINTS)
-    both = contract(kernel, w, np.broadcast_to(np.asarray(intercept, dtype=np.float64), (targets,)).copy())
-    if both is None:
-        return builder.affine(builder.add(kernel, x), w, intercept)
-    value = builder.add(dataclasses.replace(both, parts=parts), x)
-    return value if parts == 1 else builder.affine(value, np.tile(np.eye(targets), (parts, 1)), 0.0)
+    return builder.affine(builder.add(kernel, x), w, intercept)
 
 
 def combine(
@@ -229,7 +223,9 @@ def note_points(x: Value, points: np.ndarray, builder: Builder, *, positive: boo
     """Note where the points lie; `positive` where the kernel takes no negative number, so that none is drawn."""
     if len(points):
         mean, spread = points.mean(axis=0), points.std(axis=0)
-        builder.note_scale(x, mean, np.minimum(spread, mean / 6) if positive else np.where(spread > 0, spread, 1.0))
+        builder.profile.note_scale(
+            x.features, mean, np.minimum(spread, mean / 6) if positive else np.where(spread > 0, spread, 1.0)
+        )
 
 
 def dense(array: Any) -> np.ndarray:

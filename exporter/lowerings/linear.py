@@ -113,7 +113,7 @@ def lower_bayesian(estimator: Any, x: Value, builder: Builder) -> dict[str, Valu
 @lowers(PLSRegression, PLSCanonical, CCA)
 def lower_partial_least_squares(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = (X − x_mean) coefᵀ + intercept`."""
-    builder.note_scale(x, estimator._x_mean, estimator._x_std)
+    builder.profile.note_scale(x.features, estimator._x_mean, estimator._x_std)
     centred = builder.scale(x, estimator._x_mean, 1.0)
     return builder.affine(centred, _transposed(estimator.coef_), estimator.intercept_)
 

@@ -261,7 +261,7 @@ def _note_points(builder: Builder, x: Value, points: np.ndarray) -> None:
     number = np.maximum(present.sum(axis=0), 1)
     location = np.where(present, points, 0.0).sum(axis=0) / number
     spread = np.sqrt((np.where(present, points - location, 0.0) ** 2).sum(axis=0) / number)
-    builder.note_scale(x, location, np.where(spread > 0, spread, 1.0))
+    builder.profile.note_scale(x.features, location, np.where(spread > 0, spread, 1.0))
 
 
 def _vector(numbers: Any) -> np.ndarray:

@@ -24,5 +24,5 @@ def lower_mlp(network: MLPRegressor, x: Value, builder: Builder) -> Value:
 @lowers(BernoulliRBM)
 def lower_rbm(machine: BernoulliRBM, x: Value, builder: Builder) -> Value:
     """`z = expit(x componentsᵀ + intercept_hidden)`, the probability of each hidden unit."""
-    builder.note_scale(x, 0.5, 0.25)  # it models features between 0 and 1
+    builder.profile.note_scale(x.features, 0.5, 0.25)  # it models features between 0 and 1
     return builder.affine(x, machine.components_.T, machine.intercept_hidden_, "expit")

@@ -107,7 +107,7 @@ def note_range(builder: Builder, x: Value, low: ArrayLike, high: ArrayLike, with
     known = np.isfinite(low) & np.isfinite(high)
     low, high = np.where(known, low, -1.0), np.where(known, high, 1.0)
     scale = np.where(high > low, (high - low) / (12 if within else 4), 1.0)
-    builder.note_scale(x, (low + high) / 2, scale)
+    builder.profile.note_scale(x.features, (low + high) / 2, scale)
 
 
 def _float(ordered: np.ndarray) -> np.ndarray:

@@ -105,7 +105,7 @@ def lower_standard_scaler(scaler: StandardScaler, x: Value, builder: Builder) ->
     """`z = (x − mean) / scale`."""
     mean = scaler.mean_ if scaler.with_mean else 0.0
     scale = scaler.scale_ if scaler.with_std else 1.0
-    builder.note_scale(x, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
+    builder.profile.note_scale(x.features, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
     return builder.divide(x, mean, scale)
 
 
@@ -121,7 +121,7 @@ def invert_standard_scaler(scaler: StandardScaler, y: Value, builder: Builder) -
 def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Value:
     """`z = x · scale + min`, clipped to the feature range where `clip` is set."""
     middle, width = (scaler.data_min_ + scaler.data_max_) / 2, scaler.data_max_ - scaler.data_min_
-    builder.note_scale(x, middle, np.where(width > 0, width / 4, 1.0))
+    builder.profile.note_scale(x.features, middle, np.where(width > 0, width / 4, 1.0))
     z = builder.multiply(x, scaler.scale_, scaler.min_)
     if not scaler.clip:
         return z
@@ -138,7 +138,7 @@ def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> V
 @lowers(MaxAbsScaler)
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
     """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
-    builder.note_scale(x, 0.0, scaler.scale_ / 2)
+    builder.profile.note_scale(x.features, 0.0, scaler.scale_ / 2)
     z = builder.divide(x, 0.0, scaler.scale_)
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
 
@@ -152,7 +152,7 @@ def invert_max_abs_scaler(scaler: MaxAbsScaler, y: Value, builder: Builder) -> V
 @lowers(RobustScaler)
 def lower_robust_scaler(scaler: RobustScaler, x: Value, builder: Builder) -> Value:
     """`z = (x − center) / scale`."""
-    builder.note_scale(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
+    builder.profile.note_scale(x.features, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
     return builder.divide(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
 
 

@@ -36,7 +36,7 @@ def lower_normalizer(normalizer: Normalizer, x: Value, builder: Builder) -> Valu
 @lowers(Binarizer)
 def lower_binarizer(binarizer: Binarizer, x: Value, builder: Builder) -> Value:
     """1 above the threshold, else 0."""
-    builder.note_scale(x, binarizer.threshold, 1.0)
+    builder.profile.note_scale(x.features, binarizer.threshold, 1.0)
     above = steps([np.nextafter(np.float64(binarizer.threshold), np.inf)], [0.0, 1.0])
     return add_pieces(builder, x, np.arange(x.width), [above] * x.width)
 
@@ -44,7 +44,7 @@ def lower_binarizer(binarizer: Binarizer, x: Value, builder: Builder) -> Value:
 @lowers(TfidfTransformer)
 def lower_tfidf(transformer: TfidfTransformer, x: Value, builder: Builder) -> Value:
     """Counts (or 1 + their logarithms, zero for none) times the terms' weights, divided by the row's norm."""
-    builder.note_scale(x, 3.0, 0.5)  # counts: a negative one has no logarithm
+    builder.profile.note_scale(x.features, 3.0, 0.5)  # counts: a negative one has no logarithm
     if transformer.sublinear_tf:
         x = builder.elementwise(x, "sublinear")
     if hasattr(transformer, "idf_"):
@@ -161,7 +161,7 @@ def _note_power(transformer: PowerTransformer, x: Value, builder: Builder) -> No
         location = np.where(np.isfinite(middle), middle, location)
         spread = (high - low) / 2
         scale = np.where(np.isfinite(spread) & (spread > 0), spread, scale)
-    builder.note_scale(x, location, np.minimum(scale, location / 6) if positive else scale)
+    builder.profile.note_scale(x.features, location, np.minimum(scale, location / 6) if positive else scale)
 
 
 def _float64(array: Any) -> np.ndarray:

@@ -161,4 +161,4 @@ def note_thresholds(trees: Trees, x: Value, builder: Builder) -> None:
     location, scale = np.full(x.width, np.nan), np.full(x.width, np.nan)  # unknown
     location[asked] = median
     scale[asked] = np.where(high > low, (high - low) / 2.5, np.where(median != 0, np.abs(median), 1.0))
-    builder.note_scale(x, location, scale)
+    builder.profile.note_scale(x.features, location, scale)

@@ -1,5 +1,7 @@
 """Every case of the catalogue, compiled and compared with scikit-learn's own answers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.optimise import fuse
+from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.registry import lowerings
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.parity import Parity, measure, units
@@ -17,6 +21,8 @@ TOLERANCE = 1e-5
 # One unit in the last place cannot be promised where a prediction is so near zero that the float64 sums themselves,
 # scikit-learn's and ours, are not sure of it.
 FLOAT64_NOISE = 1e-10
+
+SCHEDULE = ("split long sums", "choose precision")
 
 
 def parities(case: Case, found: dict[str, np.ndarray]) -> dict[str, Parity]:
@@ -70,6 +76,13 @@ def test_every_stage_computes_what_the_estimator_does(case: Case) -> None:
         for output, y in compiled(case).sample.rounded.items():
             assert found[output].dtype == np.float64
             assert np.abs((found[output] - y) / units(y)).max() <= allowed, stage
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_every_fusion_lowers_the_cost(case: Case) -> None:
+    fused = [plan for name, plan in compiled(case).stages if name not in SCHEDULE]
+    assert all(cost(after) < cost(before) for before, after in itertools.pairwise(fused))
+    assert fuse(fused[-1]) is fused[-1]
 
 
 FOLDED = [case for case in CASES.values() if case.family in ("affine", "link")]

@@ -18,7 +18,7 @@ from tests.exporter.cases_encoding import categories
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.fuse import fuse
+from triton_regressors.exporter.optimise import fuse
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.run import Runner
 
@@ -308,10 +308,10 @@ def test_rows_are_drawn_about_the_categories() -> None:
     encoder = OrdinalEncoder().fit(np.array([[1.0, 5, NAN], [3, 5, NAN]]))
     builder = Builder(3)
     builder.lower(encoder, builder.input)
-    assert builder.location is not None
-    assert builder.location.tolist() == [2, 5, 0]
-    assert builder.scale_of_input is not None
-    assert builder.scale_of_input.tolist() == [1, 1, 1]
+    assert builder.profile.location is not None
+    assert builder.profile.location.tolist() == [2, 5, 0]
+    assert builder.profile.scale is not None
+    assert builder.profile.scale.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("encoder", [OneHotEncoder(sparse_output=False), OrdinalEncoder()])

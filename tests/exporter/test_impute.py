@@ -251,7 +251,7 @@ def test_a_row_of_nothing_is_imputed_as_among_others() -> None:
 def test_rows_are_drawn_about_what_is_filled_in() -> None:
     builder = Builder(3)
     builder.lower(SimpleImputer(keep_empty_features=True).fit(np.array([[-4.0, NAN, 2], [NAN, NAN, 3]])), builder.input)
-    assert builder.location is not None
-    assert builder.location.tolist() == [-4, 0, 2.5]
-    assert builder.scale_of_input is not None
-    assert builder.scale_of_input.tolist() == [4, 1, 2.5]
+    assert builder.profile.location is not None
+    assert builder.profile.location.tolist() == [-4, 0, 2.5]
+    assert builder.profile.scale is not None
+    assert builder.profile.scale.tolist() == [4, 1, 2.5]

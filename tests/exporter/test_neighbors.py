@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from tests.exporter.data import far_from_zero, small, unit_scale
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.fuse import fuse
+from triton_regressors.exporter.optimise import fuse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 

@@ -23,8 +23,8 @@ from tests.exporter.data import linnerud
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter import ExportError, compile_estimator
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.fuse import fuse
 from triton_regressors.exporter.lowerings.gaussian_process import matern_table
+from triton_regressors.exporter.optimise import fuse
 from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 

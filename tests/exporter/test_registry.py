@@ -11,11 +11,12 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from triton_regressors.exporter import ExportError, compiler, lowers
-from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.exporter.registry import _ANSWERS, _LOWERINGS, answers
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]
@@ -169,3 +170,29 @@ def test_a_lowering_that_fails_is_one_sentence_with_its_step(monkeypatch: pytest
     sentence = r"Cannot export Renaming (step 'renaming'): what it holds does not fit together (KeyError: 'y')."
     assert str(raised.value) == sentence
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+class Distant(Ridge):
+    """Rounds what it predicts, as a model that is fitted in float32 would."""
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X).round(1)
+
+
+def test_what_a_model_answers_can_be_registered_beside_its_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, Distant, None)
+    monkeypatch.setitem(_ANSWERS, Distant, None)
+
+    @lowers(Distant)
+    def lower(estimator: Any, x: Any, builder: Any) -> Any:
+        return builder.affine(x, estimator.coef_, estimator.intercept_)
+
+    @answers(Distant)
+    def answer(estimator: Any, table: Any, outputs: Any) -> dict[str, Any]:
+        return {"y": Ridge.predict(estimator, table)}
+
+    alone = Distant().fit(X, y)
+    search = GridSearchCV(make_pipeline(StandardScaler(), FrozenEstimator(alone)), {}, cv=2)
+    for model in (alone, make_pipeline(StandardScaler(), Distant()), search):
+        report = compiler.compile_estimator(model.fit(X, y), sample=X).report
+        assert report.outputs["y"].within(1e-6)  # its own lie 0.02 away

@@ -274,10 +274,10 @@ def test_a_scale_is_noted_from_the_thresholds() -> None:
     X, y = several_targets()
     builder = Builder(X.shape[1])
     builder.lower(RandomForestRegressor(10, random_state=0).fit(X, y), builder.input)
-    assert builder.location is not None
-    assert builder.scale_of_input is not None
-    assert (np.abs(builder.location - X.mean(axis=0)) < 0.5 * X.std(axis=0)).all()
-    assert (np.abs(np.log2(builder.scale_of_input / X.std(axis=0))) < 1).all()
+    assert builder.profile.location is not None
+    assert builder.profile.scale is not None
+    assert (np.abs(builder.profile.location - X.mean(axis=0)) < 0.5 * X.std(axis=0)).all()
+    assert (np.abs(np.log2(builder.profile.scale / X.std(axis=0))) < 1).all()
 
 
 def test_trees_of_like_depth_are_neighbours_where_they_are_summed() -> None:

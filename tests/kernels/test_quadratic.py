@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from tests.kernels import operations
 from triton_regressors.kernels.ops.quadratic import Quadratic, bfloat16_parts
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.plan import INPUT, Plan, Step
@@ -60,3 +61,12 @@ def test_float32_sums_keep_float64_rows_far_from_zero(engine: str, features: int
     ).numpy()
     found = Runner(plan, engine=engine, max_rows=64).predict(X)["y"]
     assert measure(found, expected, units(expected)).max_error < 3e-6
+
+
+@pytest.mark.parametrize(("precision", "least", "most"), [("float64", 0.0, 1e-14), ("float32", 1e-9, 1e-6)])
+def test_what_a_kernel_would_sum_is_computed_at_its_precision(precision: str, least: float, most: float) -> None:
+    op = operations.quadratic(6, 2, precision=precision)
+    x = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    expected = operations.run_reference(op.in_precision("float64"), [x])
+    error = np.abs(op.emulate(x) - expected).max() / np.abs(expected).max()
+    assert least <= error <= most

@@ -1,4 +1,4 @@
-"""Fusion of lookups: what follows a lookup is done to its table, so that one-hot columns are never made."""
+"""Does what follows a lookup to its table, so that one-hot columns are never made."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from triton_regressors.exporter.fuse_concatenate import Scope
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.combine import MAX_INPUTS, Combine
-from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.lookup import Lookup
 from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation, Step
+from triton_regressors.kernels.plan import Operation
 
 
 @dataclass(frozen=True)
@@ -69,45 +66,6 @@ def fold_lookup(first: Operation, second: Operation, width: int) -> Operation | 
                 composed.append(Part(inner.column, inner.keys, rows[0], rows[1][0], rows[2][0]))
             return _lookup(composed, second.summed, second.function)
     return None
-
-
-def add_up_lookups(step: Step, scope: Scope) -> list[Step] | None:
-    """An Affine of a Concatenate with lookups in it is an Affine of the rest and what the tables hold for it, added up.
-
-    So one-hot columns beside others are not made either.
-    """
-    affine = step.operation
-    if not isinstance(affine, Affine) or not isinstance(scope.operation(step.inputs[0]), Concatenate):
-        return None
-    names, intercept = scope.inputs(step.inputs[0]), affine.intercept
-    blocks = np.split(affine.weight, np.cumsum([scope.widths[name] for name in names])[:-1])
-    rest = [(n, b) for n, b in zip(names, blocks, strict=True) if not isinstance(scope.operation(n), Lookup)]
-    terms: list[tuple[Operation, tuple[str, ...]]] = []
-    if rest:
-        weight = np.concatenate([block for _, block in rest])
-        terms.append((Affine(weight, intercept), tuple(name for name, _ in rest)))
-        intercept = np.zeros_like(intercept)
-    for name, block in zip(names, blocks, strict=True):
-        operation = scope.operation(name)
-        if isinstance(operation, Lookup):
-            summed = fold_lookup(operation, Affine(block, intercept), scope.widths[name])
-            if summed is None:
-                return None
-            terms.append((summed, scope.inputs(name)))
-            intercept = np.zeros_like(intercept)
-    if len(rest) == len(names) or len(terms) > MAX_INPUTS:
-        return None
-    steps: list[Step] = []
-    for operation, inputs in terms:
-        if len(inputs) > 1:
-            steps.append(scope.step(Concatenate(), inputs, step.output))
-            inputs = (steps[-1].output,)
-        steps.append(scope.step(operation, inputs, step.output))
-    added = tuple(made.output for made in steps if not isinstance(made.operation, Concatenate))
-    if affine.function == "identity":
-        return [*steps, Step(Combine("sum"), added, step.output)]
-    steps.append(scope.step(Combine("sum"), added, step.output))
-    return [*steps, Step(Elementwise(affine.function), (steps[-1].output,), step.output)]
 
 
 def _parts(op: Lookup) -> list[Part]:

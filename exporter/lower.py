@@ -1,0 +1,97 @@
+"""From a fitted estimator to its plan as lowered, and to what the model says of its input."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.oracle import feature_names
+from triton_regressors.exporter.profile import Profile
+from triton_regressors.exporter.soundness import in_one_sentence
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.plan import Plan
+
+INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
+"""The attributes where scikit-learn's estimators of one other estimator keep it."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An estimator as a plan before any pass, the tensors that bring its rows, and what it says of these.
+
+    The numbers of `inputs` are FP32, and so is the plan's input; both are chosen after lowering.
+    """
+
+    plan: Plan
+    inputs: Inputs
+    profile: Profile
+
+
+def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[str] = ()) -> Lowered:
+    """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
+
+    Raises `ExportError` where there is no lowering, or a fitted parameter has none.
+    """
+    n_features = _feature_count(estimator, sample)
+    profile = Profile(n_features, missing_strings)
+    builder = Builder(n_features, profile)
+    outputs = builder.lower_outputs(estimator, builder.input)
+    if not hasattr(estimator, "predict"):
+        raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
+    try:
+        plan = builder.plan(outputs)
+    except PlanError as error:
+        raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
+    inputs = profile.text.inputs(plan)
+    categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
+    return Lowered(plan, dataclasses.replace(inputs, categorical=categorical), profile)
+
+
+@in_one_sentence
+def string_columns(estimator: Any) -> list[str]:
+    """Return the names of the columns that a fitted estimator reads as strings; none if its columns have no names.
+
+    It is lowered for this: nothing else tells a column of strings from one of numbers that are written alike.
+    """
+    names = feature_names(estimator)
+    return [] if names is None else [names[column] for column in lower(estimator).profile.text.columns()]
+
+
+def _feature_count(estimator: Any, sample: Any | None) -> int:
+    """Return how many features the estimator was fitted on."""
+    stated = _stated_width(estimator)
+    if stated is not None:
+        return stated
+    given = np.empty(0) if sample is None else np.asarray(sample)
+    if given.ndim == 2:
+        return len(given.T)
+    # An unfitted or unknown estimator is refused by name before its width matters.
+    builder = Builder(1)
+    builder.lower_outputs(estimator, builder.input)
+    raise ExportError(
+        f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
+    )
+
+
+def _stated_width(estimator: Any) -> int | None:
+    """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
+    if isinstance(estimator, IsotonicRegression):
+        return 1
+    try:
+        return int(estimator.n_features_in_)
+    except (AttributeError, TypeError):
+        steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
+    if isinstance(steps, list):
+        # A fitted step that keeps no count may change it; what follows would be a guess. A union gives all the same.
+        first = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
+        return None if first is None else _stated_width(first)
+    inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
+    return None if inner is None else _stated_width(inner)

@@ -1,0 +1,102 @@
+"""From a lowered plan to the one that is served: every pass, in order.
+
+A pass is a named, pure function of a plan that keeps what it computes, with a file in `passes/`. First the plan is
+specialised for the dtype of its input. Then it is fused: the fusions look at one step and what makes its input, fold in
+float64, and run in order, again and again until none changes the plan. This ends, since each fusion lowers the plan's
+cost, which cannot fall for ever (`passes/cost.py`). Last the schedule is chosen, once, of what is left.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from triton_regressors.exporter.passes.add_up_lookups import add_up_lookups
+from triton_regressors.exporter.passes.contract_parts import contract_parts
+from triton_regressors.exporter.passes.cost import cost
+from triton_regressors.exporter.passes.drop import drop_steps_without_effect, without_dead_steps
+from triton_regressors.exporter.passes.fold_expansions import fold_into_expansion
+from triton_regressors.exporter.passes.fold_functions import fold_function
+from triton_regressors.exporter.passes.fold_linear import fold_linear
+from triton_regressors.exporter.passes.fold_lookups import fold_lookup
+from triton_regressors.exporter.passes.fold_trees import fold_into_trees
+from triton_regressors.exporter.passes.merge_parts import merge_neighbours
+from triton_regressors.exporter.passes.precision import choose_precision
+from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
+from triton_regressors.exporter.passes.rewriting import pairwise, stepwise
+from triton_regressors.exporter.passes.scale_parts import scale_afterwards
+from triton_regressors.exporter.passes.select_early import select_early
+from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.exporter.passes.split_sums import split_sums
+from triton_regressors.kernels.plan import Plan
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named Plan → Plan function, which returns the very plan where it changes nothing."""
+
+    name: str
+    run: Callable[[Plan], Plan]
+
+
+FUSIONS: tuple[Pass, ...] = (
+    Pass("drop steps without effect", drop_steps_without_effect),
+    Pass("select columns early", pairwise(select_early)),
+    Pass("fold linear maps", pairwise(fold_linear)),
+    Pass("fold into expansions", pairwise(fold_into_expansion)),
+    Pass("fold into trees", pairwise(fold_into_trees)),
+    Pass("fold lookups", pairwise(fold_lookup)),
+    Pass("merge side by side", stepwise(merge_neighbours)),
+    Pass("scale side by side", stepwise(scale_afterwards)),
+    Pass("contract side by side", stepwise(contract_parts)),
+    Pass("add up lookups", stepwise(add_up_lookups, may_add_steps=True)),
+    Pass("fold functions", pairwise(fold_function)),
+    Pass("use the quadratic form", use_quadratic_form),
+    Pass("drop dead steps", without_dead_steps),
+)
+
+
+def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
+    """Return the passes that choose how each step is computed, given a sample of rows."""
+    return (
+        Pass("split long sums", split_sums),
+        Pass("choose precision", functools.partial(choose_precision, X=X, tolerance=tolerance)),
+    )
+
+
+def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Plan]]:
+    """Return a lowered plan for rows of the dtype of `X`, and the plan after each pass that changed it, by its name.
+
+    `X` is a sample, `[rows, n_features]`, on which precision is measured; `tolerance` is the whole export's.
+    """
+    plan = specialise(plan, X.dtype.name)
+    stages = [("lowered", plan), *fusion_steps(plan)]
+    for choice in schedule(X, tolerance):
+        plan = choice.run(stages[-1][1])
+        if plan is not stages[-1][1]:
+            stages.append((choice.name, plan))
+    return stages
+
+
+def fuse(plan: Plan) -> Plan:
+    """Return the plan after every fusion."""
+    for _, fused in fusion_steps(plan):
+        plan = fused
+    return plan
+
+
+def fusion_steps(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield the name of each fusion that changes the plan, and the plan after it."""
+    changed = True
+    while changed:
+        changed = False
+        for fusion in FUSIONS:
+            after = fusion.run(plan)
+            if after is not plan:
+                assert cost(after) < cost(plan), f"'{fusion.name}' makes a plan of {cost(plan)} one of {cost(after)}"
+                changed = True
+                plan = after
+                yield fusion.name, plan

@@ -1,0 +1,19 @@
+"""Applies a function of each element before the element is written."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan import Operation
+
+
+def fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
+    """A function of each element is applied before the element is written."""
+    if isinstance(first, TreeEnsemble) and first.output != "sum":
+        return None
+    plain = isinstance(second, Elementwise) and second.low is None and second.high is None
+    if plain and not isinstance(first, Elementwise) and getattr(first, "function", "") == "identity":
+        return dataclasses.replace(first, function=second.function)  # type: ignore[type-var, attr-defined]
+    return None

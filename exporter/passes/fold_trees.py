@@ -1,0 +1,25 @@
+"""Folds what stands around an ensemble of trees into it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan import Operation
+
+
+def fold_into_trees(first: Operation, second: Operation, width: int) -> Operation | None:
+    """Trees read selected columns where they lie, and a linear map of leaf indicators sums the leaves' weights."""
+    match first, second:
+        case Columns(), TreeEnsemble():
+            feature = np.append(first.indices, -1)[second.feature].astype(np.int32)
+            return dataclasses.replace(second, feature=feature)
+        case TreeEnsemble(output="leaves"), Affine():
+            return dataclasses.replace(
+                first, values=second.weight, baseline=second.intercept, function=second.function, output="sum"
+            )
+    return None

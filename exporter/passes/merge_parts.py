@@ -1,0 +1,65 @@
+"""Merges neighbours in a Concatenate that are alike maps of one value.
+
+Ensembles and unions of transformers end in a Concatenate. An example: of `[x A, x B, g(x)]` the first two are one map
+`x [A B]`, so that one step makes both and two parts are put side by side, not three.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from triton_regressors.exporter.passes.rewriting import Scope
+from triton_regressors.kernels.contraction import Contraction
+from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.plan import Operation, Step
+
+
+def merge_neighbours(step: Step, scope: Scope) -> list[Step] | None:
+    """Neighbours in a Concatenate that are alike maps of one value are one map; a Concatenate in it is its parts."""
+    if not isinstance(step.operation, Concatenate):
+        return None
+    names = _flat(step.inputs, scope)
+    parts: list[tuple[str, str, Operation]] = []  # name, what it is made of and how; as it is, it selects all columns
+    merged: set[int] = set()
+    for name in names:
+        operation = scope.operation(name)
+        if isinstance(operation, Columns | Contraction):
+            part = (name, scope.inputs(name)[0], operation)
+        else:
+            part = (name, name, Columns(np.arange(scope.widths[name], dtype=np.int32)))
+        both = _side_by_side(parts[-1][2], part[2]) if parts and parts[-1][1] == part[1] else None
+        if both is None:
+            parts.append(part)
+        else:
+            parts[-1] = (step.output, part[1], both)
+            merged.add(len(parts) - 1)
+    if len(parts) == 1:
+        return [Step(parts[0][2], (parts[0][1],), step.output)]
+    if len(parts) == len(step.inputs):
+        return None
+    made = {i: scope.step(parts[i][2], (parts[i][1],), step.output) for i in sorted(merged)}
+    inputs = tuple(made[i].output if i in made else name for i, (name, _, _) in enumerate(parts))
+    return [*made.values(), Step(step.operation, inputs, step.output)]
+
+
+def _flat(names: tuple[str, ...], scope: Scope) -> list[str]:
+    """Return the names with the parts of each Concatenate in its place."""
+    nested = [_flat(scope.inputs(n), scope) if isinstance(scope.operation(n), Concatenate) else [n] for n in names]
+    return list(itertools.chain.from_iterable(nested))
+
+
+def _side_by_side(first: Operation, second: Operation) -> Operation | None:
+    """Return the operation that makes what both make of one value, side by side."""
+    if isinstance(first, Columns) and isinstance(second, Columns):
+        return Columns(np.concatenate([first.indices, second.indices]))
+    if isinstance(first, Contraction) and isinstance(second, Contraction) and type(first) is type(second):
+        same = [field.name for field in dataclasses.fields(first) if field.name not in ("weight", "intercept")]
+        if all(np.array_equal(getattr(first, name), getattr(second, name)) for name in same):
+            weight = np.concatenate([first.weight, second.weight], axis=1)
+            intercept = np.concatenate([first.intercept, second.intercept])
+            return dataclasses.replace(first, weight=weight, intercept=intercept)
+    return None

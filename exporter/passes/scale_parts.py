@@ -1,0 +1,41 @@
+"""Scales parts of a Concatenate after it.
+
+An example: of `[scale(x), scale(g(x))]` both scales are one of `[x, g(x)]`, which the step that follows may take in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from triton_regressors.exporter.passes.rewriting import Scope
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.plan import Step
+from triton_regressors.kernels.point_function import PointFunction
+
+
+def scale_afterwards(step: Step, scope: Scope) -> list[Step] | None:
+    """Parts of a Concatenate are scaled after it where all of them are, or where what reads it can scale by itself."""
+    if not isinstance(step.operation, Concatenate):
+        return None
+    scales = [scope.operation(name) for name in step.inputs]
+    scaled = [isinstance(scale, Scale) for scale in scales]
+    readers = scope.readers(step.output)
+    absorbed = readers and all(
+        isinstance(op, Affine | Polynomial | PolynomialAffine | Quadratic | PointFunction) for op in readers
+    )
+    forms = {scale.form for scale in scales if isinstance(scale, Scale)}
+    alike = all(scaled) and len(forms) == 1
+    if not (alike or (any(scaled) and absorbed)):
+        return None
+    names = tuple(scope.inputs(n)[0] if yes else n for n, yes in zip(step.inputs, scaled, strict=True))
+    none = [Scale(np.zeros(scope.widths[name]), np.ones(scope.widths[name])) for name in names]
+    both = [scale if isinstance(scale, Scale) else one for scale, one in zip(scales, none, strict=True)]
+    shift, factor, last = (np.concatenate([getattr(s, name) for s in both]) for name in ("shift", "factor", "last"))
+    whole = Scale(shift, factor, forms.pop(), last) if alike else Scale(shift, factor)
+    inner = scope.step(step.operation, names, step.output)
+    return [inner, Step(whole, (inner.output,), step.output)]

@@ -1,0 +1,77 @@
+"""Long sums over points are made in parts, whatever lowering they come from and whatever follows them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.kernel_approximation import Nystroem
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tests.kernels.operations import run_plan
+from tests.kernels.operations_pairwise import pairwise_affine
+from triton_regressors.exporter import Compilation, compile_estimator
+from triton_regressors.exporter.passes.split_sums import split_sums
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan import Plan, Step
+
+ROWS = 1100
+rng = np.random.default_rng(0)
+X = rng.standard_normal((ROWS, 3))
+y = np.exp(X[:, 0] / 2) + X[:, 1] ** 2
+
+
+def compiled(estimator: Any, targets: np.ndarray = y) -> Compilation:
+    return compile_estimator(estimator.fit(X, targets), sample=X[:200])
+
+
+def nystroem() -> Nystroem:
+    return Nystroem(gamma=0.3, n_components=ROWS, random_state=0)
+
+
+MODELS = {
+    "kernel ridge": KernelRidge(kernel="rbf", gamma=0.3, alpha=0.1),
+    "scaled": make_pipeline(StandardScaler(), KernelRidge(kernel="rbf", gamma=0.3, alpha=0.1)),
+    "targets scaled back": TransformedTargetRegressor(
+        KernelRidge(kernel="rbf", gamma=0.3, alpha=0.1), transformer=StandardScaler()
+    ),
+    "nystroem": make_pipeline(nystroem(), Ridge()),
+    "nystroem before a link": make_pipeline(nystroem(), PoissonRegressor(max_iter=10, tol=1e-2)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_of_many_points_has_parts(name: str) -> None:
+    compilation = compiled(MODELS[name])
+    sums, total = (step.operation for step in compilation.plan.steps)
+    assert isinstance(sums, PairwiseAffine)
+    assert isinstance(total, Affine)
+    assert (sums.parts, sums.function) == (2, "identity")
+    assert total.function == ("exp" if "link" in name else "identity")
+    assert compilation.stages[-1][0] == "split long sums"
+    assert compilation.report.outputs["y"].within(1e-5)
+
+
+def test_several_targets_of_the_same_points_are_one_sum_in_parts() -> None:
+    compilation = compiled(MODELS["kernel ridge"], np.column_stack([y, -y, X[:, 2]]))
+    sums, _ = (step.operation for step in compilation.plan.steps)
+    assert isinstance(sums, PairwiseAffine)
+    assert (sums.parts, sums.weight.shape) == (2, (ROWS, 3))
+    assert compilation.report.outputs["y"].within(1e-5)
+
+
+@pytest.mark.parametrize(("points", "parts"), [(1, 0), (1024, 0), (1025, 2), (2049, 3)])
+@pytest.mark.parametrize("function", ["identity", "tanh"])
+def test_parts_by_the_number_of_points(points: int, parts: int, function: str) -> None:
+    whole = pairwise_affine("rbf", 2, points, 2, function=function)
+    plan = Plan(2, (Step(whole, ("X",), "v"),), {"y": "v"})
+    split = split_sums(plan)
+    assert (split is plan) == (not parts)
+    assert [getattr(step.operation, "parts", 0) for step in split.steps] == ([parts, 0] if parts else [1])
+    rows = np.random.default_rng(1).standard_normal((5, 2)).astype(np.float32)
+    np.testing.assert_allclose(run_plan(split, rows)["y"], run_plan(plan, rows)["y"], rtol=1e-11)

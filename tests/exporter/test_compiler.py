@@ -1,0 +1,86 @@
+"""An estimator's way through the exporter: what is made once, and what is given in what form."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
+
+from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors.exporter.lower import lower, string_columns
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
+
+X = np.random.default_rng(0).standard_normal((60, 3))
+y = X @ [1.0, -2.0, 0.5]
+TABLE = pd.DataFrame(
+    {"size": X[:, 0], "zip": np.where(X[:, 1] > 0, "01", "2"), "kind": np.where(X[:, 2] > 0, "a", "b")}
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "runners"),
+    [
+        (Ridge(), 1),
+        (RandomForestRegressor(5, random_state=0), 1),
+        (make_pipeline(PolynomialFeatures(2), Ridge()), 2),  # one more to choose the precision of sums
+        (make_pipeline(PolynomialFeatures(2), BayesianRidge()), 2),
+    ],
+    ids=["affine", "trees", "one quadratic form", "two"],
+)
+def test_a_plan_is_bound_once(model: Any, runners: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[Plan] = []
+    bind = Runner.__init__
+
+    def count(runner: Runner, plan: Plan, **options: Any) -> None:
+        bound.append(plan)
+        bind(runner, plan, **options)
+
+    monkeypatch.setattr(Runner, "__init__", count)
+    compilation = compile_estimator(model.fit(X, y), sample=X)
+    assert len(bound) == runners
+    assert bound[-1] is compilation.plan
+
+
+def test_the_units_of_error_are_computed_once() -> None:
+    sample = compile_estimator(Ridge().fit(X, y), sample=X).sample
+    assert sample.units is sample.units
+    np.testing.assert_array_equal(sample.units["y"], sample.expected["y"].std(axis=0))
+
+
+def encoded() -> Any:
+    encoders = make_column_transformer(
+        (OneHotEncoder(), ["zip"]), (OrdinalEncoder(), ["kind"]), remainder="passthrough"
+    )
+    return make_pipeline(encoders, Ridge()).fit(TABLE, y)
+
+
+def test_the_columns_of_strings_are_asked_for_by_name() -> None:
+    assert string_columns(encoded()) == ["zip", "kind"]
+    assert string_columns(Ridge().fit(TABLE[["size"]], y)) == []
+    without_names = make_pipeline(OneHotEncoder(), Ridge()).fit(TABLE[["zip"]].to_numpy(), y)
+    assert string_columns(without_names) == []
+    with pytest.raises(ExportError, match=r"^Cannot export KNeighborsClassifier: no lowering is registered for it"):
+        string_columns(KNeighborsClassifier().fit(TABLE[["size"]], TABLE["zip"]))
+
+
+def test_a_sample_is_rows_or_a_table() -> None:
+    with pytest.raises(ExportError, match=r"^The sample must be \[rows, 3\] with at least one row, not \[\]\.$"):
+        compile_estimator(encoded(), sample=lambda names: TABLE)
+
+
+def test_what_a_model_says_of_its_input_is_a_record() -> None:
+    lowered = lower(encoded(), missing_strings=("?",))
+    assert lowered.profile.text.columns() == [1, 2]
+    assert lowered.inputs.columns() == {"X": (0,), "onehotencoder": (1,), "ordinalencoder": (2,)}
+    assert all(group.missing == ("?",) for group in lowered.inputs.text)
+    codes = lower(make_pipeline(OneHotEncoder(), Ridge()).fit(np.round(X[:, :2]), y))
+    assert codes.inputs.categorical == (0, 1)
+    assert np.isfinite(codes.profile.location).all()
+    assert set(codes.profile.choices) == {0, 1}
