@@ -56,6 +56,6 @@ class Profile:
             if given.dtype.kind in "iu":
                 self.integers.add(feature)
 
-    def name(self, features: Features, name: str) -> None:
+    def name_tensor(self, features: Features, name: str) -> None:
         """Name the tensor that brings these features, unless they have one, in case they are strings."""
         self.text.group(features, name)

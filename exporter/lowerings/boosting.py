@@ -42,7 +42,7 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
     if model._preprocessor is not None:  # it puts categorical features first
         categorical = np.flatnonzero(model.is_categorical_)
         selected = builder.columns(x, categorical)
-        builder.profile.name(selected.features, "categories")
+        builder.profile.name_tensor(selected.features, "categories")
         with builder.at("_preprocessor"):
             codes = builder.lower(model._preprocessor.named_transformers_["encoder"], selected)
         columns = np.append(x.width + np.arange(codes.width), np.flatnonzero(~model.is_categorical_))

@@ -87,7 +87,7 @@ def lower_column_transformer(transformer: ColumnTransformer, x: Value, builder: 
         columns = transformer._transformer_to_input_indices[name]
         if len(columns) and not _dropped(member):
             selected = builder.columns(x, columns)
-            builder.profile.name(selected.features, name)
+            builder.profile.name_tensor(selected.features, name)
             members.append((name, member, selected))
     return _side_by_side(transformer, members, builder)
 
