@@ -35,8 +35,8 @@ from rich.table import Table
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.svm import SVR
 
-from triton_regressors.benchmarks.checking import WrongAnswerError
-from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.checking import WrongAnswerError
+from benchmarks.environment import busy, default_directory, device_name, save
 from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer

@@ -12,7 +12,6 @@ import numpy as np
 import sklearn
 from sklearn.isotonic import IsotonicRegression
 
-from triton_regressors import __version__
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
@@ -28,6 +27,7 @@ from triton_regressors.exporter.verify import Report, check, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.version import __version__
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.repository import Entry

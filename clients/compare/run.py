@@ -17,7 +17,6 @@ import tritonclient.http
 from rich.console import Console
 from tritonclient.grpc import model_config_pb2
 
-import triton_regressors
 from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
@@ -33,6 +32,7 @@ from triton_regressors.clients.compare.statistics import ServerCounters, Window
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.version import __version__
 
 PROTOCOLS = ("grpc", "http")
 GENERATORS = ("builtin", "perf_analyzer")
@@ -282,7 +282,7 @@ def describe_environment(server: Server) -> dict[str, object]:
         "client_cores": os.cpu_count(),
         "client_machine": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "triton_regressors": triton_regressors.__version__,
+        "triton_regressors": __version__,
         "grpcio": version("grpcio"),
         "tritonclient": version("tritonclient"),
     }

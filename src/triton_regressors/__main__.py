@@ -7,8 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from triton_regressors import __version__
 from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.version import __version__
 
 INTERRUPTED = 130
 

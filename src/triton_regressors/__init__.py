@@ -1,3 +1,5 @@
 """Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server."""
 
-__version__ = "0.1.0"
+from triton_regressors.version import __version__
+
+__all__ = ["__version__"]
