@@ -12,6 +12,7 @@ import numpy as np
 import sklearn
 from sklearn.isotonic import IsotonicRegression
 
+from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fuse import fusion_steps
@@ -22,7 +23,6 @@ from triton_regressors.exporter.precision import choose_precision
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.specialise import specialise
-from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import Report, check, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -32,7 +32,6 @@ from triton_regressors.version import __version__
 if TYPE_CHECKING:
     from triton_regressors.exporter.repository import Entry
 
-DEFAULT_TOLERANCE = 1e-5
 GOLDEN_ROWS = 16
 GOLDEN_NAN_ROWS = 4
 
@@ -124,7 +123,7 @@ def compile_estimator(
 
 def export(
     estimator: Any,
-    repository: str | Path = "model_repository",
+    repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str | None = None,
     sample: Any | None = None,

@@ -20,11 +20,9 @@ from typing import Any
 import joblib
 import skops.io
 
+from triton_regressors.defaults import LARGEST_MB
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.soundness import make_sound, one_line
-
-LARGEST_MB = 1024
-"""Megabytes that a `.skops` file may unpack to unless the caller says otherwise; 2.5 million nodes of trees are 200."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 

@@ -9,5 +9,12 @@ Each message is a sentence that names what is wrong and what is accepted.
 """
 
 
+# ruff: noqa: N818 (the names say what happened, as in clients/errors.py)
+
+
 class TritonRegressorsError(Exception):
     """Something the caller can mend; the message says what and how."""
+
+
+class MissingExtra(TritonRegressorsError, ImportError):
+    """Packages that an extra of this distribution brings are not installed; the message says which extra."""

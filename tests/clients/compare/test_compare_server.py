@@ -24,7 +24,6 @@ from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
 from tests.modes import bound_by_modes
-from triton_regressors.clients.compare import command
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -38,6 +37,7 @@ from triton_regressors.clients.errors import InvalidRequest, RowsError, ServerUn
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime
 from triton_regressors.clients.server import TritonServer
+from triton_regressors.commands import compare as command
 
 pytestmark = pytest.mark.server
 
