@@ -110,7 +110,7 @@ compiled code that trusts what they hold: `soundness.py` checks these.
 
 
 def load_estimator(
-    path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
+    path: str | Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
 ) -> Any:
     """Return the estimator in a `.skops` file, or with `trust_pickle` in a `.joblib`, `.pkl` or `.pickle` file.
 
@@ -118,6 +118,7 @@ def load_estimator(
     megabytes the file may unpack to. Unpickling runs whatever code the file holds, which is why it is refused unless
     the caller trusts the file. Raises `ExportError`.
     """
+    path = Path(path)
     if not os.path.exists(path):  # which is False, and no error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():

@@ -58,13 +58,13 @@ class Server:
 
 def compare(
     name: str,
-    repository: Path | None = None,
+    repository: str | Path | None = None,
     configurations: Sequence[BatchingConfiguration] | None = None,
     concurrency: Sequence[int] = (1, 8, 32),
     rows: Sequence[int] = (1,),
     protocols: Sequence[str] = ("grpc",),
     rate: float | Sequence[float] | None = None,
-    rows_file: Path | None = None,
+    rows_file: str | Path | None = None,
     url: str | None = None,
     http_url: str | None = None,
     floor: bool = True,
@@ -97,6 +97,8 @@ def compare(
     anything that cannot be compared, another comparison of the model on the same server among it, InferenceError or
     ServerError where the server fails, and IncompleteComparison where either happens after the first point.
     """
+    repository = None if repository is None else Path(repository)
+    rows_file = None if rows_file is None else Path(rows_file)
     loads = plan_loads(concurrency, rows, protocols, rate)
     settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
     if generator not in GENERATORS:

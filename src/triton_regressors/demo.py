@@ -24,15 +24,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 
-from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.run import compare
-from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
-from triton_regressors.clients.verify import verify
-from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter import Export, export
+from triton_regressors import (
+    BatchingConfiguration,
+    Client,
+    Comparison,
+    Export,
+    InvalidRequest,
+    TritonRegressorsError,
+    TritonServer,
+    compare,
+    export,
+    verify,
+    write_report,
+)
+from triton_regressors.clients.compare.report import rich_table
 
 CONFIGURATIONS = (
     BatchingConfiguration("none", dynamic_batching=False, instances=1),
@@ -165,8 +170,8 @@ def main() -> int:
             max_windows=6,
             console=console,
         )
-    report, *others = comparison.write(output / "comparison")
-    console.print(comparison.table())
+    report, *others = write_report(comparison, output / "comparison")
+    console.print(rich_table(comparison))
     show_bars(comparison, console)
     for warning in comparison.warnings():
         console.print(warning, style="yellow", highlight=False)

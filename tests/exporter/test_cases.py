@@ -6,7 +6,7 @@ import pytest
 from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.registry import lowerings
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.parity import Parity, measure, units

@@ -16,7 +16,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from tests.exporter.data import counts, diabetes, linnerud
 from tests.kernels import operations
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.fuse import PASSES, fuse, fusion_steps
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns

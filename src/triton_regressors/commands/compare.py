@@ -105,7 +105,7 @@ def compare(
         from triton_regressors.clients.compare.batching import read_configurations
         from triton_regressors.clients.compare.comparison import IncompleteComparison
         from triton_regressors.clients.compare.errors import ComparisonError
-        from triton_regressors.clients.compare.report import TABLE_WIDTH
+        from triton_regressors.clients.compare.report import TABLE_WIDTH, rich_table, write_report
         from triton_regressors.clients.compare.run import compare as run
         from triton_regressors.clients.compare.signals import interrupting
     console = Console()
@@ -149,10 +149,10 @@ def compare(
             failure, comparison = error, error.partial
         if comparison.interrupted and not comparison.points:
             raise typer.Exit(_exit_code(signals))
-        console.print(comparison.table())
+        console.print(rich_table(comparison))
         for warning in comparison.warnings():
             console.print(Text(warning, style="yellow"), soft_wrap=True)
-        console.print(Text(f"Report: {comparison.write(directory)[0]}"), soft_wrap=True)
+        console.print(Text(f"Report: {write_report(comparison, directory)[0]}"), soft_wrap=True)
     if failure is not None:
         raise failure
     if comparison.interrupted:

@@ -29,6 +29,7 @@ from triton_regressors.clients.compare.comparison import Comparison, IncompleteC
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.jobs import poisson_arrivals
 from triton_regressors.clients.compare.lock import lock_file, only_comparison
+from triton_regressors.clients.compare.report import write_report
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.compare.session import floor_name
@@ -195,7 +196,7 @@ def test_every_point_is_complete(finished: Comparison) -> None:
 
 
 def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
-    page = finished.write(tmp_path)[0].read_text()
+    page = write_report(finished, tmp_path)[0].read_text()
     assert {path.name for path in tmp_path.iterdir()} == {
         "report.html",
         "points.csv",
@@ -368,7 +369,7 @@ def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_
         r"Model 'linear' answers requests with errors alone \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
     )
     assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests with errors alone")
-    assert partial.write(tmp_path)[0].name == "report.html"
+    assert write_report(partial, tmp_path)[0].name == "report.html"
 
 
 def processes(name: str) -> list[int]:
