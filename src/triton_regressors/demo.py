@@ -7,6 +7,7 @@ queries it over gRPC and HTTP, verifies it, compares dynamic batching configurat
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import shutil
 import sys
@@ -25,6 +26,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 
 from triton_regressors import (
+    AsyncClient,
     BatchingConfiguration,
     Client,
     Comparison,
@@ -86,6 +88,13 @@ def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, cons
     return exported
 
 
+async def ask_at_once(url: str, name: str, rows: np.ndarray) -> np.ndarray:
+    """Return the answers to requests of one row each, all of which are under way at the same time."""
+    async with AsyncClient(url) as client:
+        answers = await asyncio.gather(*(client.predict(name, rows[i : i + 1]) for i in range(len(rows))))
+    return np.concatenate(answers)
+
+
 def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, console: Console) -> None:
     """Ask for one row of each entry over both protocols, and show what a bad request gets."""
     table = Table(title="One row of each, asked over gRPC and HTTP", title_justify="left")
@@ -100,6 +109,13 @@ def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, c
         X = models["diabetes_bayesian"][1][:1]
         answer = over_grpc.infer("diabetes_bayesian", X, outputs=("y", "std"))
         console.print(f"diabetes_bayesian also has std: {answer['y'][0, 0]:.2f} ± {answer['std'][0, 0]:.2f}")
+        X = models["diabetes_ridge"][1]
+        one_by_one = asyncio.run(ask_at_once(server.grpc_url, "diabetes_ridge", X))
+        same = np.array_equal(one_by_one, over_grpc.predict("diabetes_ridge", X))
+        bits = "the same bits as" if same else "DIFFERENT bits from"
+        console.print(
+            f"{len(X)} requests of one row each, all at once from one AsyncClient: {bits} one request of all rows"
+        )
         bad = np.full((1, X.shape[1]), np.nan)
         try:
             over_grpc.predict("diabetes_ridge", bad)
