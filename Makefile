@@ -27,20 +27,17 @@ demo: setup  ## Train, export, serve, query, verify and compare batching configu
 test: setup check  ## Run everything that needs no GPU, the real Triton server included
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# mypy sees the checkout under the package's name through a link inside the environment.
 check: setup  ## Lint and type-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@mkdir -p $(VENV)/typing && ln -sfn ../.. $(VENV)/typing/triton_regressors
-	cd $(VENV)/typing && MYPYPATH=. ../bin/mypy --config-file ../../pyproject.toml \
-		$(addprefix triton_regressors/,exporter kernels clients $(wildcard *.py))
+	$(BIN)/mypy
 
 format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: setup  ## Measure against peers on this machine and write benchmarks/results
-	$(BIN)/python -m triton_regressors.benchmarks.run
+	$(BIN)/python -m benchmarks.run
 
 readme: setup  ## Make the generated sections of README.md anew
 	$(BIN)/python -m docs.readme
@@ -56,4 +53,4 @@ soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute
 	$(BIN)/python -m tests.server.soak
 
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

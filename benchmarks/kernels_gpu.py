@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from triton_regressors.benchmarks.checking import demand, error_of_arrays, error_of_tensors, poison
-from triton_regressors.benchmarks.environment import default_directory, device_name, save
-from triton_regressors.benchmarks.models import Model, model
-from triton_regressors.benchmarks.peers import cubic_forms, quadratic_forms
-from triton_regressors.benchmarks.timing import Contender, time_on_device
+from benchmarks.checking import demand, error_of_arrays, error_of_tensors, poison
+from benchmarks.environment import default_directory, device_name, save
+from benchmarks.models import Model, model
+from benchmarks.peers import cubic_forms, quadratic_forms
+from benchmarks.timing import Contender, time_on_device
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic

@@ -35,14 +35,14 @@ from rich.table import Table
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.svm import SVR
 
-from triton_regressors.benchmarks.checking import WrongAnswerError
-from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.checking import WrongAnswerError
+from benchmarks.environment import busy, default_directory, device_name, save
+from triton_regressors import export
 from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.exporter import export
-from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE
+from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.kernels.parity import measure, units
 

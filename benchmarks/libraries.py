@@ -20,9 +20,9 @@ import numpy as np
 import sklearn
 import torch
 
-from triton_regressors.benchmarks.checking import WrongAnswerError, demand, error_of_arrays
-from triton_regressors.benchmarks.models import DTYPES, Model, model
-from triton_regressors.benchmarks.timing import Contender, time_block
+from benchmarks.checking import WrongAnswerError, demand, error_of_arrays
+from benchmarks.models import DTYPES, Model, model
+from benchmarks.timing import Contender, time_block
 from triton_regressors.kernels.allowed import Allowed
 from triton_regressors.kernels.run import Runner
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from triton_regressors.benchmarks.timing import Contender
+from benchmarks.timing import Contender
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 

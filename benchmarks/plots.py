@@ -11,9 +11,9 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from triton_regressors.benchmarks.environment import RESULTS
-from triton_regressors.benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
-from triton_regressors.benchmarks.predict import crossovers, fastest
+from benchmarks.environment import RESULTS
+from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
+from benchmarks.predict import crossovers, fastest
 
 COLOURS = {"torch": "#0072b2", "triton": "#009e73", SCIKIT_LEARN: "#d55e00", ONNXRUNTIME: "#999999"}
 OURS = "triton_regressors"
@@ -89,7 +89,7 @@ def draw_model(axis: Any, model: Mapping[str, Any]) -> None:
 
 def draw_kernels(document: Mapping[str, Any], path: Path) -> None:
     """Draw the share of copy bandwidth that each case reached, ours and the fastest of torch."""
-    from triton_regressors.benchmarks.tables import best
+    from benchmarks.tables import best
 
     cases = document["cases"]
     figure, axis = plt.subplots(figsize=(8, 0.5 * len(cases) + 1.2))

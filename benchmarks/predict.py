@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save_models
-from triton_regressors.benchmarks.libraries import ENGINES, FP64, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
-from triton_regressors.benchmarks.models import MODELS, Model, model
-from triton_regressors.benchmarks.timing import QUICK, Effort, input_count, take_turns
+from benchmarks.environment import busy, default_directory, device_name, save_models
+from benchmarks.libraries import ENGINES, FP64, LIBRARIES, ONNXRUNTIME, SCIKIT_LEARN, Worker
+from benchmarks.models import MODELS, Model, model
+from benchmarks.timing import QUICK, Effort, input_count, take_turns
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 QUICK_BATCH_SIZES = (1, 64, 4096)

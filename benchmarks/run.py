@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from triton_regressors.benchmarks.environment import RESULTS, default_directory
+from benchmarks.environment import RESULTS, default_directory
 
 BENCHMARKS = ("predict", "kernels_gpu", "served", "large")
 
@@ -35,7 +35,7 @@ def run(chosen: list[str], directory: Path, *, quick: bool, generator: str) -> l
         if reason:
             print(f"without {benchmark}: {reason}", flush=True)
             continue
-        command = [sys.executable, "-u", "-m", f"triton_regressors.benchmarks.{benchmark}", "--output", str(directory)]
+        command = [sys.executable, "-u", "-m", f"benchmarks.{benchmark}", "--output", str(directory)]
         command += ["--quick"] * quick
         command += ["--generator", generator] * (benchmark == "served")
         if subprocess.run(command, check=False).returncode:
@@ -55,9 +55,7 @@ def main() -> None:
     directory = arguments.output or default_directory()
     failed = run(arguments.only, directory, quick=arguments.quick, generator=arguments.generator)
     if not arguments.no_tables and directory.resolve().parent == RESULTS.resolve():
-        failed += ["tables"] * bool(
-            subprocess.run([sys.executable, "-m", "triton_regressors.benchmarks.tables"], check=False).returncode
-        )
+        failed += ["tables"] * bool(subprocess.run([sys.executable, "-m", "benchmarks.tables"], check=False).returncode)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

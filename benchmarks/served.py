@@ -21,14 +21,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import busy, default_directory, device_name, save_models
-from triton_regressors.benchmarks.models import Model, model
-from triton_regressors.benchmarks.timing import rotated
+from benchmarks.environment import busy, default_directory, device_name, save_models
+from benchmarks.models import Model, model
+from benchmarks.timing import rotated
+from triton_regressors import export
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import GENERATORS, compare
-from triton_regressors.exporter import export
 
 MODELS = ("ridge", "polynomial_2", "boosting", "scaled_forest")
 CLIENTS = (1, 64, 256)

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.benchmarks.environment import RESULTS
-from triton_regressors.benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
-from triton_regressors.benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
+from benchmarks.environment import RESULTS
+from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
+from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
@@ -295,7 +295,7 @@ def main() -> None:
         if wanted != current:
             raise SystemExit("README.md does not hold what benchmarks/results gives; run python -m benchmarks.tables.")
         return
-    from triton_regressors.benchmarks.plots import draw
+    from benchmarks.plots import draw
 
     draw(results)
     if wanted is None:

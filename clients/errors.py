@@ -1,18 +1,6 @@
 """The errors that clients raise, in place of tritonclient's, grpc's and aiohttp's own.
 
-    TritonRegressorsError
-    ├── ServerError            the embedded Triton server could not start, or ended by itself
-    ├── RowsError              a file of rows, or the golden rows of an entry, cannot be read
-    └── InferenceError         a Triton server did not do what it was asked
-        ├── InvalidRequest     the request is wrong: shape, dtype, output, values, or an argument of the call
-        ├── ModelNotFound      no such model or version is loaded
-        ├── ServerUnavailable  nothing answers at this address, or the server takes no more requests now
-        ├── RequestTimeout     no answer in the time given
-        ├── RequestCancelled   the request was cancelled before it was answered
-        └── ServerFault        the server failed: an error inside the model, or an answer that cannot be read
-
-Each message is one sentence and holds the server's own. `ServerUnavailable` and `RequestTimeout` may pass by
-themselves; the same request again cannot mend the others.
+`triton_regressors.errors` shows the whole tree. Each message is one sentence and holds the server's own.
 """
 
 # ruff: noqa: N818 (the names say what happened, as `TimeoutError`'s siblings in httpx do)

@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: a Triton server's models over gRPC or HTTP, with the same methods and the same errors."""
+"""`Client` and `AsyncClient`: a Triton server's models over gRPC or HTTP, with the same errors."""
 
 import importlib
 import threading
@@ -62,13 +62,13 @@ class _Connection:
         self._inputs[config.name] = input_tensors(config)
         return self._inputs[config.name]
 
-    def _ready(self, model: str, X: Given) -> Tensors | None:
-        """X as tensors if it is arrays of the very types that the model took when it was asked; None otherwise.
+    def _ready(self, model: str, X: Given) -> tuple[Tensors | None, tuple[InputTensor, ...]]:
+        """X as tensors if it is arrays of the very types that the model took when it was asked, else None; and these.
 
         Nothing is converted by what may be out of date: where a column stood, or which of them hold categories.
         """
-        known = self._inputs.get(model)
-        return None if known is None else ready_tensors(X, known)
+        known = self._inputs.get(model, ())
+        return ready_tensors(X, known) if known else None, known
 
     def _grpc_options(self) -> list[tuple[str, int]]:
         options = [
@@ -98,7 +98,7 @@ class Client(_Connection):
             $TRITON_ADMIN_KEY, if it is set.
 
     Raises, from every method:
-        InferenceError: one of its kinds; see `triton_regressors.clients.errors`.
+        InferenceError: one of its kinds; see `triton_regressors.errors`.
     """
 
     def __init__(
@@ -160,12 +160,11 @@ class Client(_Connection):
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        ready = self._ready(model, X)
+        ready, known = self._ready(model, X)
         if ready is not None:
             try:
                 return self._run(self._calls.infer(model, ready, outputs, version))
             except InvalidRequest:  # the model may take other types by now
-                known = self._inputs.pop(model)
                 if self._learn(self.config(model)) == known:
                     raise
         tensors = model_tensors(X, self._learn(self.config(model)), model)
@@ -241,25 +240,27 @@ class Client(_Connection):
 
 
 class AsyncClient(_Connection):
-    """`Client` for asyncio: the same arguments, methods and errors, each method a coroutine.
-
-    It belongs to the event loop of its first call, and takes any number of requests at a time. A task that is cancelled
-    ends with asyncio.CancelledError, as always.
+    """What a service in asyncio asks of a Triton server: predictions, and whether a model is ready for them.
 
         async with AsyncClient("127.0.0.1:8001") as client:
             y = await client.predict("ridge", X)
+
+    Arguments, answers and errors are `Client`'s. It belongs to the event loop of its first call, and takes any number
+    of requests at a time. A task that is cancelled ends with asyncio.CancelledError, as always. Loading, unloading and
+    statistics are an operator's: `Client` has them.
+
+    Args:
+        url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
+        protocol: "grpc" or "http".
+        timeout_s: for each request.
+
+    Raises, from every method:
+        InferenceError: one of its kinds; see `triton_regressors.errors`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        protocol: Protocol = "grpc",
-        timeout_s: float = 30.0,
-        load_timeout_s: float = 600.0,
-        admin_key: str | None = None,
-    ) -> None:
-        super().__init__(url, protocol, timeout_s, load_timeout_s, admin_key)
-        self._clients: dict[float, Any] = {}
+    def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
+        super().__init__(url, protocol, timeout_s)
+        self._client: Any = None
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -269,22 +270,21 @@ class AsyncClient(_Connection):
     ) -> None:
         await self.close()
 
-    def _transport(self, timeout_s: float) -> Any:
+    def _transport(self) -> Any:
         if self._closed:
             raise InvalidRequest("This client is closed.")
-        key = 0.0 if self.protocol == "grpc" else timeout_s
-        if key not in self._clients:  # made inside the event loop that it will belong to
+        if self._client is None:  # made inside the event loop that it will belong to
             module = importlib.import_module(f"tritonclient.{self.protocol}.aio")
-            self._clients[key] = (
+            self._client = (
                 module.InferenceServerClient(self.url, channel_args=self._grpc_options())
                 if self.protocol == "grpc"
-                else module.InferenceServerClient(self.url, conn_limit=0, conn_timeout=timeout_s)
+                else module.InferenceServerClient(self.url, conn_limit=0, conn_timeout=self.timeout_s)
             )
-        return self._clients[key]
+        return self._client
 
     async def _run(self, call: Call[T]) -> T:
         try:
-            return call.parse(await getattr(self._transport(call.timeout_s), call.method)(**call.arguments))
+            return call.parse(await getattr(self._transport(), call.method)(**call.arguments))
         except Exception as error:
             typed = typed_error(error, self.url, self.protocol, call.timeout_s)
             if typed is None or typed is error:
@@ -295,12 +295,11 @@ class AsyncClient(_Connection):
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
         """See `Client.infer`."""
-        ready = self._ready(model, X)
+        ready, known = self._ready(model, X)
         if ready is not None:
             try:
                 return await self._run(self._calls.infer(model, ready, outputs, version))
             except InvalidRequest:  # the model may take other types by now
-                known = self._inputs.pop(model)
                 if self._learn(await self.config(model)) == known:
                     raise
         tensors = model_tensors(X, self._learn(await self.config(model)), model)
@@ -316,31 +315,6 @@ class AsyncClient(_Connection):
         """See `Client.config`."""
         return await self._run(self._calls.config(model))
 
-    async def statistics(self, model: str) -> dict[str, Any]:
-        """See `Client.statistics`."""
-        return await self._run(self._calls.statistics(model))
-
-    async def index(self) -> list[dict[str, Any]]:
-        """See `Client.index`."""
-        return await self._run(self._calls.index())
-
-    async def load(
-        self,
-        model: str,
-        *,
-        config: model_config_pb2.ModelConfig | None = None,
-        files: Mapping[str, bytes] | None = None,
-        restart: bool = False,
-    ) -> None:
-        """See `Client.load`."""
-        if restart:
-            await self.unload(model)
-        await self._run(self._calls.load(model, config, files))
-
-    async def unload(self, model: str) -> None:
-        """See `Client.unload`."""
-        await self._run(self._calls.unload(model))
-
     async def ready(self, model: str | None = None) -> bool:
         """See `Client.ready`."""
         try:
@@ -351,8 +325,8 @@ class AsyncClient(_Connection):
     async def close(self) -> None:
         """See `Client.close`."""
         self._closed = True
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
+        client, self._client = self._client, None
+        if client is not None:
             await client.close()
 
 

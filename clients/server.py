@@ -71,7 +71,7 @@ class TritonServer:
 
     def __init__(
         self,
-        repositories: Sequence[Path],
+        repositories: Sequence[str | Path],
         *,
         models: Sequence[str] | None = None,
         grpc_port: int = 0,

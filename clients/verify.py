@@ -12,11 +12,11 @@ from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, row_count, take
+from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.kernels.entry import read_document, versions
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.parity import Parity, measure
 
-DEFAULT_REPOSITORY = Path("model_repository")
 _ODD_SIZES = (3, 1, 7, 5, 13, 11)
 
 

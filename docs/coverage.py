@@ -142,7 +142,7 @@ def measure_case(case: Case, engine: str) -> dict[str, Any]:
 
     The figures are by output, see `_figures`. Where the exporter refuses a type, there is the reason instead.
     """
-    from triton_regressors.exporter import compile_estimator
+    from triton_regressors.exporter.compiler import compile_estimator
     from triton_regressors.exporter.errors import ExportError
 
     estimator, X = case.fitted()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from triton_regressors.benchmarks.tables import markdown, read_results
+from benchmarks.tables import markdown, read_results
 from triton_regressors.exporter import registry
 
 README = Path(__file__).parent.parent / "README.md"

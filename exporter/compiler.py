@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sklearn
 
-from triton_regressors import __version__
+from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.lower import lower
@@ -23,17 +23,16 @@ from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
-from triton_regressors.exporter.text import MISSING_STRINGS
 from triton_regressors.exporter.verify import Report, verify
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
+from triton_regressors.version import __version__
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.repository import Entry
 
-DEFAULT_TOLERANCE = 1e-5
 ROWS_AT_ONCE = 4096
 GOLDEN_ROWS = 16
 GOLDEN_NAN_ROWS = 4
@@ -91,7 +90,7 @@ def compile_estimator(
     if isinstance(estimator, str | Path):
         raise ExportError(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
-            "triton_regressors.exporter.loading.load_estimator, or use the command `triton-regressors export`."
+            "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
     lowered = lower(estimator, sample, missing_strings)
@@ -111,14 +110,21 @@ def compile_estimator(
 
 def export(
     estimator: Any,
-    repository: str | Path = "model_repository",
+    repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str | None = None,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
-    **options: Any,
+    max_batch_size: int | None = None,
+    dynamic_batching: bool | None = None,
+    max_queue_delay_us: int | None = None,
+    preferred_batch_sizes: tuple[int, ...] | None = None,
+    instances: int | None = None,
+    instance_kind: str | None = None,
+    engine: str | None = None,
+    versions: int | None = None,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
@@ -129,7 +135,17 @@ def export(
     `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
     with FP64 keeps it.
     `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
-    `options`: see `ServingOptions`.
+
+    How the server runs the entry; None leaves the default, or what an existing entry has:
+
+    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
+    at most 2²⁸.
+    `dynamic_batching`: whether requests are gathered into batches (default yes).
+    `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
+    `preferred_batch_sizes`: batch sizes the server should try to make (default none).
+    `instances`, `instance_kind`: how many copies run side by side (default 1), on "auto", "gpu" or "cpu".
+    `engine`: "auto", "triton", "torch" or "interpret".
+    `versions`: how many of the newest versions are served (default 1).
 
     Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
     or the plan's answers are not the estimator's.
@@ -138,14 +154,16 @@ def export(
     from triton_regressors.exporter import repository as repositories
     from triton_regressors.exporter.config import ServingOptions
 
-    accepted = ServingOptions.__dataclass_fields__
-    unknown = [option for option in options if option not in accepted]
-    if unknown:
-        known = ", ".join(accepted)
-        raise ExportError(
-            f"There is no option '{unknown[0]}'; export takes name, sample, tolerance, input, {known}, missing_strings."
-        )
-    serving = ServingOptions(**options)
+    serving = ServingOptions(
+        max_batch_size=max_batch_size,
+        dynamic_batching=dynamic_batching,
+        max_queue_delay_us=max_queue_delay_us,
+        preferred_batch_sizes=preferred_batch_sizes,
+        instances=instances,
+        instance_kind=instance_kind,
+        engine=engine,
+        versions=versions,
+    )
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
     repositories.check_name(name)

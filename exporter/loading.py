@@ -20,11 +20,9 @@ from typing import Any
 import joblib
 import skops.io
 
+from triton_regressors.defaults import LARGEST_MB
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.soundness import make_sound, one_line
-
-LARGEST_MB = 1024
-"""Megabytes that a `.skops` file may unpack to unless the caller says otherwise; 2.5 million nodes of trees are 200."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 
@@ -112,7 +110,7 @@ compiled code that trusts what they hold: `soundness.py` checks these.
 
 
 def load_estimator(
-    path: Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
+    path: str | Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
 ) -> Any:
     """Return the estimator in a `.skops` file, or with `trust_pickle` in a `.joblib`, `.pkl` or `.pickle` file.
 
@@ -120,6 +118,7 @@ def load_estimator(
     megabytes the file may unpack to. Unpickling runs whatever code the file holds, which is why it is refused unless
     the caller trusts the file. Raises `ExportError`.
     """
+    path = Path(path)
     if not os.path.exists(path):  # which is False, and no error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():

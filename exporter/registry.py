@@ -2,7 +2,7 @@
 
 A lowering reads a fitted estimator and adds the operations of its `predict` or `transform` to a plan:
 
-    from triton_regressors.exporter import lowers
+    from triton_regressors import lowers
 
     @lowers(MyRegressor)
     def lower_my_regressor(estimator, x, builder):
@@ -152,7 +152,7 @@ def _find(table: dict[type, Any], estimator: Any, subject: str) -> Any:
     raise ExportError(
         f"Cannot export {subject}: no lowering is registered for {what}. Supported: "
         f"{', '.join(sorted(cls.__name__ for cls in table))}; others can be registered with "
-        f"triton_regressors.exporter.{'lowers_inverse' if table is _INVERSES else 'lowers'}."
+        f"triton_regressors.{'lowers_inverse' if table is _INVERSES else 'lowers'}."
     )
 
 
@@ -179,7 +179,7 @@ def _refuse_shadowed(estimator: Any, subject: str) -> None:
         if _computes(method) and not hasattr(type(method), "__set__") and not UNRELATED.fullmatch(name):
             raise ExportError(
                 f"Cannot export {subject}: its attribute {name} stands in for the method of its class; delete it, or "
-                "make it a method of a class that is registered with triton_regressors.exporter.lowers."
+                "make it a method of a class that is registered with triton_regressors.lowers."
             )
 
 

@@ -21,9 +21,6 @@ UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
 RESERVED = (NUMBERS, INTEGERS, "y", "std")
 
-MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
-"""What clients that make a string of every value, as tritonclient does, send for None, NaN and pandas' own."""
-
 
 class TextColumns:
     """The columns of a model's input that are read by the numbers of their categories; false while there is none.

@@ -1,13 +1,10 @@
-"""A finished comparison: its points, the best of them, a table and the report files."""
+"""A finished comparison: its points, the best of them, and what to know of them; report.py shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.choose import best_point
@@ -100,18 +97,3 @@ class Comparison:
         if unsound:
             found.append(f"The do-nothing model had errors in {len(unsound)} of {len(self.points)} points.")
         return found
-
-    def table(self) -> Table:
-        """A Rich table of all points, at most 120 columns wide."""
-        from triton_regressors.clients.compare.report import rich_table
-
-        return rich_table(self)
-
-    def write(self, directory: Path) -> Sequence[Path]:
-        """Write the report into `directory` and return the paths, the first of which is the page to open.
-
-        They are report.html, points.csv, comparison.json, latency_throughput.png and batch_sizes.png.
-        """
-        from triton_regressors.clients.compare.report import write_report
-
-        return write_report(self, directory)

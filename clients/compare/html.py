@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.plots import batch_sizes, inline_svg, latency_throughput
-
-if TYPE_CHECKING:
-    from triton_regressors.clients.compare.comparison import Comparison
 
 STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --panel: #f5f6f8; --ink: #1d2129; --faint: #5d6573; --grid: #d8dce3;

@@ -9,19 +9,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.html import html_report
 from triton_regressors.clients.compare.plots import batch_sizes, latency_throughput, save_png
 from triton_regressors.clients.compare.results import Point
-
-if TYPE_CHECKING:
-    from triton_regressors.clients.compare.comparison import Comparison
 
 TABLE_WIDTH = 120
 LABEL_WIDTH = 25
@@ -152,11 +150,13 @@ def as_json(comparison: Comparison) -> str:
     return json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_report(comparison: Comparison, directory: Path) -> tuple[Path, ...]:
-    """Write the report files into `directory`, which is made if need be; return their paths, the HTML first.
+def write_report(comparison: Comparison, directory: str | Path) -> tuple[Path, ...]:
+    """Write the report into `directory`, which is made if need be; return the paths, first that of the page to open.
 
-    Without any point there is nothing to plot: only comparison.json is written.
+    They are report.html, points.csv, comparison.json, latency_throughput.png and batch_sizes.png. Without any point
+    there is nothing to plot: only comparison.json is written.
     """
+    directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         data = directory / "comparison.json"

@@ -17,7 +17,6 @@ import tritonclient.http
 from rich.console import Console
 from tritonclient.grpc import model_config_pb2
 
-import triton_regressors
 from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
@@ -33,6 +32,7 @@ from triton_regressors.clients.compare.statistics import ServerCounters, Window
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.version import __version__
 
 PROTOCOLS = ("grpc", "http")
 GENERATORS = ("builtin", "perf_analyzer")
@@ -58,13 +58,13 @@ class Server:
 
 def compare(
     name: str,
-    repository: Path | None = None,
+    repository: str | Path | None = None,
     configurations: Sequence[BatchingConfiguration] | None = None,
     concurrency: Sequence[int] = (1, 8, 32),
     rows: Sequence[int] = (1,),
     protocols: Sequence[str] = ("grpc",),
     rate: float | Sequence[float] | None = None,
-    rows_file: Path | None = None,
+    rows_file: str | Path | None = None,
     url: str | None = None,
     http_url: str | None = None,
     floor: bool = True,
@@ -97,6 +97,8 @@ def compare(
     anything that cannot be compared, another comparison of the model on the same server among it, InferenceError or
     ServerError where the server fails, and IncompleteComparison where either happens after the first point.
     """
+    repository = None if repository is None else Path(repository)
+    rows_file = None if rows_file is None else Path(rows_file)
     loads = plan_loads(concurrency, rows, protocols, rate)
     settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
     if generator not in GENERATORS:
@@ -282,7 +284,7 @@ def describe_environment(server: Server) -> dict[str, object]:
         "client_cores": os.cpu_count(),
         "client_machine": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "triton_regressors": triton_regressors.__version__,
+        "triton_regressors": __version__,
         "grpcio": version("grpcio"),
         "tritonclient": version("tritonclient"),
     }

@@ -4,17 +4,19 @@ import contextlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from triton_regressors.benchmarks import environment, kernels_gpu, libraries, predict, run
-from triton_regressors.benchmarks.checking import WrongAnswerError
-from triton_regressors.benchmarks.models import DTYPES, MODELS, model
-from triton_regressors.benchmarks.served import beside, median_round, same_points
-from triton_regressors.benchmarks.timing import Effort
+from benchmarks import environment, kernels_gpu, libraries, predict, run
+from benchmarks.checking import WrongAnswerError
+from benchmarks.models import DTYPES, MODELS, model
+from benchmarks.served import beside, median_round, same_points
+from benchmarks.timing import Effort
 
+ROOT = Path(__file__).parents[2]
 BRIEF = Effort(rounds=2, least_rounds=1, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
 
 
@@ -105,11 +107,11 @@ def test_compiling_a_model_needs_no_server_client():
     """The GPU scripts run where tritonclient is not installed."""
     code = (
         "import sys; sys.modules['tritonclient'] = None\n"
-        "import triton_regressors.benchmarks.kernels_gpu, triton_regressors.benchmarks.predict as p\n"
-        "from triton_regressors.benchmarks.models import model\n"
+        "import benchmarks.kernels_gpu, benchmarks.predict as p\n"
+        "from benchmarks.models import model\n"
         "print(len(model('ridge').plan().steps))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "1", done.stderr
 
 

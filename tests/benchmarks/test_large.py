@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 from sklearn.metrics.pairwise import rbf_kernel
 
-from triton_regressors.benchmarks import large, run, tables
-from triton_regressors.benchmarks.checking import WrongAnswerError
+from benchmarks import large, run, tables
+from benchmarks.checking import WrongAnswerError
 
 FOREST, SVR = large.MODELS
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from triton_regressors.benchmarks import tables
-from triton_regressors.benchmarks.plots import draw
-from triton_regressors.benchmarks.predict import crossover, crossovers, fastest
+from benchmarks import tables
+from benchmarks.plots import draw
+from benchmarks.predict import crossover, crossovers, fastest
 
 
 def timing(median_us):

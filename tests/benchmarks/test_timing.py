@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.benchmarks.checking import (
+from benchmarks.checking import (
     WrongAnswerError,
     demand,
     error_of_arrays,
     error_of_tensors,
     poison,
 )
-from triton_regressors.benchmarks.timing import Contender, Effort, Timing, input_count, rotated, take_turns, time_block
+from benchmarks.timing import Contender, Effort, Timing, input_count, rotated, take_turns, time_block
 
 BRIEF = Effort(rounds=3, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
 

@@ -121,6 +121,14 @@ def connect(request: pytest.FixtureRequest, server: TritonServer) -> Iterator[Ca
             client.loop.close()
 
 
+@pytest.fixture(params=["grpc", "http"])
+def operator(request: pytest.FixtureRequest, server: TritonServer) -> Iterator[Client]:
+    """A client of each protocol that loads, unloads and lists models, which only `Client` does."""
+    url = server.grpc_url if request.param == "grpc" else server.http_url
+    with Client(url, request.param) as client:
+        yield client
+
+
 @pytest.fixture
 def client(connect: Callable[..., Client]) -> Client:
     """A client of each kind, connected to the server."""

@@ -1,6 +1,5 @@
 """A Triton server whose management APIs answer to a key alone, as ours and those of docker/compose.yaml do."""
 
-import asyncio
 import base64
 import json
 import urllib.error
@@ -13,7 +12,7 @@ import pytest
 
 from triton_regressors.clients.admin_key import VARIABLE, own_key
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import AsyncClient, Client, Protocol
+from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
 
@@ -120,13 +119,6 @@ def test_with_the_key_management_works(
         assert [model["state"] for model in client.index()] == ["READY"]
         client.unload("sums")
         client.load("sums")
-
-    async def asynchronously() -> None:
-        async with AsyncClient(elsewhere(restricted, protocol), protocol, admin_key=key) as client:
-            await client.load("sums")
-            assert [model["state"] for model in await client.index()] == ["READY"]
-
-    asyncio.run(asynchronously())
 
 
 @pytest.mark.parametrize("key", ["two words", "a\r\nX-Other: b", "schlüssel"])

@@ -57,8 +57,8 @@ class TestGoodRequests:
         assert isinstance(config, model_config_pb2.ModelConfig)
         assert (config.name, config.max_batch_size, list(config.input[0].dims)) == ("sums", 16, [3])
 
-    def test_index(self, client: Client) -> None:
-        assert {"name": "sums", "version": "1", "state": "READY", "reason": ""} in client.index()
+    def test_index(self, operator: Client) -> None:
+        assert {"name": "sums", "version": "1", "state": "READY", "reason": ""} in operator.index()
 
 
 def test_statistics_are_the_same_over_both_protocols(server: TritonServer) -> None:
@@ -101,20 +101,21 @@ class TestBadRequests:
         assert "\n" not in str(caught.value)
         np.testing.assert_array_equal(client.predict("sums", ROWS), SUMS)  # the connection is still good
 
-    @pytest.mark.parametrize("method", ["config", "statistics"])
-    def test_unknown_model(self, client: Client, method: str) -> None:
-        with pytest.raises(errors.ModelNotFound, match="'nothing'"):
-            getattr(client, method)("nothing")
+    def test_unknown_model(self, client: Client, operator: Client) -> None:
+        for ask in (client.config, operator.statistics):
+            with pytest.raises(errors.ModelNotFound, match="'nothing'"):
+                ask("nothing")
 
-    def test_a_model_that_takes_another_type_by_now(self, client: Client) -> None:
+    def test_a_model_that_takes_another_type_by_now(self, client: Client, server: TritonServer) -> None:
         config, expected = client.config("spare"), client.predict("spare", ROWS)
         config.input[0].data_type = model_config_pb2.TYPE_FP64
-        client.load("spare", config=config)
-        try:
-            np.testing.assert_array_equal(client.predict("spare", ROWS), expected)
-        finally:
-            client.unload("spare")
-            client.load("spare")
+        with Client(server.grpc_url) as operator:
+            operator.load("spare", config=config)
+            try:
+                np.testing.assert_array_equal(client.predict("spare", ROWS), expected)
+            finally:
+                operator.unload("spare")
+                operator.load("spare")
 
     def test_timeout(self, connect: Connect) -> None:
         impatient = connect(timeout_s=0.3)
@@ -159,82 +160,82 @@ class TestBadRequests:
 
 
 class TestLoad:
-    def test_with_another_configuration(self, client: Client) -> None:
-        config = client.config("spare")
+    def test_with_another_configuration(self, operator: Client) -> None:
+        config = operator.config("spare")
         assert list(config.dynamic_batching.preferred_batch_size) == [16]  # the server's own default
         config.max_batch_size = 2
         config.dynamic_batching.Clear()
         config.dynamic_batching.max_queue_delay_microseconds = 300
         config.dynamic_batching.preferred_batch_size.append(2)
-        client.load("spare", config=config)
+        operator.load("spare", config=config)
         try:
-            used = client.config("spare")
+            used = operator.config("spare")
             assert used.max_batch_size == 2
             assert used.dynamic_batching.max_queue_delay_microseconds == 300
             with pytest.raises(errors.InvalidRequest, match="must be <= 2"):
-                client.predict("spare", np.ones((3, 3)))
+                operator.predict("spare", np.ones((3, 3)))
         finally:
-            client.unload("spare")
-            client.load("spare")
-        assert client.config("spare").max_batch_size == 16  # the entry's own configuration, from its files
+            operator.unload("spare")
+            operator.load("spare")
+        assert operator.config("spare").max_batch_size == 16  # the entry's own configuration, from its files
 
-    def test_with_files(self, client: Client, server: TritonServer) -> None:
+    def test_with_files(self, operator: Client, server: TritonServer) -> None:
         directory = server.repositories[0] / "sums"
         config = text_format.Parse((directory / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
         config.name = "made"
         code = (directory / "1" / "model.py").read_bytes().replace(b"2 * x.sum", b"3 * x.sum")
-        client.load("made", config=config, files={"1/model.py": code})
+        operator.load("made", config=config, files={"1/model.py": code})
         try:
-            np.testing.assert_array_equal(client.predict("made", ROWS), SUMS * 1.5)
+            np.testing.assert_array_equal(operator.predict("made", ROWS), SUMS * 1.5)
         finally:
-            client.unload("made")
+            operator.unload("made")
 
-    def test_unload(self, client: Client) -> None:
-        client.unload("spare")
+    def test_unload(self, operator: Client) -> None:
+        operator.unload("spare")
         try:
-            assert not client.ready("spare")
+            assert not operator.ready("spare")
             with pytest.raises(errors.ModelNotFound, match="'spare'"):
-                client.predict("spare", ROWS)
+                operator.predict("spare", ROWS)
         finally:
-            client.load("spare")
-        assert client.ready("spare")
+            operator.load("spare")
+        assert operator.ready("spare")
 
-    def test_unknown_model(self, client: Client) -> None:
+    def test_unknown_model(self, operator: Client) -> None:
         with pytest.raises(errors.InferenceError, match="failed to load 'nothing'"):
-            client.load("nothing")
+            operator.load("nothing")
 
-    def test_files_replace_a_loaded_model(self, client: Client, server: TritonServer) -> None:
-        config = client.config("spare")
+    def test_files_replace_a_loaded_model(self, operator: Client, server: TritonServer) -> None:
+        config = operator.config("spare")
         code = (server.repositories[0] / "spare" / "1" / "model.py").read_bytes()
         try:
             for factor in (3, 5):  # the configuration stays the same, the files alone differ
                 changed = code.replace(b"2 * x.sum", b"%d * x.sum" % factor)
-                client.load("spare", config=config, files={"1/model.py": changed})
-                np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS / 2 * factor)
+                operator.load("spare", config=config, files={"1/model.py": changed})
+                np.testing.assert_array_equal(operator.predict("spare", ROWS), SUMS / 2 * factor)
         finally:
-            client.unload("spare")
-            client.load("spare")
-        np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS)
+            operator.unload("spare")
+            operator.load("spare")
+        np.testing.assert_array_equal(operator.predict("spare", ROWS), SUMS)
 
-    def test_a_model_that_fails(self, client: Client) -> None:
-        config = client.config("spare")
+    def test_a_model_that_fails(self, operator: Client) -> None:
+        config = operator.config("spare")
         code = b"class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no weights')\n"
         with pytest.raises(errors.ServerFault, match="ValueError: no weights") as caught:
-            client.load("spare", config=config, files={"1/model.py": code})
+            operator.load("spare", config=config, files={"1/model.py": code})
         assert "At:" not in str(caught.value)
-        np.testing.assert_array_equal(client.predict("spare", ROWS), SUMS)  # what was loaded before still answers
-        client.load("spare")
+        np.testing.assert_array_equal(operator.predict("spare", ROWS), SUMS)  # what was loaded before still answers
+        operator.load("spare")
 
-    def test_an_invalid_configuration(self, client: Client) -> None:
-        config = client.config("spare")
+    def test_an_invalid_configuration(self, operator: Client) -> None:
+        config = operator.config("spare")
         config.max_batch_size = 2  # below the preferred batch size
         with pytest.raises(errors.ServerFault, match="configuration is not valid"):
-            client.load("spare", config=config)
-        assert client.ready("spare")
+            operator.load("spare", config=config)
+        assert operator.ready("spare")
 
-    def test_files_need_a_config(self, client: Client) -> None:
+    def test_files_need_a_config(self, operator: Client) -> None:
         with pytest.raises(errors.InvalidRequest, match="files need a config"):
-            client.load("spare", files={"1/model.py": b""})
+            operator.load("spare", files={"1/model.py": b""})
 
 
 def test_one_client_for_many_threads(server: TritonServer) -> None:
@@ -271,6 +272,28 @@ def test_many_requests_at_a_time(server: TritonServer, protocol: str) -> None:
                 assert answer[0, 0] == 2 * (i % 90 + 1 + i)
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_bad_requests_at_a_time_are_each_refused(server: TritonServer, protocol: str) -> None:
+    """Each looks what the model takes by now; one that found it forgotten by another ended in a KeyError."""
+
+    async def ask() -> None:
+        url = server.grpc_url if protocol == "grpc" else server.http_url
+        async with AsyncClient(url, protocol) as client:
+            await client.predict("sums", ROWS)
+            refused = await asyncio.gather(*(client.predict("sums", -ROWS) for _ in range(20)), return_exceptions=True)
+        assert [(type(error), str(error)) for error in refused] == [
+            (errors.InvalidRequest, "row 0 of X is negative.")
+        ] * 20
+
+    asyncio.run(ask())
+
+
+def test_what_a_service_asks_is_all_that_the_asynchronous_client_has() -> None:
+    methods = {name for name in dir(AsyncClient) if not name.startswith("_")}
+    assert methods == {"close", "config", "infer", "predict", "ready"}
+    assert methods < {name for name in dir(Client) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

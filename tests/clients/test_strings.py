@@ -11,13 +11,14 @@ import typer
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from triton_regressors.clients import commands, errors
+from triton_regressors.clients import errors
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.infer import Client, infer_in_batches
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
+from triton_regressors.commands import query
 from triton_regressors.kernels.entry import sealed
 from triton_regressors.kernels.inputs import Inputs, TextInput
 
@@ -181,7 +182,7 @@ class TestPredictCommand:
     @pytest.fixture
     def run(self, server: TritonServer, tmp_path: Path) -> Callable:
         app = typer.Typer()
-        app.command()(commands.predict)
+        app.command()(query.predict)
 
         def predict(name: str, rows: Path, *options: str) -> np.ndarray:
             arguments = [name, str(rows), "--url", server.grpc_url, "--output", str(tmp_path / "y.npy"), *options]

@@ -10,11 +10,12 @@ import typer
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from triton_regressors.clients import commands
 from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
+from triton_regressors.commands import query
+from triton_regressors.commands.serve import serve
 from triton_regressors.kernels.entry import sealed
 
 pytestmark = pytest.mark.server
@@ -159,7 +160,7 @@ class TestCommands:
     @pytest.fixture
     def run(self) -> Callable:
         app = typer.Typer()
-        for command in (commands.serve, commands.predict, commands.verify):
+        for command in (serve, query.predict, query.verify):
             app.command()(command)
         return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 

@@ -1,6 +1,5 @@
 """What happens beside a running server: model processes that die, and entries that appear, change and go away."""
 
-import asyncio
 import contextlib
 import os
 import re
@@ -15,7 +14,7 @@ import pytest
 
 from triton_regressors.clients import watch
 from triton_regressors.clients.errors import InferenceError
-from triton_regressors.clients.infer import AsyncClient, Client
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
 from triton_regressors.clients.watch import children
 
@@ -105,18 +104,11 @@ def test_restart_mends_what_a_load_alone_leaves(polled: TritonServer, monkeypatc
     (before,) = processes(polled, "spare")
     os.kill(before, signal.SIGKILL)
 
-    async def asynchronously() -> None:
-        async with AsyncClient(polled.http_url, "http") as client:
-            await client.load("spare", restart=True)
-
     with Client(polled.http_url, "http") as client:
         assert not answers(client, "spare")
         client.load("spare")
         assert client.ready("spare")
         assert not answers(client, "spare")
-        asyncio.run(asynchronously())
-        assert answers(client, "spare")
-        (before,) = processes(polled, "spare")
         client.load("spare", restart=True)
         assert answers(client, "spare")
         assert before not in processes(polled, "spare")[-1:]

@@ -27,9 +27,9 @@ from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
 from tests.exporter.cases import CASES
+from triton_regressors import export
 from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.installation import find_installation, prepare
-from triton_regressors.exporter import export
 
 pytestmark = pytest.mark.server
 

@@ -5,8 +5,7 @@ import functools
 import numpy as np
 
 from tests.exporter.cases import CASES, Case
-from triton_regressors.exporter import compile_estimator
-from triton_regressors.exporter.compiler import Compilation
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
 
 
 def compiled(case: Case) -> Compilation:

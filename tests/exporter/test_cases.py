@@ -8,7 +8,7 @@ import pytest
 from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.registry import lowerings

@@ -12,7 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
 
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lower import lower, string_columns
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner

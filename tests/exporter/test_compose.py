@@ -17,8 +17,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, PolynomialFeatures, StandardScaler
 
 from tests.exporter.data import as_frame, diabetes, far_from_zero, linnerud, several_targets, small
-from triton_regressors.exporter import compile_estimator
-from triton_regressors.exporter.compiler import Compilation
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 

@@ -20,8 +20,8 @@ from sklearn.preprocessing import (
 
 from tests.exporter.cases_continuous import positive, rising, stepped
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lowerings.pieces import first_where
 from triton_regressors.kernels.run import Runner
 

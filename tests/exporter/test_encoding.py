@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.cases_encoding import categories
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.run import Runner

@@ -20,7 +20,7 @@ from tritonclient.grpc import model_config_pb2
 from tests.exporter.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
-from triton_regressors.exporter import ExportError, export, lowers
+from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.registry import _LOWERINGS
 from triton_regressors.kernels import plan as plan_module

@@ -19,8 +19,8 @@ from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScal
 from tests.exporter.cases_encoding import holes
 from tests.exporter.test_encoding import ours
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import compile_estimator
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.impute_sequence import ImputeSequence

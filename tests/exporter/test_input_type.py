@@ -24,9 +24,10 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVR
 
 from tests.kernels.operations import run_plan
+from triton_regressors import ExportError, export
 from triton_regressors.__main__ import main
-from triton_regressors.exporter import Compilation, ExportError, compile_estimator, export
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.edges import Edges, find_edges, rows_at_edges
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble

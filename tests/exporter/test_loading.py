@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 
 from tests.exporter.cases import CASES
-from triton_regressors.exporter import ExportError
+from triton_regressors import ExportError
 from triton_regressors.exporter.loading import load_estimator
 
 X = np.random.default_rng(0).normal(size=(30, 3))

@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.data import diabetes, small
-from triton_regressors.exporter import compile_estimator, export
+from triton_regressors import export
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.missing import QUESTIONS, _search
 from triton_regressors.kernels.plan import read_document
 

@@ -17,7 +17,8 @@ from tests.exporter.data import counts, diabetes, linnerud
 from tests.kernels import operations
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_lookup import lookup
-from triton_regressors.exporter import compile_estimator, optimise
+from triton_regressors.exporter import optimise
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import FUSIONS, Pass, fuse, fusion_steps
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.rewriting import stepwise

@@ -30,7 +30,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from tests.exporter import drawn
-from triton_regressors.exporter import Compilation, ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.run import Runner
 

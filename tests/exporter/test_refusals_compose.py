@@ -27,7 +27,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tests.exporter.data import several_targets
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import compile_estimator
 
 X, Y = several_targets()
 X, y = np.abs(X), Y[:, 0]

@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, QuantileTransformer, SplineTransformer
 
 from tests.exporter.cases_continuous import rising, stepped
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import compile_estimator
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 X, y = stepped()

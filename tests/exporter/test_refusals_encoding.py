@@ -12,7 +12,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import compile_estimator
 
 WORDS = np.array([["blue", "s"], ["red", "m"], ["red", "s"], ["green", "l"]], dtype=object)
 NUMBERS = np.array([[1.0, 2], [3, 4], [3, 2], [5, 4]])

@@ -21,8 +21,9 @@ from sklearn.svm import SVR, NuSVR
 
 from tests.exporter.data import linnerud
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lowerings.gaussian_process import matern_table
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.kernels.ops.pairwise import Pairwise

@@ -18,7 +18,8 @@ from sklearn.neighbors import (
 from sklearn.pipeline import make_pipeline
 
 from tests.exporter.data import unit_scale
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import compile_estimator
 
 X, y = unit_scale()
 SUPPORTED = (

@@ -6,7 +6,8 @@ from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.data import small
-from triton_regressors.exporter import ExportError, compile_estimator
+from triton_regressors import ExportError
+from triton_regressors.exporter.compiler import compile_estimator
 
 
 class Home(RegressorMixin, BaseEstimator):

@@ -15,7 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from triton_regressors.exporter import ExportError, compiler, lowers
+from triton_regressors import ExportError, lowers
+from triton_regressors.exporter import compiler
 from triton_regressors.exporter.registry import _ANSWERS, _LOWERINGS, answers
 
 X = np.random.default_rng(0).standard_normal((40, 3))

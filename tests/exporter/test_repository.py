@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from triton_regressors.exporter import ExportError, export
+from triton_regressors import ExportError, export
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.repository import STAGING, find_entry
 from triton_regressors.kernels.entry import read_document, versions
@@ -85,7 +85,8 @@ KILLED = """
 import signal, sys
 import numpy as np
 from sklearn.linear_model import Ridge
-from triton_regressors.exporter import export, repository
+from triton_regressors import export
+from triton_regressors.exporter import repository
 
 write = repository._write_version
 

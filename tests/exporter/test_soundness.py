@@ -23,7 +23,8 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from triton_regressors.exporter import ExportError, compiler
+from triton_regressors import ExportError
+from triton_regressors.exporter import compiler
 from triton_regressors.exporter.loading import load_estimator
 
 random = np.random.default_rng(0)

@@ -20,8 +20,9 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.exporter.cases import CASES
 from tests.exporter.cases_text import CITIES, JOBS, beside
 from tests.exporter.compiled import compiled, matrix
+from triton_regressors import export
 from triton_regressors.__main__ import main
-from triton_regressors.exporter import compile_estimator, export
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError

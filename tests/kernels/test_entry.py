@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sklearn.linear_model import Ridge
 
-from triton_regressors.exporter import export
+from triton_regressors import export
 from triton_regressors.kernels.entry import check_proof, read_document, sealed, version_number, versions
 from triton_regressors.kernels.errors import PlanError
 

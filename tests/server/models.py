@@ -13,7 +13,8 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegress
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from triton_regressors.exporter import compile_estimator, export
+from triton_regressors import export
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.parity import units

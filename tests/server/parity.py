@@ -29,9 +29,9 @@ from tests.exporter.cases import CASES
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from tests.server.rentals import MODELS
+from triton_regressors import export
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.exporter import export
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.inputs import Inputs

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler, TargetEncoder
 
 from tests.server.models import MAX_ROWS
-from triton_regressors.exporter import Export, export
+from triton_regressors import Export, export
 
 ROWS = 4000
 MEASURES = ["price", "area"]

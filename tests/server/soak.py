@@ -32,7 +32,7 @@ from triton_regressors.clients.errors import (
     RequestTimeout,
     ServerUnavailable,
 )
-from triton_regressors.clients.infer import AsyncClient
+from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure
 
@@ -171,15 +171,11 @@ def _constants(count: int, *values: float) -> list[list[float]]:
 
 def _executed(server: TritonServer, asked: Sequence[Target]) -> tuple[int, int]:
     """Return how many requests and batches the models have executed."""
-
-    async def ask() -> tuple[int, int]:
-        async with AsyncClient(server.grpc_url) as client:
-            stats = [(await client.statistics(target.model))["model_stats"][0] for target in asked]
-        # Whether a refused request counts as a success differs between servers.
-        requests = sum(s["inference_stats"]["success"]["count"] + s["inference_stats"]["fail"]["count"] for s in stats)
-        return requests, sum(s["execution_count"] for s in stats)
-
-    return asyncio.run(ask())
+    with Client(server.grpc_url) as client:
+        stats = [client.statistics(target.model)["model_stats"][0] for target in asked]
+    # Whether a refused request counts as a success differs between servers.
+    requests = sum(s["inference_stats"]["success"]["count"] + s["inference_stats"]["fail"]["count"] for s in stats)
+    return requests, sum(s["execution_count"] for s in stats)
 
 
 def run_clients(

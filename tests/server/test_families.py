@@ -16,9 +16,9 @@ import pytest
 
 from tests.exporter.cases import CASES
 from tests.server.parity import take
+from triton_regressors import export
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.exporter import export
 from triton_regressors.kernels.parity import measure, units
 
 pytestmark = [pytest.mark.server, pytest.mark.gpu]

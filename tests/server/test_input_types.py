@@ -14,11 +14,11 @@ from tritonclient.utils import InferenceServerException
 
 from tests.server.conftest import Unload
 from tests.server.rentals import MEASURES, MODELS, beside, rentals
+from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.exporter import export
 from triton_regressors.kernels.parity import measure, units
 
 pytestmark = pytest.mark.server

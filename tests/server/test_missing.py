@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 
 from tests.exporter.data import small
 from tests.server.snippets import run_snippets
+from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.exporter import export
 
 X, y = small()
 ESTIMATORS = {

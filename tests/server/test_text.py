@@ -23,11 +23,11 @@ from tritonclient.utils import InferenceServerException
 
 from tests.exporter.cases import CASES
 from tests.server.snippets import run_snippets
+from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.exporter import export
 
 pytestmark = pytest.mark.server
 

@@ -16,10 +16,10 @@ from sklearn.linear_model import Ridge
 
 from tests.server.conftest import PATIENCE_S, Unload, wait_for
 from tests.server.models import ROUNDING, ridge, rows
+from triton_regressors import export
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
-from triton_regressors.exporter import export
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.kernels.parity import measure, units
 

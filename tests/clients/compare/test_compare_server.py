@@ -24,12 +24,12 @@ from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
 from tests.modes import bound_by_modes
-from triton_regressors.clients.compare import command
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.jobs import poisson_arrivals
 from triton_regressors.clients.compare.lock import lock_file, only_comparison
+from triton_regressors.clients.compare.report import write_report
 from triton_regressors.clients.compare.results import Point
 from triton_regressors.clients.compare.run import compare
 from triton_regressors.clients.compare.session import floor_name
@@ -38,6 +38,7 @@ from triton_regressors.clients.errors import InvalidRequest, RowsError, ServerUn
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime
 from triton_regressors.clients.server import TritonServer
+from triton_regressors.commands import compare as command
 
 pytestmark = pytest.mark.server
 
@@ -195,7 +196,7 @@ def test_every_point_is_complete(finished: Comparison) -> None:
 
 
 def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
-    page = finished.write(tmp_path)[0].read_text()
+    page = write_report(finished, tmp_path)[0].read_text()
     assert {path.name for path in tmp_path.iterdir()} == {
         "report.html",
         "points.csv",
@@ -368,7 +369,7 @@ def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_
         r"Model 'linear' answers requests with errors alone \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
     )
     assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests with errors alone")
-    assert partial.write(tmp_path)[0].name == "report.html"
+    assert write_report(partial, tmp_path)[0].name == "report.html"
 
 
 def processes(name: str) -> list[int]:

@@ -14,7 +14,7 @@ from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.plots import inline_svg, latency_throughput
-from triton_regressors.clients.compare.report import number
+from triton_regressors.clients.compare.report import number, rich_table, write_report
 from triton_regressors.clients.compare.results import Figures, Point
 from triton_regressors.clients.compare.statistics import Latencies, ServerFigures, Window
 
@@ -55,9 +55,9 @@ def dead() -> Figures:
 def test_a_report_of_models_that_answer_nothing(tmp_path: Path, alive: list[str]) -> None:
     points = [*(point(label, figures(100, 1)) for label in alive), point("b", dead(), floor=figures(200, 1))]
     comparison = Comparison("m", points, planned=4, interrupted=True, failure="Its stub is not healthy.")
-    page = comparison.write(tmp_path)[0].read_text()
+    page = write_report(comparison, tmp_path)[0].read_text()
     assert "Ended by an error (Its stub is not healthy)" in page
-    assert comparison.table().row_count == len(points)
+    assert rich_table(comparison).row_count == len(points)
 
 
 def test_names_are_never_markup(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     names = "[red]a[/x]<b>&$^$"
     comparison = Comparison(names, [point(names, figures(100, 1))], settings={"rows_file": names})
     console = Console(width=120, file=io.StringIO())
-    console.print(comparison.table())
+    console.print(rich_table(comparison))
     assert f"configurations of {names}" in console.file.getvalue()
-    page = comparison.write(tmp_path)[0].read_text()
+    page = write_report(comparison, tmp_path)[0].read_text()
     assert "<b>" not in page
     assert page.count("[red]a[/x]&lt;b&gt;&amp;$^$") >= 6  # title, heading, verdict, plots, table, settings
 
@@ -141,7 +141,7 @@ def comparison() -> Comparison:
 
 def test_table_fits_120_columns(comparison: Comparison) -> None:
     console = Console(width=300, file=io.StringIO())
-    console.print(comparison.table())
+    console.print(rich_table(comparison))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 120
     for expected in ("delay 500 µs, 2 instances", "12,345", "80%", "http"):
@@ -153,7 +153,7 @@ def test_files_hold_every_point(comparison: Comparison, tmp_path: Path) -> None:
     comparison.points[0] = dataclasses.replace(
         odd, model=dataclasses.replace(odd.model, latency=Latencies(*[NAN] * 6), errors={"bad": 3}, requests=0)
     )
-    paths = {path.name: path for path in comparison.write(tmp_path / "new" / "report")}
+    paths = {path.name: path for path in write_report(comparison, tmp_path / "new" / "report")}
     assert set(paths) == {
         "report.html",
         "points.csv",
@@ -176,7 +176,7 @@ def test_files_hold_every_point(comparison: Comparison, tmp_path: Path) -> None:
 
 
 def test_html_stands_alone_and_escapes(comparison: Comparison, tmp_path: Path) -> None:
-    page = comparison.write(tmp_path)[0].read_text()
+    page = write_report(comparison, tmp_path)[0].read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert page.count("<svg") == 2
@@ -212,5 +212,5 @@ def test_warnings_say_what_to_distrust() -> None:
 
 
 def test_nothing_measured_still_writes_what_was_asked(tmp_path: Path) -> None:
-    (path,) = Comparison("m", planned=5, interrupted=True).write(tmp_path)
+    (path,) = write_report(Comparison("m", planned=5, interrupted=True), tmp_path)
     assert json.loads(path.read_text())["warnings"] == ["Interrupted: 0 of 5 points were measured."]

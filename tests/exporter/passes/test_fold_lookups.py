@@ -9,7 +9,7 @@ from sklearn.preprocessing import OneHotEncoder
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_lookup import numbers
-from triton_regressors.exporter import compile_estimator
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns

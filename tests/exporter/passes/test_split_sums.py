@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise_affine
-from triton_regressors.exporter import Compilation, compile_estimator
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine

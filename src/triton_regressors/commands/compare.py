@@ -6,18 +6,19 @@ import signal
 import tempfile
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from triton_regressors.clients.commands import ProtocolName
-from triton_regressors.clients.compare.batching import read_configurations, write_batching
-from triton_regressors.clients.compare.comparison import IncompleteComparison
-from triton_regressors.clients.compare.errors import ComparisonError
-from triton_regressors.clients.compare.results import Point
-from triton_regressors.clients.compare.signals import interrupting
+from triton_regressors.commands.connection import ProtocolName
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.extras import require
+
+if TYPE_CHECKING:
+    from triton_regressors.clients.compare.results import Point
 
 
 class GeneratorName(str, Enum):
@@ -31,7 +32,7 @@ def compare(
     name: Annotated[str, typer.Argument(help="The model to compare configurations of.")],
     repository: Annotated[
         Path, typer.Option(help="Its model repository; a Triton server is started on it unless --url is given.")
-    ] = Path("model_repository"),
+    ] = DEFAULT_REPOSITORY,
     configurations: Annotated[
         Path | None, typer.Option(help="A TOML file of 'configuration' tables instead of the default set.")
     ] = None,
@@ -98,9 +99,15 @@ def compare(
     after Ctrl-C, and when it is told to stop or its terminal is gone. A do-nothing model is measured beside it as the
     floor.
     """
-    from triton_regressors.clients.compare.report import TABLE_WIDTH
-    from triton_regressors.clients.compare.run import compare as run
-
+    if url is None and http_url is None and python is None:
+        require("serve", "The Triton server that `compare` starts without --url")
+    with loading():
+        from triton_regressors.clients.compare.batching import read_configurations
+        from triton_regressors.clients.compare.comparison import IncompleteComparison
+        from triton_regressors.clients.compare.errors import ComparisonError
+        from triton_regressors.clients.compare.report import TABLE_WIDTH, rich_table, write_report
+        from triton_regressors.clients.compare.run import compare as run
+        from triton_regressors.clients.compare.signals import interrupting
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
@@ -142,10 +149,10 @@ def compare(
             failure, comparison = error, error.partial
         if comparison.interrupted and not comparison.points:
             raise typer.Exit(_exit_code(signals))
-        console.print(comparison.table())
+        console.print(rich_table(comparison))
         for warning in comparison.warnings():
             console.print(Text(warning, style="yellow"), soft_wrap=True)
-        console.print(Text(f"Report: {comparison.write(directory)[0]}"), soft_wrap=True)
+        console.print(Text(f"Report: {write_report(comparison, directory)[0]}"), soft_wrap=True)
     if failure is not None:
         raise failure
     if comparison.interrupted:
@@ -164,6 +171,8 @@ def _exit_code(signals: list[int]) -> int:
 
 def _check_writable(directory: Path) -> None:
     """Raise ComparisonError unless files can be written into a directory that is there, or can be made."""
+    from triton_regressors.clients.compare.errors import ComparisonError
+
     try:
         existing = next(path for path in (directory, *directory.parents) if path.exists())
         with tempfile.TemporaryFile(dir=existing):
@@ -174,8 +183,9 @@ def _check_writable(directory: Path) -> None:
 
 def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url: str | None, console: Console) -> None:
     """Write the recommendation into the file, and have a running server read it."""
-    from triton_regressors.clients.infer import Client
-
+    with loading():
+        from triton_regressors.clients.compare.batching import write_batching
+        from triton_regressors.clients.infer import Client
     write_batching(config_file, best.configuration)
     console.print(Text(f"Wrote {best.configuration.label!r} into {config_file}."), soft_wrap=True)
     if url is not None or http_url is not None:

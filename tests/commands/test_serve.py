@@ -24,7 +24,7 @@ X = np.ones((1, 3), np.float32)
 
 @contextmanager
 def serving(repository: Path, stderr: int = subprocess.STDOUT) -> Iterator["subprocess.Popen[str]"]:
-    code = "import sys, typer; from triton_regressors.clients.commands import serve; typer.run(serve)"
+    code = "import sys, typer; from triton_regressors.commands.serve import serve; typer.run(serve)"
     command = [sys.executable, "-c", code, str(repository), "--grpc-port=0", "--http-port=0", "--metrics-port=0"]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
     environment.pop("TRITON_ADMIN_KEY", None)

@@ -10,16 +10,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from triton_regressors.clients.rows import read_table
-from triton_regressors.exporter.compiler import DEFAULT_TOLERANCE, compile_estimator
-from triton_regressors.exporter.compiler import export as export_estimator
-from triton_regressors.exporter.describe import describe_compilation, describe_entry, parity_table
-from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.loading import LARGEST_MB, load_estimator
-from triton_regressors.exporter.lower import string_columns
-from triton_regressors.exporter.oracle import feature_names
-from triton_regressors.exporter.repository import find_entry
-from triton_regressors.exporter.text import MISSING_STRINGS
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MISSING_STRINGS
+from triton_regressors.extras import require
 
 Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
 ModelOrEntry = Annotated[Path, typer.Argument(help="A fitted estimator's file, or an entry's directory.")]
@@ -44,7 +37,7 @@ LargestMb = Annotated[int, typer.Option(min=1, help="Megabytes that a .skops fil
 
 def export(
     model: Model,
-    repository: Annotated[Path, typer.Option(help="The model repository to write into.")] = Path("model_repository"),
+    repository: Annotated[Path, typer.Option(help="The model repository to write into.")] = DEFAULT_REPOSITORY,
     name: Annotated[str | None, typer.Option(help="The model's name on the server; by default the file's.")] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
@@ -75,17 +68,12 @@ def export(
     ] = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
+    require("export", "Exporting a model")
+    with loading():
+        from triton_regressors.exporter.compiler import export as export_estimator
+        from triton_regressors.exporter.describe import parity_table
+        from triton_regressors.exporter.loading import load_estimator
     estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
-    options: dict[str, Any] = {
-        "max_batch_size": max_batch_size,
-        "dynamic_batching": dynamic_batching,
-        "max_queue_delay_us": max_queue_delay_us,
-        "preferred_batch_sizes": tuple(preferred_batch_size) if preferred_batch_size else None,
-        "instances": instances,
-        "instance_kind": instance_kind,
-        "engine": engine,
-        "versions": versions,
-    }
     result = export_estimator(
         estimator,
         repository,
@@ -94,7 +82,14 @@ def export(
         tolerance=tolerance,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
         input=input,
-        **options,
+        max_batch_size=max_batch_size,
+        dynamic_batching=dynamic_batching,
+        max_queue_delay_us=max_queue_delay_us,
+        preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
+        instances=instances,
+        instance_kind=instance_kind,
+        engine=engine,
+        versions=versions,
     )
     entry, plan = result.entry, result.compilation.plan
     console = _console()
@@ -121,6 +116,13 @@ def describe(
     largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
     """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
+    require("export", "Describing a model or an entry")
+    with loading():
+        from triton_regressors.exporter.compiler import compile_estimator
+        from triton_regressors.exporter.describe import describe_compilation, describe_entry
+        from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.exporter.loading import load_estimator
+        from triton_regressors.exporter.repository import find_entry
     console = _console()
     if os.path.isdir(what):  # which is False, and no error, for a name that is too long
         if sample is not None:
@@ -139,6 +141,10 @@ def _console() -> Console:
 
 def _sample(path: Path | None, estimator: Any) -> Any | None:
     """Return the rows of a file, strings as they are written there in the columns that the estimator reads as such."""
+    with loading():
+        from triton_regressors.clients.rows import read_table
+        from triton_regressors.exporter.lower import string_columns
+        from triton_regressors.exporter.oracle import feature_names
     names = feature_names(estimator)
     if path is None or names is None:
         return None if path is None else read_table(path)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from typing import Any
 
-from triton_regressors import __version__
+from triton_regressors.commands.loading import INTERRUPTED, loading
 from triton_regressors.errors import TritonRegressorsError
-
-INTERRUPTED = 130
+from triton_regressors.version import __version__
 
 
 def make_app() -> Any:
-    """Return the command line; importing what it needs takes seconds."""
+    """Return the command line. It says what there is; each command imports what it works with when it runs."""
     import typer
 
-    from triton_regressors.clients.commands import predict, serve, verify
-    from triton_regressors.clients.compare.command import compare
-    from triton_regressors.exporter.commands import describe, export
+    from triton_regressors.commands.compare import compare
+    from triton_regressors.commands.export import describe, export
+    from triton_regressors.commands.query import predict, verify
+    from triton_regressors.commands.serve import serve
 
     app = typer.Typer(
         help="Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server.",
@@ -41,12 +39,8 @@ def make_app() -> Any:
 
 def main() -> None:
     """Run the command line; what the user can mend is one sentence on stderr and exit code 1, Ctrl-C exit code 130."""
-    interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if interrupts:  # what that raises within an import may come out as an ImportError
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    app = make_app()
-    if interrupts:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    with loading():
+        app = make_app()
     try:
         app()
     except TritonRegressorsError as error:

@@ -7,6 +7,7 @@ queries it over gRPC and HTTP, verifies it, compares dynamic batching configurat
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import shutil
 import sys
@@ -24,15 +25,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 
-from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.run import compare
-from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
-from triton_regressors.clients.verify import verify
-from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter import Export, export
+from triton_regressors import (
+    AsyncClient,
+    BatchingConfiguration,
+    Client,
+    Comparison,
+    Export,
+    InvalidRequest,
+    TritonRegressorsError,
+    TritonServer,
+    compare,
+    export,
+    verify,
+    write_report,
+)
+from triton_regressors.clients.compare.report import rich_table
 
 CONFIGURATIONS = (
     BatchingConfiguration("none", dynamic_batching=False, instances=1),
@@ -81,6 +88,13 @@ def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, cons
     return exported
 
 
+async def ask_at_once(url: str, name: str, rows: np.ndarray) -> np.ndarray:
+    """Return the answers to requests of one row each, all of which are under way at the same time."""
+    async with AsyncClient(url) as client:
+        answers = await asyncio.gather(*(client.predict(name, rows[i : i + 1]) for i in range(len(rows))))
+    return np.concatenate(answers)
+
+
 def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, console: Console) -> None:
     """Ask for one row of each entry over both protocols, and show what a bad request gets."""
     table = Table(title="One row of each, asked over gRPC and HTTP", title_justify="left")
@@ -95,6 +109,13 @@ def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, c
         X = models["diabetes_bayesian"][1][:1]
         answer = over_grpc.infer("diabetes_bayesian", X, outputs=("y", "std"))
         console.print(f"diabetes_bayesian also has std: {answer['y'][0, 0]:.2f} ± {answer['std'][0, 0]:.2f}")
+        X = models["diabetes_ridge"][1]
+        one_by_one = asyncio.run(ask_at_once(server.grpc_url, "diabetes_ridge", X))
+        same = np.array_equal(one_by_one, over_grpc.predict("diabetes_ridge", X))
+        bits = "the same bits as" if same else "DIFFERENT bits from"
+        console.print(
+            f"{len(X)} requests of one row each, all at once from one AsyncClient: {bits} one request of all rows"
+        )
         bad = np.full((1, X.shape[1]), np.nan)
         try:
             over_grpc.predict("diabetes_ridge", bad)
@@ -165,8 +186,8 @@ def main() -> int:
             max_windows=6,
             console=console,
         )
-    report, *others = comparison.write(output / "comparison")
-    console.print(comparison.table())
+    report, *others = write_report(comparison, output / "comparison")
+    console.print(rich_table(comparison))
     show_bars(comparison, console)
     for warning in comparison.warnings():
         console.print(warning, style="yellow", highlight=False)

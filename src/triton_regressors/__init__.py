@@ -1,0 +1,114 @@
+"""Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server.
+
+    import triton_regressors as tr
+
+    tr.export(model, "model_repository", name="houses", sample=X)
+    with tr.TritonServer(["model_repository"]) as server, tr.Client(server.grpc_url) as client:
+        tr.verify(client, "houses")
+        y = client.predict("houses", X)
+
+Everything that a user calls or catches is here, and is imported when it is first used: a client does without torch and
+scikit-learn. The errors are a tree, see `triton_regressors.errors`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from triton_regressors.errors import MissingExtra, TritonRegressorsError
+from triton_regressors.extras import require
+from triton_regressors.version import __version__
+
+if TYPE_CHECKING:
+    from triton_regressors.clients.compare.batching import BatchingConfiguration
+    from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
+    from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
+    from triton_regressors.clients.compare.report import write_report
+    from triton_regressors.clients.compare.run import compare
+    from triton_regressors.clients.errors import (
+        InferenceError,
+        InvalidRequest,
+        ModelNotFound,
+        RequestCancelled,
+        RequestTimeout,
+        RowsError,
+        ServerError,
+        ServerFault,
+        ServerUnavailable,
+    )
+    from triton_regressors.clients.infer import AsyncClient, Client
+    from triton_regressors.clients.server import TritonServer
+    from triton_regressors.clients.verify import Verification, verify
+    from triton_regressors.exporter.compiler import Export, export
+    from triton_regressors.exporter.errors import ExportError
+    from triton_regressors.exporter.loading import load_estimator
+    from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform
+
+__all__ = [
+    "AsyncClient",
+    "BatchingConfiguration",
+    "Client",
+    "Comparison",
+    "ComparisonError",
+    "Export",
+    "ExportError",
+    "IncompleteComparison",
+    "InferenceError",
+    "InvalidRequest",
+    "MissingExtra",
+    "ModelNotFound",
+    "NoAnswers",
+    "RequestCancelled",
+    "RequestTimeout",
+    "RowsError",
+    "ServerError",
+    "ServerFault",
+    "ServerUnavailable",
+    "TritonRegressorsError",
+    "TritonServer",
+    "Verification",
+    "__version__",
+    "compare",
+    "export",
+    "load_estimator",
+    "lowers",
+    "lowers_inverse",
+    "lowers_transform",
+    "verify",
+    "write_report",
+]
+
+_PLACES = {
+    "clients.compare.batching": ("BatchingConfiguration",),
+    "clients.compare.comparison": ("Comparison", "IncompleteComparison"),
+    "clients.compare.errors": ("ComparisonError", "NoAnswers"),
+    "clients.compare.report": ("write_report",),
+    "clients.compare.run": ("compare",),
+    "clients.errors": (
+        *("InferenceError", "InvalidRequest", "ModelNotFound", "RequestCancelled", "RequestTimeout", "RowsError"),
+        *("ServerError", "ServerFault", "ServerUnavailable"),
+    ),
+    "clients.infer": ("AsyncClient", "Client"),
+    "clients.server": ("TritonServer",),
+    "clients.verify": ("Verification", "verify"),
+    "exporter.compiler": ("Export", "export"),
+    "exporter.errors": ("ExportError",),
+    "exporter.loading": ("load_estimator",),
+    "exporter.registry": ("lowers", "lowers_inverse", "lowers_transform"),
+}
+"""Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
+_NEED_EXPORT = ("exporter.compiler", "exporter.loading", "exporter.registry")
+
+
+def __getattr__(name: str) -> Any:
+    place = next((place for place, names in _PLACES.items() if name in names), None)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if place in _NEED_EXPORT:
+        require("export", f"{__name__}.{name}")
+    value = getattr(import_module(f"{__name__}.{place}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

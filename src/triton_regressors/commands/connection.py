@@ -1,0 +1,35 @@
+"""The options of commands that ask a running server, and the client that they make."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from triton_regressors.commands.loading import loading
+
+if TYPE_CHECKING:
+    from triton_regressors.clients.infer import Client
+
+
+class ProtocolName(str, Enum):
+    """What `--protocol` accepts."""
+
+    grpc = "grpc"
+    http = "http"
+
+
+_DEFAULT_URLS = {ProtocolName.grpc: "127.0.0.1:8001", ProtocolName.http: "127.0.0.1:8000"}
+
+UrlOption = Annotated[
+    str | None, typer.Option(help="HOST:PORT of the server; by default 127.0.0.1:8001 for grpc, :8000 for http.")
+]
+ProtocolOption = Annotated[ProtocolName, typer.Option(help="How to speak to the server.")]
+
+
+def connect(url: str | None, protocol: ProtocolName) -> Client:
+    """Return a client of the server at `url`, by default at the protocol's usual port on this machine."""
+    with loading():
+        from triton_regressors.clients.infer import Client
+    return Client(url or _DEFAULT_URLS[protocol], "grpc" if protocol is ProtocolName.grpc else "http")

@@ -1,0 +1,132 @@
+"""The commands `predict` and `verify`, which ask a running server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_SHOWN_ROWS = 10
+
+
+def predict(
+    name: Annotated[str, typer.Argument(help="The entry to ask.")],
+    rows: Annotated[Path, typer.Argument(help="The rows: .npy, .csv or .parquet.")],
+    url: UrlOption = None,
+    protocol: ProtocolOption = ProtocolName.grpc,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the predictions to this .npy (columns side by side), .csv or .parquet.")
+    ] = None,
+    outputs: Annotated[str, typer.Option(help="Which outputs, with commas between them: y or y,std.")] = "y",
+    version: Annotated[str, typer.Option(help="Which version; by default the server's choice.")] = "",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
+            "strings, those of one input after those of another. Default: those that it was trained with, which the "
+            "server names, if they and those of ROWS have names; else all."
+        ),
+    ] = None,
+) -> None:
+    """Ask a running server for the predictions of the rows of a file."""
+    with loading():
+        from triton_regressors.clients.infer import infer_in_batches
+        from triton_regressors.clients.rows import read_tensors
+    if output is not None:
+        _check_writable(output)
+    named = columns.split(",") if columns else None
+    wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
+    with connect(url, protocol) as client:
+        tensors = read_tensors(rows, client.config(name), named)
+        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
+    table = _as_columns(answers)
+    console = Console()
+    console.print(_preview(table))
+    if output is not None:
+        _write(output, table)
+        console.print(Text(f"Wrote {len(table)} rows to {output}."), soft_wrap=True)
+
+
+def verify(
+    name: Annotated[str, typer.Argument(help="The entry to verify.")],
+    repository: Annotated[Path, typer.Option(help="Where its golden rows are on this machine.")] = DEFAULT_REPOSITORY,
+    url: UrlOption = None,
+    protocol: ProtocolOption = ProtocolName.grpc,
+    version: Annotated[str, typer.Option(help="Which version; by default the newest in the repository.")] = "",
+) -> None:
+    """Send an entry's golden rows to a running server and compare with the estimator's own predictions."""
+    with loading():
+        from triton_regressors.clients.verify import verify as verify_entry
+    with connect(url, protocol) as client:
+        result = verify_entry(client, name, repository=repository, version=version or None)
+    console = Console()
+    table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
+    for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
+        table.add_column(heading)
+    for check in result.outputs:
+        mark = Text("ok", "green") if check.within else Text("beyond tolerance", "red")
+        table.add_row(Text(check.name), f"{check.max_error:.2e}", f"{check.tolerance:.0e}", mark)
+    console.print(table)
+    bits = Text("the same bits", "green") if result.bit_identical else Text("different bits", "red")
+    console.print(Text("Sent ") + Text("; ".join(result.batchings)) + ": " + bits + " in every batching.")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def _as_columns(answers: dict[str, npt.NDArray[Any]]) -> Any:
+    """A DataFrame with a column y, or y_0, y_1, ... where an output has several."""
+    import pandas as pd
+
+    columns = {}
+    for name, array in answers.items():  # array: [rows, width]
+        for column in range(array.shape[1]):
+            columns[name if array.shape[1] == 1 else f"{name}_{column}"] = array[:, column]
+    return pd.DataFrame(columns)
+
+
+def _preview(table: Any) -> Table:
+    more = len(table) - _SHOWN_ROWS
+    preview = Table("row", caption=f"and {more} more rows" if more > 0 else None)
+    for name in table.columns:
+        preview.add_column(Text(name))
+    for row, values in enumerate(table.head(_SHOWN_ROWS).itertuples(index=False)):
+        preview.add_row(str(row), *(f"{value:.7g}" for value in values))
+    return preview
+
+
+def _check_writable(output: Path) -> None:
+    from triton_regressors.clients.errors import RowsError
+    from triton_regressors.clients.rows import SUFFIXES
+
+    if output.suffix.lower() not in SUFFIXES:
+        raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}.")
+    if not output.parent.is_dir():
+        raise RowsError(f"Cannot write predictions to {output}: there is no directory {output.parent}.")
+
+
+def _write(output: Path, table: Any) -> None:
+    import numpy as np
+
+    from triton_regressors.clients.errors import RowsError
+
+    try:
+        if output.suffix.lower() == ".npy":
+            with output.open("wb") as file:  # np.save would add a second suffix to .NPY
+                np.save(file, table.to_numpy())
+        elif output.suffix.lower() == ".csv":
+            table.to_csv(output, index=False)
+        else:
+            table.to_parquet(output, index=False)
+    except OSError as error:
+        raise RowsError(f"Cannot write predictions to {output}: {error}.") from None

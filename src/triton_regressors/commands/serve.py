@@ -1,0 +1,141 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.extras import require
+
+if TYPE_CHECKING:
+    from triton_regressors.clients.server import TritonServer
+
+_LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "red", "fatal": "bold red", "": ""}
+
+
+def serve(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The model repository.")] = DEFAULT_REPOSITORY,
+    grpc_port: Annotated[int, typer.Option(help="0: a free one.")] = 8001,
+    http_port: Annotated[int, typer.Option(help="0: a free one.")] = 8000,
+    metrics_port: Annotated[int, typer.Option(help="0: a free one.")] = 8002,
+    poll: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Look for new and changed entries that often, 1 or more.")
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option(help="The interpreter whose packages the models see; by default this one.")
+    ] = None,
+    complete_configs: Annotated[
+        bool, typer.Option("--complete-configs", help="Accept models whose config.pbtxt leaves out inputs and outputs.")
+    ] = False,
+) -> None:
+    """Serve a model repository on this machine's loopback address, until Ctrl-C.
+
+    For development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
+    docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
+    does not load is listed and left out; a model whose process dies is loaded again.
+    """
+    if python is None:
+        require("serve", "What `serve` runs")
+    with loading():
+        from triton_regressors.clients.errors import ServerError
+        from triton_regressors.clients.server import TritonServer
+        from triton_regressors.clients.server_log import is_table
+    console = Console()
+    if directory.is_dir() and poll is None and not any(directory.glob("*/config.pbtxt")):
+        raise ServerError(f"{directory} holds no entry to serve; `triton-regressors export` writes them.")
+
+    def show(line: str) -> None:
+        if line.strip() and not is_table(line):
+            try:
+                console.print(_readable(line))
+            except (SystemExit, BrokenPipeError):  # nobody reads any more, as after `serve | head`
+                signal.raise_signal(signal.SIGTERM)  # this is a thread of the server's: the main one is to end
+
+    server = TritonServer(
+        [directory],
+        grpc_port=grpc_port,
+        http_port=http_port,
+        metrics_port=metrics_port,
+        poll_s=poll,
+        python=python,
+        complete_configs=complete_configs,
+        on_log=show,
+        lenient=True,
+    )
+    with _interrupted_by_signals(), suppress(KeyboardInterrupt), server:
+        console.print(_endpoints(server, directory))
+        console.print(_how_to_load(server), soft_wrap=True)
+        while server.running:
+            time.sleep(0.2)
+        raise ServerError(f"The Triton server {server.ending()}.", log=server.log)
+    console.print("The Triton server has stopped.")
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt as Ctrl-C does. Only the first of them counts: stopping is not interrupted."""
+    stopping = False
+
+    def on_signal(number: int, frame: Any) -> None:
+        nonlocal stopping
+        if not stopping:
+            stopping = True
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _readable(line: str) -> Text:
+    from triton_regressors.clients.server_log import readable_log_line
+
+    at, level, message = readable_log_line(line)
+    if not level:
+        return Text(message)
+    return Text.assemble((at, "dim"), " ", (f"{level:<7}", _LEVEL_STYLES[level]), " ", message)
+
+
+def _endpoints(server: TritonServer, directory: Path) -> Table:
+    table = Table(title=Text(f"Serving {directory}"), caption="Ctrl-C stops the server.")
+    for heading in ("model", "version", "state"):
+        table.add_column(heading)
+    with loading():
+        from triton_regressors.clients.infer import Client
+    with Client(server.grpc_url) as client:
+        models = client.index()
+    for model in models:
+        if model["state"] == "READY":
+            table.add_row(Text(model["name"]), model["version"], Text("READY", "green"))
+    for name, reason in server.failures.items():
+        table.add_row(Text(name), "", Text(f"not loaded: {reason}", "red"))
+    table.add_section()
+    table.add_row("gRPC", server.grpc_url, "")
+    table.add_row("HTTP", f"http://{server.http_url}", "")
+    table.add_row("metrics", f"http://{server.metrics_url}/metrics", "")
+    return table
+
+
+def _how_to_load(server: TritonServer) -> Text:
+    with loading():
+        from triton_regressors.clients.admin_key import VARIABLE
+    if os.environ.get(VARIABLE):
+        return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
+    return Text("To load, unload or compare models from another terminal, first: ").append(
+        f"export {VARIABLE}={server.admin_key}", "bold"
+    )

@@ -1,0 +1,14 @@
+"""What holds where the caller says nothing, in Python and on the command line alike."""
+
+from pathlib import Path
+
+DEFAULT_REPOSITORY = Path("model_repository")
+
+DEFAULT_TOLERANCE = 1e-5
+"""Largest difference from the estimator's own prediction, in its standard deviations."""
+
+LARGEST_MB = 1024
+"""Megabytes that a `.skops` file may unpack to; 2.5 million nodes of trees are 200."""
+
+MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
+"""What clients that make a string of every value, as tritonclient does, send for None, NaN and pandas' own."""

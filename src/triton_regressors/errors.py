@@ -1,0 +1,34 @@
+"""Every error that this package raises on purpose, by the names that `triton_regressors` has them under.
+
+    TritonRegressorsError                something that the caller can mend
+    ├── MissingExtra                     packages are missing that an extra brings; also an ImportError
+    ├── ExportError                      an estimator, a parameter, a file or a repository does not allow the export
+    ├── ServerError                      the embedded Triton server could not start, or ended by itself
+    ├── RowsError                        a file of rows, or the golden rows of an entry, cannot be read
+    ├── ComparisonError                  a configuration, a load or a server that `compare` cannot work with
+    │   ├── NoAnswers                    the model answers requests with errors alone
+    │   └── IncompleteComparison         it failed after some points; `partial` holds them
+    └── InferenceError                   a Triton server did not do what it was asked
+        ├── InvalidRequest               the request is wrong: shape, dtype, output, values, or an argument of the call
+        ├── ModelNotFound                no such model or version is loaded
+        ├── ServerUnavailable            nothing answers at this address, or the server takes no more requests now
+        ├── RequestTimeout               no answer in the time given
+        ├── RequestCancelled             the request was cancelled before it was answered
+        └── ServerFault                  the server failed: an error inside the model, or an answer that cannot be read
+
+Each message is one sentence that names what is wrong and what is accepted. `ServerUnavailable` and `RequestTimeout` may
+pass by themselves; the same call again cannot mend the others.
+
+`kernels.errors.PlanError` is a plain ValueError, since entries carry the kernels without the rest of this package;
+whatever a user calls turns it into one of the above.
+"""
+
+# ruff: noqa: N818 (the names say what happened, as `TimeoutError`'s siblings in httpx do)
+
+
+class TritonRegressorsError(Exception):
+    """Something the caller can mend; the message says what and how."""
+
+
+class MissingExtra(TritonRegressorsError, ImportError):
+    """Packages that an extra of this distribution brings are not installed; the message says which extra."""

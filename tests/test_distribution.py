@@ -1,0 +1,185 @@
+"""What a wheel and a source distribution hold, and that they work, installed into an empty environment."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from triton_regressors.extras import EXTRAS
+from triton_regressors.version import __version__
+
+ROOT = Path(__file__).parents[1]
+NAME = f"triton_regressors-{__version__}"
+IMPORTED_AS = {"scikit-learn": "sklearn"}
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Return what a command prints; the environment names no package of ours to it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the source distribution of a copy of this checkout, and the wheel made from that."""
+    directory = tmp_path_factory.mktemp("built")
+    source = directory / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    for name in ("src", "exporter", "kernels", "clients", "tests", "benchmarks", "docs", "docker"):
+        shutil.copytree(
+            ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
+    code = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+    run(sys.executable, "-c", code, "sdist", directory, cwd=source)
+    with tarfile.open(directory / f"{NAME}.tar.gz") as archive:
+        archive.extractall(directory, filter="data")
+    run(sys.executable, "-c", code, "wheel", directory, cwd=directory / NAME)
+    return directory
+
+
+def of_the_package() -> set[str]:
+    """Return the files of the package, as git would add them, by their paths under its name."""
+    own = {f"triton_regressors/{path.name}" for path in (ROOT / "src/triton_regressors").glob("*.*") if path.is_file()}
+    folders = {name: ROOT / name for name in ("exporter", "kernels", "clients")}
+    folders["commands"] = ROOT / "src/triton_regressors/commands"
+    return own | {
+        f"triton_regressors/{name}/{path.relative_to(folder)}"
+        for name, folder in folders.items()
+        for path in folder.rglob("*.py")
+    }
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        metadata = wheel.read(f"{NAME}.dist-info/METADATA").decode()
+    assert held == of_the_package()
+    assert "triton_regressors/py.typed" in held
+    assert f"\nVersion: {__version__}\n" in metadata
+
+
+def test_the_source_distribution_holds_what_the_wheel_is_made_of(built: Path) -> None:
+    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+        held = {name.removeprefix(f"{NAME}/") for name in archive.getnames() if archive.getmember(name).isfile()}
+        assert not any(member.issym() or member.islnk() for member in archive.getmembers())
+    package = {name.removeprefix("src/") for name in held if name.startswith("src/triton_regressors/")}
+    assert package == of_the_package()
+    assert {"pyproject.toml", "README.md"} < held
+
+
+def requirements(found: Distribution, extra: str = "") -> Iterator[Requirement]:
+    for text in found.requires or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            yield requirement
+
+
+def closure(wheel: Path, extra: str = "") -> dict[str, Distribution]:
+    """Return every distribution that installing the wheel would bring, of those installed here."""
+    found: dict[str, Distribution] = {}
+    asked = set()
+    (dist_info,) = wheel.glob("*.dist-info")
+    waiting = list(requirements(Distribution.at(dist_info), extra))
+    while waiting:
+        requirement = waiting.pop()
+        own = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        for each in requirement.extras or {""}:
+            if (own, each) in asked:
+                continue
+            asked.add((own, each))
+            found[own] = distribution(own)
+            waiting += [*requirements(found[own]), *requirements(found[own], each)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(built: Path) -> Path:
+    """An interpreter that has the wheel and what it requires without an extra, and nothing else."""
+    environment = built / "client"
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=built)
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    wheel = built / f"{NAME}-py3-none-any.whl"
+    run(sys.executable, "-m", "pip", f"--python={environment}/bin/python", "install", "--quiet", "--no-index",
+        "--no-deps", wheel, cwd=built)  # fmt: skip
+    for found in closure(packages).values():
+        for part in {Path(str(file)).parts[0] for file in found.files or []} - {"..", "__pycache__"}:
+            if not (packages / part).exists():
+                (packages / part).symlink_to(found.locate_file(part))
+    return environment / "bin" / "python"
+
+
+def test_a_client_needs_neither_torch_nor_scikit_learn(client: Path, tmp_path: Path) -> None:
+    """All of its half is imported, and the command line works, where there is neither."""
+    code = """
+import importlib, pkgutil, triton_regressors as tr
+for name in ("torch", "triton", "sklearn", "skops", "joblib"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        continue
+    raise SystemExit(f"{name} is there")
+import triton_regressors.clients, triton_regressors.clients.compare, triton_regressors.commands
+for package in (triton_regressors.clients, triton_regressors.clients.compare, triton_regressors.commands):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if not module.name.endswith(".floor_model"):  # the server's
+            importlib.import_module(module.name)
+missing = []
+for name in tr.__all__:
+    try:
+        getattr(tr, name)
+    except tr.MissingExtra as error:
+        assert "pip install 'triton-regressors[export]'" in str(error)
+        missing.append(name)
+print(tr.__file__)
+print(*missing)
+"""
+    place, missing = run(client, "-c", code, cwd=tmp_path).splitlines()
+    assert Path(place).is_relative_to(client.parents[1])
+    assert missing == "Export export load_estimator lowers lowers_inverse lowers_transform"
+
+
+def test_the_command_of_a_client(client: Path, tmp_path: Path) -> None:
+    command = client.parent / "triton-regressors"
+    assert run(command, "--version", cwd=tmp_path).strip() == __version__
+    for arguments, extra in ((("export", "m.skops"), "export"), (("serve",), "serve")):
+        done = subprocess.run([command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert re.fullmatch(
+            rf"Error: .* needs .*`pip install 'triton-regressors\[{extra}\]'` brings them\.\n", done.stderr
+        )
+    np_file = tmp_path / "x.npy"
+    run(client, "-c", f"import numpy; numpy.save({str(np_file)!r}, numpy.ones((1, 2)))", cwd=tmp_path)
+    done = subprocess.run(
+        [command, "predict", "m", np_file, "--url", "127.0.0.1:9"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.startswith("Error: Cannot reach the Triton server at 127.0.0.1:9")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_brings_the_packages_that_are_asked_for(client: Path, extra: str) -> None:
+    (packages,) = client.parents[1].glob("lib/python3*/site-packages")
+    (dist_info,) = packages.glob("triton_regressors-*.dist-info")
+    brought = {
+        IMPORTED_AS.get(requirement.name, requirement.name)
+        for requirement in requirements(Distribution.at(dist_info), extra)
+    } - {requirement.name for requirement in requirements(Distribution.at(dist_info))}
+    assert brought == set(EXTRAS[extra])

@@ -1,0 +1,127 @@
+"""The picture of imports: no circle, no arrow upward, exporter and clients side by side.
+
+__main__, demo          the program
+commands                the command line
+triton_regressors       the public face
+exporter   clients      estimator → entry; entry → answers
+errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import triton_regressors
+
+PACKAGE = "triton_regressors"
+ROOT = Path(triton_regressors.__file__).parent
+FACE, SHARED = "the face", "shared"
+MAY_IMPORT = {
+    "kernels": {"kernels"},
+    SHARED: {SHARED, "kernels"},
+    "exporter": {"exporter", "kernels", SHARED},
+    "clients": {"clients", "kernels", SHARED},
+    FACE: {"exporter", "clients", SHARED},
+    "commands": {"commands", "exporter", "clients", "kernels", SHARED},
+    "demo": {FACE, "exporter", "clients", "kernels", SHARED},
+    "__main__": {"commands", SHARED},
+}
+TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.builder")}
+"""Imported for annotations alone: a lowering, which the builder asks the registry for, takes a builder."""
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the package by its name."""
+    found = {}
+    for folder in (ROOT, *(ROOT / name for name in ("clients", "commands", "exporter", "kernels"))):
+        for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
+            parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name: str) -> Iterator[tuple[str, str]]:
+    """Yield every module of the package that a module imports, and where: "top", "function" or "types"."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+
+    def visit(node: ast.AST, where: str) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, where) for alias in child.names if alias.name in MODULES)
+            elif isinstance(child, ast.ImportFrom):
+                above = package.split(".")[: package.count(".") + 2 - child.level] if child.level else []
+                base = ".".join([*above, *([child.module] if child.module else [])])
+                for alias in child.names:
+                    module = f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
+                    if module in MODULES:
+                        yield module, where
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                yield from visit(child, "types")
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from visit(child, "types" if where == "types" else "function")
+            else:
+                yield from visit(child, where)
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), "top")
+
+
+ARROWS = {name: set(imported(name)) for name in MODULES}
+
+
+def layer(name: str) -> str:
+    """Return the part of the package that a module belongs to."""
+    part = name.split(".")[1] if "." in name else FACE
+    return part if part in MAY_IMPORT else SHARED
+
+
+def test_the_walk_sees_what_it_should():
+    assert len(MODULES) > 100
+    assert (f"{PACKAGE}.kernels.errors", "top") in ARROWS[f"{PACKAGE}.kernels.plan"]  # relative
+    assert (f"{PACKAGE}.clients.server", "function") in ARROWS[f"{PACKAGE}.commands.serve"]
+    assert (f"{PACKAGE}.clients.infer", "types") in ARROWS[PACKAGE]
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_no_arrow_leads_upward_or_to_the_side(part):
+    """Imports inside functions and for annotations count too."""
+    upward = {
+        f"{name} → {other}"
+        for name, arrows in ARROWS.items()
+        for other, _ in arrows
+        if layer(name) == part and layer(other) not in MAY_IMPORT[part]
+    }
+    assert upward == set()
+
+
+def test_there_is_no_circle():
+    """Imports inside functions and for annotations count too."""
+    graph = {
+        name: {other for other, where in arrows if where != "types" or (name, other) not in TYPES_OF_EACH_OTHER}
+        for name, arrows in ARROWS.items()
+    }
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+def test_imports_inside_functions_are_those_that_have_a_reason():
+    """What a module imports when it runs hides from who reads its head; each stands here with its reason."""
+    found = {
+        (name.removeprefix(f"{PACKAGE}."), other.removeprefix(f"{PACKAGE}."))
+        for name, arrows in ARROWS.items()
+        for other, where in arrows
+        if where == "function" and layer(name) not in ("commands", "__main__")  # all of theirs: to start at once
+    }
+    assert found == {
+        ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
+        ("exporter.compiler", "exporter.repository"),
+        ("clients.compare.run", "clients.rows"),  # which brings pandas
+    }
