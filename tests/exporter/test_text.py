@@ -22,12 +22,12 @@ from tests.exporter.cases_text import CITIES, JOBS, beside
 from tests.exporter.compiled import compiled, matrix
 from triton_regressors.__main__ import main
 from triton_regressors.exporter import compile_estimator, export
-from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import read_document
 from triton_regressors.kernels.run import Runner
+from triton_regressors.model_config import from_pbtxt
 
 STRINGS = [name for name, case in CASES.items() if case.strings]
 
