@@ -43,8 +43,8 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
-from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.kernels.parity import measure, units
+from triton_regressors.model_config import from_pbtxt
 
 FEATURES = 32
 SAMPLE_ROWS = 1024

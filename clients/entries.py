@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.model_config import from_pbtxt
 
 Signature = frozenset[tuple[str, int, int]]
 """Path, time of change in ns and bytes of each file of an entry."""
@@ -103,8 +104,8 @@ def plain(path: str) -> bool:
 def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
     """An entry's config.pbtxt; None where there is none that can be read."""
     try:
-        return text_format.Parse((entry / "config.pbtxt").read_bytes(), model_config_pb2.ModelConfig())
-    except (OSError, UnicodeDecodeError, text_format.ParseError):
+        return from_pbtxt((entry / "config.pbtxt").read_bytes())
+    except (OSError, ValueError):
         return None
 
 

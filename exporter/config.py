@@ -1,16 +1,16 @@
-"""The Triton server's configuration of an entry, through its own protobuf."""
+"""The Triton server's configuration of a new entry, and the options that change an existing one's."""
 
 from __future__ import annotations
 
+import copy
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import MAX_STRING_BYTES, Inputs
 from triton_regressors.kernels.run import ENGINES
@@ -29,17 +29,9 @@ INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096
 STAGED_NUMBERS = 2**24
 
-WHOLE_NUMBERS = {
-    "max_batch_size": (1, 2**31 - 1),
-    "max_queue_delay_us": (0, 2**64 - 1),
-    "instances": (1, 2**31 - 1),
-    "versions": (1, 2**32 - 1),
-}
-"""The least and the most that the protobuf's fields hold."""
 
-
-@dataclass(frozen=True)
-class ServingOptions:
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions(Batching):
     """How the Triton server is to run an entry; None leaves the default, or what an existing entry has.
 
     `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
@@ -47,44 +39,61 @@ class ServingOptions:
     `dynamic_batching`: whether requests are gathered into batches (default yes).
     `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
     `preferred_batch_sizes`: batch sizes the server should try to make (default none).
-    `instances`, `instance_kind`: how many copies run side by side (default 1), on "auto", "gpu" or "cpu".
+    `instances`: how many copies run side by side (default 1); on a machine with GPUs, on each of these.
+    `instance_kind`: what they run on, "auto", "gpu" or "cpu" (default "auto", which is GPUs where there are any).
     `engine`: "auto", "triton", "torch" or "interpret".
     `versions`: how many of the newest versions are served (default 1).
+
+    Where an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
+    in each of them: two groups with instances=3 are three copies on each group's GPUs. A group keeps the GPUs that it
+    lists, except under "cpu", where the server accepts no such list: each group then runs its count of copies on the
+    CPU.
     """
 
     max_batch_size: int | None = None
-    dynamic_batching: bool | None = None
-    max_queue_delay_us: int | None = None
-    preferred_batch_sizes: tuple[int, ...] | None = None
-    instances: int | None = None
     instance_kind: str | None = None
     engine: str | None = None
     versions: int | None = None
 
+    whole_numbers: ClassVar = {**Batching.whole_numbers, "max_batch_size": (1, INT32), "versions": (1, 2**32 - 1)}
+
     def __post_init__(self) -> None:
-        for name, (least, most) in WHOLE_NUMBERS.items():
-            value = getattr(self, name)
-            if value is not None and not _whole(value, least, most):
-                limit = f" and at most {most}" if _whole(value, least) else ""
-                raise ExportError(f"{name} must be a whole number of at least {least}{limit}, not {value!r}.")
+        super().__post_init__()
         for name, accepted in (("instance_kind", tuple(INSTANCE_KINDS)), ("engine", ENGINES)):
             value = getattr(self, name)
             if value is not None and value not in accepted:
-                raise ExportError(f"{name} must be one of {', '.join(accepted)}, not {value!r}.")
-        sizes = () if self.preferred_batch_sizes is None else self.preferred_batch_sizes
-        if not isinstance(sizes, tuple | list) or not all(_whole(size, 1) for size in sizes):
-            shown = list(sizes) if isinstance(sizes, tuple) else sizes
-            raise ExportError(f"preferred_batch_sizes must be whole numbers of at least 1, not {shown!r}.")
-        if self.dynamic_batching is False and (self.max_queue_delay_us or sizes):
-            raise ExportError("max_queue_delay_us and preferred_batch_sizes need dynamic_batching.")
+                raise self.refusal(f"{name} must be one of {', '.join(accepted)}, not {value!r}.")
 
-    def given(self) -> bool:
-        """Whether any option was given."""
-        return any(getattr(self, field.name) is not None for field in fields(self))
+    def refusal(self, reason: str) -> ExportError:
+        """Return the `ExportError` that says why an option cannot be."""
+        return ExportError(reason)
 
-
-def _whole(value: Any, least: int, most: float = math.inf) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    def apply(self, config: Any) -> Any:
+        """Return a copy of a `ModelConfig` with the given options in it and everything else as it was."""
+        changed = copy.deepcopy(config)
+        if self.max_batch_size is not None:
+            changed.max_batch_size = self.max_batch_size
+            for sample in changed.model_warmup:
+                full = sample.name == FULL_BATCH
+                sample.batch_size = self.max_batch_size if full else min(sample.batch_size, self.max_batch_size)
+        changed = super().apply(changed)
+        if self.instance_kind is not None:
+            for group in changed.instance_group or [changed.instance_group.add(count=1)]:
+                group.kind = model_config_pb2.ModelInstanceGroup.Kind.Value(INSTANCE_KINDS[self.instance_kind])
+                if self.instance_kind == "cpu":
+                    group.ClearField("gpus")
+        if self.engine is not None:
+            changed.parameters["engine"].string_value = self.engine
+        if self.versions is not None:
+            changed.version_policy.latest.num_versions = self.versions
+        features = sum(sum(tensor.dims) for tensor in changed.input)
+        numbers = changed.max_batch_size * features
+        if numbers > MAX_NUMBERS:
+            raise self.refusal(
+                f"max_batch_size {changed.max_batch_size} × {features} features are {numbers:,} numbers in a batch; at "
+                f"most {MAX_NUMBERS:,} are accepted, which is a max_batch_size of {max(MAX_NUMBERS // features, 1)}."
+            )
+        return changed
 
 
 def make_config(
@@ -124,65 +133,7 @@ def make_config(
     if any(categories.values()):
         found = {tensor: places for tensor, places in categories.items() if places}
         config.parameters["categories"].string_value = json.dumps(found)
-    return apply_options(config, options)
-
-
-def apply_options(config: Any, options: ServingOptions) -> Any:
-    """Return a copy of a `ModelConfig` with the given options in it and everything else as it was."""
-    changed = model_config_pb2.ModelConfig()
-    changed.CopyFrom(config)
-    if options.max_batch_size is not None:
-        changed.max_batch_size = options.max_batch_size
-        for sample in changed.model_warmup:
-            full = sample.name == FULL_BATCH
-            sample.batch_size = options.max_batch_size if full else min(sample.batch_size, options.max_batch_size)
-    if options.dynamic_batching is False:
-        changed.ClearField("dynamic_batching")
-    elif options.dynamic_batching:
-        changed.dynamic_batching.SetInParent()
-    if options.max_queue_delay_us is not None:
-        changed.dynamic_batching.max_queue_delay_microseconds = options.max_queue_delay_us
-    if options.preferred_batch_sizes is not None:
-        del changed.dynamic_batching.preferred_batch_size[:]
-        changed.dynamic_batching.preferred_batch_size.extend(options.preferred_batch_sizes)
-    if (options.instances is not None or options.instance_kind is not None) and not changed.instance_group:
-        changed.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
-    if options.instances is not None:
-        changed.instance_group[0].count = options.instances
-    if options.instance_kind is not None:
-        kind = getattr(model_config_pb2.ModelInstanceGroup, INSTANCE_KINDS[options.instance_kind])
-        changed.instance_group[0].kind = kind
-    if options.engine is not None:
-        changed.parameters["engine"].string_value = options.engine
-    if options.versions is not None:
-        changed.version_policy.latest.num_versions = options.versions
-    features = sum(sum(tensor.dims) for tensor in changed.input)
-    if changed.max_batch_size * features > MAX_NUMBERS:
-        raise ExportError(
-            f"max_batch_size {changed.max_batch_size} × {features} features are "
-            f"{changed.max_batch_size * features:,} numbers in a batch; at most {MAX_NUMBERS:,} are accepted, which is "
-            f"a max_batch_size of {max(MAX_NUMBERS // features, 1)}."
-        )
-    largest = max(changed.dynamic_batching.preferred_batch_size, default=0)
-    if largest > changed.max_batch_size:
-        raise ExportError(
-            f"preferred_batch_sizes holds {largest}, which is more than max_batch_size {changed.max_batch_size}."
-        )
-    return changed
-
-
-def to_pbtxt(config: Any) -> str:
-    """Return a `ModelConfig` as the text of config.pbtxt."""
-    text: str = text_format.MessageToString(config)
-    return text
-
-
-def from_pbtxt(text: str | bytes) -> Any:
-    """Return the `ModelConfig` in the text of a config.pbtxt, or raise `ExportError`."""
-    try:
-        return text_format.Parse(text, model_config_pb2.ModelConfig())
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise ExportError(f"The config.pbtxt cannot be read: {error}.") from error
+    return options.apply(config)
 
 
 def _add_warm_up(config: Any) -> None:

@@ -29,12 +29,13 @@ import numpy as np
 from safetensors.numpy import save
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.exporter.config import ServingOptions, apply_options, from_pbtxt, make_config, to_pbtxt
+from triton_regressors.exporter.config import ServingOptions, make_config
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels import plan as plan_module
 from triton_regressors.kernels.entry import version_number, versions
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan, save_plan
+from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
 
 KERNELS = Path(plan_module.__file__).parent
 MODEL = Path(__file__).parent / "entry" / "model.py"
@@ -153,12 +154,18 @@ def _add_version(written: Path, directory: Path, options: ServingOptions) -> Ent
     if version_number(str(newest + 1)) is None:
         raise ExportError(f"{directory} has version {newest}, and no number comes after it.")
     entry = Entry(directory, newest + 1)
-    config = apply_options(_read_config(directory), options)
-    (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+    path = directory / "config.pbtxt"
+    content = path.read_bytes()
+    try:
+        edited = edit_pbtxt(content, options.apply(from_pbtxt(content)))
+    except ValueError as error:
+        raise ExportError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
+    (written / "config.pbtxt").write_text(edited.decode(), encoding="utf-8")
+    shutil.copymode(path, written / "config.pbtxt")
     (written / "1").rename(entry.version_directory)
-    if options.given():
+    if edited != content:
         try:
-            os.replace(written / "config.pbtxt", directory / "config.pbtxt")
+            os.replace(written / "config.pbtxt", path)
         except BaseException:
             entry.version_directory.rename(written / "1")
             raise
@@ -265,7 +272,7 @@ def _read_config(directory: Path) -> Any:
     path = directory / "config.pbtxt"
     try:
         return from_pbtxt(path.read_bytes())
-    except (OSError, ExportError) as error:
+    except (OSError, ValueError) as error:
         raise ExportError(f"Cannot read {path}: {str(error).rstrip('.')}.") from None
 
 

@@ -7,14 +7,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.batching import Batching
 from triton_regressors.clients.compare.errors import ComparisonError
+from triton_regressors.model_config import edit_pbtxt, from_pbtxt
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,41 +24,26 @@ else:
 
 
 @dataclass(frozen=True)
-class BatchingConfiguration:
-    """One setting of the batching fields of a model configuration.
+class BatchingConfiguration(Batching):
+    """One setting of the batching fields of a model configuration, under the label that tables and plots call it by.
 
-    label: how tables and plots call it.
-    dynamic_batching: whether the server may put several requests into one execution.
-    max_queue_delay_us: how long, in microseconds, the server may hold a request back to fill a batch.
-    preferred_batch_sizes: batch sizes in rows that the server sends off at once; empty: the largest possible.
-    instances: model instances in each instance group (on a GPU group: per GPU); None keeps the model's own count.
+    Unlike `Batching` it states every field but `instances`, where None keeps the model's own count.
     """
 
     label: str
+    _: KW_ONLY
     dynamic_batching: bool = True
     max_queue_delay_us: int = 0
     preferred_batch_sizes: tuple[int, ...] = ()
-    instances: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.label.strip():
+        if not isinstance(self.label, str) or not self.label.strip():
             raise ComparisonError("A batching configuration needs a label that is not empty.")
-        if self.max_queue_delay_us < 0:
-            raise self._error(
-                "max_queue_delay_us", self.max_queue_delay_us, "a whole number of microseconds, 0 or more"
-            )
-        if any(size < 1 for size in self.preferred_batch_sizes):
-            raise self._error("preferred_batch_sizes", list(self.preferred_batch_sizes), "whole numbers of 1 or more")
-        if self.instances is not None and self.instances < 1:
-            raise self._error("instances", self.instances, "a whole number of 1 or more")
-        if not self.dynamic_batching and (self.max_queue_delay_us or self.preferred_batch_sizes):
-            raise ComparisonError(
-                f"Batching configuration {self.label!r} turns dynamic_batching off, so max_queue_delay_us and "
-                "preferred_batch_sizes must be left out."
-            )
+        super().__post_init__()
 
-    def _error(self, key: str, value: object, accepted: str) -> ComparisonError:
-        return ComparisonError(f"Batching configuration {self.label!r}: {key} is {value}; accepted: {accepted}.")
+    def refusal(self, reason: str) -> ComparisonError:
+        """Return the `ComparisonError` that says why this configuration cannot be, or cannot be applied."""
+        return ComparisonError(f"Batching configuration {self.label!r}: {reason}")
 
     def describe(self) -> str:
         """The configuration in words, for people who read the report without the label's context."""
@@ -84,29 +70,7 @@ class BatchingConfiguration:
                 f"Model {config.name!r} has max_batch_size {config.max_batch_size}; comparing batching configurations "
                 "needs 1 or more."
             )
-        scheduler = config.WhichOneof("scheduling_choice")
-        if scheduler not in (None, "dynamic_batching"):
-            raise ComparisonError(f"Model {config.name!r} uses {scheduler}; only dynamic_batching can be compared.")
-        too_large = [size for size in self.preferred_batch_sizes if size > config.max_batch_size]
-        if too_large:
-            raise self._error(
-                "preferred_batch_sizes", too_large, f"up to max_batch_size, {config.max_batch_size} for {config.name!r}"
-            )
-        result = model_config_pb2.ModelConfig()
-        result.CopyFrom(config)
-        if self.dynamic_batching:
-            result.dynamic_batching.SetInParent()
-            result.dynamic_batching.max_queue_delay_microseconds = self.max_queue_delay_us
-            del result.dynamic_batching.preferred_batch_size[:]
-            result.dynamic_batching.preferred_batch_size.extend(self.preferred_batch_sizes)
-        else:
-            result.ClearField("dynamic_batching")
-        if self.instances is not None:
-            if not result.instance_group:
-                result.instance_group.add()
-            for group in result.instance_group:
-                group.count = self.instances
-        return result
+        return super().apply(config)
 
 
 def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, ...]:
@@ -177,21 +141,8 @@ def _from_table(table: Mapping[str, Any], where: str) -> BatchingConfiguration:
     if "label" not in table:
         raise ComparisonError(f"{where}: the key 'label' is missing.")
 
-    def check(key: str, right: bool, kind: str) -> None:
-        if key in table and not right:
-            raise ComparisonError(f"{where}: {key} is {table[key]!r}; accepted: {kind}.")
-
-    def whole(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool)
-
-    check("label", isinstance(table["label"], str), "text")
-    check("dynamic_batching", isinstance(table.get("dynamic_batching"), bool), "true or false")
-    check("max_queue_delay_us", whole(table.get("max_queue_delay_us")), "a whole number of microseconds")
-    check("instances", whole(table.get("instances")), "a whole number")
-    sizes = table.get("preferred_batch_sizes", [])
-    check("preferred_batch_sizes", isinstance(sizes, list) and all(map(whole, sizes)), "a list of whole numbers")
     try:
-        return BatchingConfiguration(**{**table, "preferred_batch_sizes": tuple(sizes)})
+        return BatchingConfiguration(**table)
     except ComparisonError as error:
         raise ComparisonError(f"{where}: {error}") from None
 
@@ -199,35 +150,28 @@ def _from_table(table: Mapping[str, Any], where: str) -> BatchingConfiguration:
 def write_batching(path: Path, configuration: BatchingConfiguration) -> None:
     """Write the configuration's batching fields into the config.pbtxt at `path`, atomically.
 
-    Every other field is kept, and so are the comment lines at the top; comments further down are not part of the
-    parsed configuration and are lost. A reader sees the old file or the new one, never a part.
+    Everything else in the file is kept, comments too. A reader sees the old file or the new one, never a part.
     Raises ComparisonError for a missing or unreadable file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        config = text_format.Parse(text, model_config_pb2.ModelConfig())
+        content = path.read_bytes()
+        edited = edit_pbtxt(content, configuration.apply(from_pbtxt(content)))
     except FileNotFoundError:
         raise ComparisonError(f"There is no {path} to write the batching configuration into.") from None
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        raise ComparisonError(f"Cannot read {path}: {error}.") from error
-    header = []
-    for line in text.splitlines():
-        if line.strip() and not line.startswith("#"):
-            break
-        header.append(line + "\n")
-    applied = "".join(header) + text_format.MessageToString(configuration.apply(config), as_utf8=True)
+    except (OSError, ValueError) as error:
+        raise ComparisonError(f"Cannot read {path}: {str(error).rstrip('.')}.") from error
     try:
-        replace_text(path, applied)
+        replace_file(path, edited)
     except OSError as error:
         raise ComparisonError(f"Cannot write {path}: {error}.") from error
 
 
-def replace_text(path: Path, text: str) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` by one rename of a complete, flushed temporary file beside it; its mode is kept."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         shutil.copymode(path, temporary)

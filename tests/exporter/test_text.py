@@ -23,12 +23,12 @@ from tests.exporter.compiled import compiled, matrix
 from triton_regressors import export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.config import from_pbtxt
 from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import read_document
 from triton_regressors.kernels.run import Runner
+from triton_regressors.model_config import from_pbtxt
 
 STRINGS = [name for name, case in CASES.items() if case.strings]
 

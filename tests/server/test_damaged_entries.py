@@ -18,8 +18,8 @@ from tests.server.models import models, rows
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.exporter.config import from_pbtxt, to_pbtxt
 from triton_regressors.kernels.entry import sealed
+from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 pytestmark = pytest.mark.server
 

@@ -168,6 +168,36 @@ def test_two_versions_side_by_side(client: Client, repository: Path, unload: Unl
     unload("both")
 
 
+def test_the_server_loads_a_configuration_that_was_edited_among_comments(
+    client: Client, repository: Path, unload: Unload
+) -> None:
+    config = export(VERSIONS[1], repository, name="commented", max_batch_size=16).entry.directory / "config.pbtxt"
+    generated = config.read_text()
+    start, end = generated.index("instance_group {"), generated.index("parameters {")
+    groups = """
+instance_group: [  # of a machine with GPUs
+  { kind: KIND_GPU, gpus: [0,  # the first
+                           1]; count: 1 },  # both
+  < kind: KIND_GPU gpus: 2 >  # and the third
+]  # no more"""
+    config.write_text(f"# ours\n{generated[:start]}{groups}\n{generated[end:]}# the end")
+    options = {"instances": 2, "instance_kind": "cpu", "max_queue_delay_us": 50, "preferred_batch_sizes": (4, 8)}
+    export(VERSIONS[2], repository, name="commented", **options)
+    for comment in ("# ours", "# of a machine with GPUs", "# both", "# and the third", "# no more", "# the end"):
+        assert config.read_text().count(comment) == 1
+    client.load("commented")
+    loaded = client.config("commented")
+    assert [(group.count, group.kind, list(group.gpus)) for group in loaded.instance_group] == [
+        (2, loaded.instance_group[0].KIND_CPU, [])
+    ] * 2
+    assert loaded.dynamic_batching.max_queue_delay_microseconds == 50
+    assert list(loaded.dynamic_batching.preferred_batch_size) == [4, 8]
+    X = rows(5)
+    expected = VERSIONS[2].predict(X.astype(np.float64)).reshape(-1, 1)
+    assert measure(client.predict("commented", X), expected, units(expected)).max_ulp <= 1
+    unload("commented")
+
+
 @pytest.fixture(scope="module")
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonServer, Path]]:
     """A server that looks for changes every second, and its repository, which holds version 1 of `updated`."""

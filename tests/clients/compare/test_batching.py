@@ -13,7 +13,7 @@ from triton_regressors.clients.compare.batching import (
     default_configurations,
     distinct,
     read_configurations,
-    replace_text,
+    replace_file,
     write_batching,
 )
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -80,7 +80,7 @@ def test_apply_adds_an_instance_group_where_there_is_none() -> None:
     [
         ("max_batch_size: 0", "max_batch_size 0"),
         ("sequence_batching {}", "uses sequence_batching"),
-        ("max_batch_size: 4", r"preferred_batch_sizes is \[8\]; accepted: up to max_batch_size, 4"),
+        ("max_batch_size: 4", r"'x': preferred_batch_sizes holds 8, which is more than max_batch_size 4\.$"),
     ],
 )
 def test_apply_refuses_what_the_model_cannot_do(change: str, message: str) -> None:
@@ -124,7 +124,7 @@ def test_toml(tmp_path: Path) -> None:
     )
     assert read_configurations(file) == (
         BatchingConfiguration("off", dynamic_batching=False),
-        BatchingConfiguration("full", True, 200, (8, 32), 2),
+        BatchingConfiguration("full", max_queue_delay_us=200, preferred_batch_sizes=(8, 32), instances=2),
     )
 
 
@@ -133,22 +133,45 @@ def test_toml(tmp_path: Path) -> None:
     [
         (
             '[[configuration]]\nlabel = "a"\ndelay = 1',
-            r"configuration 1: unknown key 'delay'; accepted: label, dyn",
+            r"configuration 1: unknown key 'delay'; accepted: dynamic_batching, .*, label\.$",
         ),
         ("[[configurations]]\nlabel = 'a'", r"unknown key 'configurations'; accepted: 'configuration'"),
         ("", r"no \[\[configuration\]\] table"),
         ("[[configuration]]\ninstances = 1", "'label' is missing"),
         ("[[configuration]]\nlabel = ' '", "label that is not empty"),
-        ("[[configuration]]\nlabel = 'a'\ninstances = 1.5", "instances is 1.5; accepted: a whole number"),
-        ("[[configuration]]\nlabel = 'a'\ninstances = 0", "instances is 0; accepted: a whole number of 1 or more"),
-        ("[[configuration]]\nlabel = 'a'\nmax_queue_delay_us = -1", "max_queue_delay_us is -1"),
-        ("[[configuration]]\nlabel = 'a'\nmax_queue_delay_us = true", "max_queue_delay_us is True"),
-        ("[[configuration]]\nlabel = 'a'\npreferred_batch_sizes = 8", "preferred_batch_sizes is 8; accepted: a list"),
+        (
+            "[[configuration]]\nlabel = 'a'\ninstances = 1.5",
+            r"'a': instances must be a whole number of at least 1, not 1\.5\.$",
+        ),
+        (
+            "[[configuration]]\nlabel = 'a'\ninstances = 0",
+            r"'a': instances must be a whole number of at least 1, not 0\.$",
+        ),
+        (
+            "[[configuration]]\nlabel = 'a'\nmax_queue_delay_us = -1",
+            "max_queue_delay_us must be a whole number of at least 0, not -1",
+        ),
+        (
+            f"[[configuration]]\nlabel = 'a'\nmax_queue_delay_us = {2**64}",
+            "at least 0 and at most 18446744073709551615",
+        ),
+        ("[[configuration]]\nlabel = 5", "label that is not empty"),
+        (
+            "[[configuration]]\nlabel = 'a'\nmax_queue_delay_us = true",
+            "max_queue_delay_us must be a whole number of at least 0, not True",
+        ),
+        (
+            "[[configuration]]\nlabel = 'a'\npreferred_batch_sizes = 8",
+            "preferred_batch_sizes must be whole numbers of at least 1, not 8",
+        ),
         (
             "[[configuration]]\nlabel = 'a'\ndynamic_batching = 'yes'",
-            "dynamic_batching is 'yes'; accepted: true or",
+            r"dynamic_batching must be true or false, not 'yes'\.$",
         ),
-        ("[[configuration]]\nlabel = 'a'\ndynamic_batching = false\nmax_queue_delay_us = 5", "must be left out"),
+        (
+            "[[configuration]]\nlabel = 'a'\ndynamic_batching = false\nmax_queue_delay_us = 5",
+            "max_queue_delay_us and preferred_batch_sizes need dynamic",
+        ),
         (
             "[[configuration]]\nlabel = 'a'\n[[configuration]]\nlabel = 'a'",
             "Two batching configurations are called",
@@ -178,6 +201,27 @@ def test_write_batching_keeps_every_other_field_and_the_file_mode(tmp_path: Path
     assert os.listdir(tmp_path) == ["config.pbtxt"]
 
 
+def test_write_batching_keeps_comments_and_layout_and_sets_every_instance_group(tmp_path: Path) -> None:
+    file = tmp_path / "config.pbtxt"
+    text = CONFIG.replace(
+        "instance_group { kind: KIND_GPU count: 1 gpus: [0, 1] }",
+        "instance_group [\n  { kind: KIND_GPU count: 1 gpus: 0 },  # the fast one\n  { kind: KIND_CPU count: 4 }\n]",
+    ).replace("dynamic_batching {", "dynamic_batching {  # as measured in May\n ")
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+    write_batching(file, BatchingConfiguration("x", max_queue_delay_us=300, preferred_batch_sizes=(8,), instances=2))
+    expected = (
+        text.replace("count: 1 gpus: 0", "count: 2 gpus: 0")
+        .replace("count: 4", "count: 2")
+        .replace("preferred_batch_size: 16", "preferred_batch_size: 8")
+        .replace("max_queue_size: 9 } }", "max_queue_size: 9 }\n  max_queue_delay_microseconds: 300 }")
+    )
+    assert file.read_bytes().replace(b"\r\n", b"\n").decode() == expected
+    write_batching(file, BatchingConfiguration("x", dynamic_batching=False))
+    assert file.read_text().count("dynamic_batching") == 0
+    assert "# the fast one" in file.read_text()
+    assert "as measured in May" not in file.read_text(), "it stood in the braces that are gone"
+
+
 def test_write_batching_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,11 +240,11 @@ def test_write_batching_that_fails_leaves_the_old_file_and_nothing_else(
     assert os.listdir(tmp_path) == ["config.pbtxt"]
 
 
-def test_replace_text_swaps_the_file_instead_of_writing_into_it(tmp_path: Path) -> None:
+def test_replace_file_swaps_the_file_instead_of_writing_into_it(tmp_path: Path) -> None:
     file = tmp_path / "config.pbtxt"
     file.write_text("old")
     with file.open() as reader:
-        replace_text(file, "new")
+        replace_file(file, b"new")
         assert reader.read() == "old", "a reader that has it open sees the old file whole"
     assert file.read_text() == "new"
 

@@ -518,7 +518,10 @@ runpy.run_module("triton_regressors", run_name="__main__")
     ("arguments", "message"),
     [
         ({"rows": (17,)}, "17 rows a request are more than max_batch_size 16"),
-        ({"configurations": (BatchingConfiguration("x", preferred_batch_sizes=(32,)),)}, r"up to max_batch_size, 16"),
+        (
+            {"configurations": (BatchingConfiguration("x", preferred_batch_sizes=(32,)),)},
+            "32, which is more than max_batch_size 16",
+        ),
         ({"protocols": ("http",)}, "give --http-url HOST:PORT"),
         ({"protocols": ("udp",)}, "Unknown protocol 'udp'; accepted: grpc, http"),
         ({"concurrency": (0,)}, "concurrency is .0.; accepted: one or more numbers above 0"),
