@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.kernels.entry import versions
 from triton_regressors.model_config import from_pbtxt
 
 Signature = frozenset[tuple[str, int, int]]
@@ -85,7 +86,7 @@ def unfinished(entry: Path) -> str | None:
         if not plain(name):
             return f"the name {name!r} holds what a shell would read; accepted: ASCII letters, digits and -_.,:@%+="
     for version in _served_versions(entry, config):
-        if not (entry / version / file).is_file():
+        if not (entry / str(version) / file).is_file():
             return f"version {version} has no {file}, as in the middle of a copy"
     return None
 
@@ -109,16 +110,12 @@ def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
         return None
 
 
-def _served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[str]:
-    """The version directories that the configuration's policy chooses; by default the newest."""
-    present = sorted(
-        (path.name for path in entry.iterdir() if path.name.isascii() and path.name.isdigit() and path.is_dir()),
-        key=int,
-    )
+def _served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[int]:
+    """The versions that the configuration's policy chooses; by default the newest."""
+    present = versions(entry)
     policy = config.version_policy
     if policy.HasField("all"):
         return present
     if policy.HasField("specific"):
-        wanted = set(policy.specific.versions)
-        return [version for version in present if int(version) in wanted]
+        return [version for version in present if version in policy.specific.versions]
     return present[-(policy.latest.num_versions or 1) :]

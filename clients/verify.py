@@ -1,6 +1,6 @@
 """Golden rows against a running server: the same numbers as the estimator, and the same bits in every batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.defaults import DEFAULT_REPOSITORY
-from triton_regressors.kernels.entry import read_document, versions
+from triton_regressors.kernels.entry import find_entry, read_document, read_golden
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.parity import Parity, measure
 
@@ -81,33 +80,39 @@ def verify(
         InferenceError: the server does not answer, or refuses these rows. A wrong answer raises nothing: see `passed`.
     """
     directory = Path(repository) / entry if isinstance(entry, str) else Path(entry)
-    version_directory = _version_directory(directory, version)
+    if not directory.is_dir():
+        raise RowsError(
+            f"There is no entry at {directory}; an entry's directory, or its name and repository, is needed."
+        )
     try:
-        read_document(version_directory)
+        found = find_entry(directory, version)
+        document = read_document(found.version_directory)
+        golden = read_golden(found.version_directory, document)
     except PlanError as error:
         raise RowsError(str(error)) from None
-    golden = read_golden(version_directory)
-    rows = row_count(golden.tensors)
+    tensors, asked = document.inputs.decode(golden.X), str(found.version)
+    rows = row_count(tensors)
     name = model or directory.resolve().name
     limit = client.config(name).max_batch_size or rows
 
+    parity = document.parity
     answers = {
-        batching: _ask(client, name, version_directory.name, golden.tensors, tuple(golden.outputs), chunks)
+        batching: _ask(client, name, asked, tensors, tuple(golden.outputs), chunks)
         for batching, chunks in _batchings(rows, limit, seed).items()
     }
     first = next(iter(answers.values()))
     return Verification(
         model=name,
-        version=version_directory.name,
+        version=asked,
         rows=rows,
         outputs=tuple(
             OutputCheck(
                 output,
                 max(
-                    (_parity(answer[output], wanted, golden.units[output]) for answer in answers.values()),
+                    (_parity(answer[output], wanted, parity.outputs[output].unit) for answer in answers.values()),
                     key=lambda parity: np.nan_to_num(parity.excess, nan=np.inf),
                 ),
-                golden.tolerance,
+                parity.tolerance,
             )
             for output, wanted in golden.outputs.items()
         ),
@@ -116,21 +121,6 @@ def verify(
             answer[output].tobytes() == first[output].tobytes() for answer in answers.values() for output in first
         ),
     )
-
-
-def _version_directory(directory: Path, version: str | int | None) -> Path:
-    if not directory.is_dir():
-        raise RowsError(
-            f"There is no entry at {directory}; an entry's directory, or its name and repository, is needed."
-        )
-    found = versions(directory)
-    if not found:
-        raise RowsError(f"{directory} is not an entry: it has no version directory.")
-    if version is None:
-        return directory / str(found[-1])
-    if str(version) not in map(str, found):
-        raise RowsError(f"{directory} has no version {version}; it has {', '.join(map(str, found))}.")
-    return directory / str(version)
 
 
 def _batchings(rows: int, limit: int, seed: int) -> dict[str, list[npt.NDArray[np.intp]]]:
@@ -165,7 +155,7 @@ def _ask(
     return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}
 
 
-def _parity(answer: npt.NDArray[Any], wanted: npt.NDArray[np.float64], units: list[float]) -> Parity:
+def _parity(answer: npt.NDArray[Any], wanted: npt.NDArray[np.float64], units: Sequence[float]) -> Parity:
     """What `measure` says; infinite where the server answers with another width."""
     if answer.shape != wanted.shape:
         return Parity(np.inf, np.inf, np.inf)

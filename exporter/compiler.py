@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -24,14 +24,12 @@ from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
+from triton_regressors.kernels.entry import Document, Entry, Golden, Provenance, Stage, StepSummary
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
 from triton_regressors.version import __version__
-
-if TYPE_CHECKING:
-    from triton_regressors.exporter.repository import Entry
 
 ROWS_AT_ONCE = 4096
 GOLDEN_ROWS = 16
@@ -196,56 +194,57 @@ def default_name(estimator: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(last).__name__).lower()
 
 
-def stage_summary(stage: str, plan: Plan) -> dict[str, Any]:
-    """Return a stage of a compilation as `plan.json` holds it and `describe` prints it."""
-    return {
-        "stage": stage,
-        "steps": [
-            {
-                "output": step.output,
-                "op": step.operation.kind(),
-                "inputs": list(step.inputs),
-                "what": step.operation.describe(),
-                "parameters": sum(array.size for _, array in step.operation.arrays()),
-                "bytes": sum(array.nbytes for _, array in step.operation.arrays()),
-                "launches": step.launches(),
-            }
+def stage_summary(stage: str, plan: Plan) -> Stage:
+    """Return a stage of a compilation as an entry keeps it and `describe` prints it."""
+    return Stage(
+        stage,
+        tuple(
+            StepSummary(
+                output=step.output,
+                op=step.operation.kind(),
+                inputs=step.inputs,
+                what=step.operation.describe(),
+                parameters=sum(array.size for _, array in step.operation.arrays()),
+                bytes=sum(array.nbytes for _, array in step.operation.arrays()),
+                launches=step.launches(),
+            )
             for step in plan.steps
-        ],
-    }
+        ),
+    )
 
 
-def _golden(compilation: Compilation) -> dict[str, np.ndarray]:
+def _golden(compilation: Compilation) -> Golden:
     """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
 
     The rows are as the entry gets them, and the answers the estimator's to these.
     """
     parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
-    return {
-        "X": np.concatenate([sample.X[:rows] for sample, rows in parts]),
-        **{
+    return Golden(
+        np.concatenate([sample.X[:rows] for sample, rows in parts]),
+        {
             name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
             for name in compilation.sample.rounded
         },
-    }
+    )
 
 
-def _document(compilation: Compilation) -> dict[str, Any]:
-    """Return what `plan.json` holds besides the plan: where it came from, how it got here, and its parity."""
+def _document(compilation: Compilation) -> Document:
+    """Return the plan, where it came from, how it got here, and its parity."""
     estimator = compilation.estimator
-    return {
-        "provenance": {
-            "estimator": repr(estimator),
-            "class": f"{type(estimator).__module__}.{type(estimator).__qualname__}",
-            "feature_names": feature_names(estimator) or [],
-            "scikit_learn": sklearn.__version__,
-            "triton_regressors": __version__,
-        },
-        "inputs": compilation.inputs.to_json(),
-        "nan_columns": list(compilation.nan_columns),
-        "parity": compilation.report.to_json(),
-        "stages": [stage_summary(stage, plan) for stage, plan in compilation.stages],
-    }
+    return Document(
+        plan=compilation.plan.to_json(),
+        provenance=Provenance(
+            estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
+            class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
+            feature_names=tuple(feature_names(estimator) or ()),
+            scikit_learn=sklearn.__version__,
+            triton_regressors=__version__,
+        ),
+        inputs=compilation.inputs,
+        nan_columns=tuple(compilation.nan_columns),
+        parity=compilation.report.record(),
+        stages=tuple(stage_summary(stage, plan) for stage, plan in compilation.stages),
+    )
 
 
 def _check(report: Report, subject: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,9 +13,7 @@ from rich.text import Text
 
 from triton_regressors.exporter.compiler import Compilation, stage_summary
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.repository import Entry
-from triton_regressors.exporter.soundness import one_line
-from triton_regressors.kernels.entry import PLAN, read_document
+from triton_regressors.kernels.entry import ParityReport, Stage, StepSummary, find_entry, read_document
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import INPUT
@@ -29,29 +27,29 @@ DTYPES = {"FP32": "np.float32", "FP64": "np.float64", "INT64": "np.int64", "BYTE
 def describe_compilation(compilation: Compilation) -> Group:
     """Return the plan as lowered and after each pass that changed it, and the parity of the last."""
     stages = [stage_summary(stage, plan) for stage, plan in compilation.stages]
-    return _describe(type(compilation.estimator).__name__, stages, compilation.report.to_json())
+    return _describe(type(compilation.estimator).__name__, stages, compilation.report.record())
 
 
-def describe_entry(entry: Entry) -> Group:
-    """Return the same for an entry, from what its export recorded, and how a client asks it."""
+def describe_entry(directory: Path, version: int | None = None) -> Group:
+    """Return the same for an entry, from what its export recorded, and how a client asks it.
+
+    That is its newest version unless one is named. `ExportError` if it is not there, or not as it was exported.
+    """
     try:
-        return _describe_document(entry, read_document(entry.version_directory))
+        entry = find_entry(directory, version)
+        document = read_document(entry.version_directory)
     except PlanError as error:
         raise ExportError(str(error)) from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # its digest fits: somebody's own
-        path = entry.version_directory / PLAN
-        raise ExportError(f"{path} does not hold what an export writes ({one_line(error)}).") from error
-
-
-def _describe_document(entry: Entry, document: Mapping[str, Any]) -> Group:
-    subject = f"{entry.name} version {entry.version} ({document['provenance']['class'].rpartition('.')[2]})"
-    inputs = Inputs.from_json(document["n_features"], document["inputs"])
-    names = document["provenance"]["feature_names"]
-    outputs = list(document["outputs"])
+    subject = f"{entry.name} version {entry.version} ({document.provenance.class_.rpartition('.')[2]})"
+    inputs, outputs = document.inputs, list(document.parity.outputs)
     return Group(
-        _describe(subject, document["stages"], document["parity"]),
+        _describe(subject, document.stages, document.parity),
         Text("\nFrom a client:"),
-        Text(client_snippet(entry.name, inputs, outputs, names), no_wrap=True, overflow="ignore"),
+        Text(
+            client_snippet(entry.name, inputs, outputs, document.provenance.feature_names),
+            no_wrap=True,
+            overflow="ignore",
+        ),
         Text("\nFrom a shell:"),
         Text(curl_snippet(entry.name, inputs, outputs), no_wrap=True, overflow="ignore"),
     )
@@ -126,54 +124,57 @@ def _example(inputs: Inputs, tensor: str) -> str:
     return json.dumps([[zero] * len(inputs.columns()[tensor])] * ROWS)
 
 
-def parity_table(parity: Mapping[str, Any]) -> Table:
+def parity_table(report: ParityReport) -> Table:
     """Return the measured differences from the estimator's own predictions."""
-    rows = f"{parity['rows']} rows from {parity['rows_from']}, {parity['engine']} engine"
+    rows = f"{report.rows} rows from {report.rows_from}, {report.engine} engine"
     title = f"Parity with the estimator's own predict ({rows})"
-    table = Table(title=title, title_justify="left", caption=_parity_notes(parity), caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=_parity_notes(report), caption_justify="left")
     for heading in ("output", "rows", "max |error| / std", "in float32 ulp", "tolerance / std"):
         table.add_column(heading, justify="left" if heading in ("output", "rows") else "right")
-    for name, found in parity["outputs"].items():
-        measured = {"as given": found} | ({"rounded": found["rounded"]} if "rounded" in found else {})
-        for which, numbers in measured.items():
-            error, ulp = f"{numbers['max_error']:.1e}", f"{numbers['max_ulp']:.2f}"
-            table.add_row(name, which, error, ulp, f"{parity['tolerance']:.0e} or 1 ulp")
+    for name, found in report.outputs.items():
+        for which, parity in (("as given", found), ("rounded", found.rounded)):
+            if parity is not None:
+                error, ulp = f"{parity.max_error:.1e}", f"{parity.max_ulp:.2f}"
+                table.add_row(name, which, error, ulp, f"{report.tolerance:.0e} or 1 ulp")
     return table
 
 
-def _parity_notes(parity: Mapping[str, Any]) -> str | None:
+def _parity_notes(report: ParityReport) -> str | None:
     """Return what the errors do not say: what chose the input's type, and why one above the tolerance passed."""
-    notes = [f"{parity['why']}."] if parity.get("why") else []
-    for name, found in parity["outputs"].items():
-        if found["max_error"] > parity["tolerance"]:
-            if found["excess"] <= parity["tolerance"]:
-                rest = f", all but {found['excess']:.0e} of it" if found["excess"] else ""
+    notes = [f"{report.why}."] if report.why else []
+    for name, found in report.outputs.items():
+        if found.max_error > report.tolerance:
+            if found.excess <= report.tolerance:
+                rest = f", all but {found.excess:.0e} of it" if found.excess else ""
                 why = f"is within one unit in the answer's last float32 place{rest}"
             else:
                 why = "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict does"
-            notes.append(f"Output {name} passes: its error of {found['max_error']:.1e} {why}.")
+            notes.append(f"Output {name} passes: its error of {found.max_error:.1e} {why}.")
     return "\n".join(notes) or None
 
 
-def _describe(subject: str, stages: Sequence[Mapping[str, Any]], parity: Mapping[str, Any]) -> Group:
+def _describe(subject: str, stages: Sequence[Stage], report: ParityReport) -> Group:
     parts: list[RenderableType] = [Text(subject, style="bold")]
     for number, stage in enumerate(stages):
-        parts.append(_stage_table("as lowered" if number == 0 else f"after: {stage['stage']}", stage["steps"]))
-    parts.append(parity_table(parity))
+        parts.append(_stage_table("as lowered" if number == 0 else f"after: {stage.stage}", stage.steps))
+    parts.append(parity_table(report))
     return Group(*parts)
 
 
-def _stage_table(title: str, steps: Sequence[Mapping[str, Any]]) -> Table:
-    total = {key: sum(step[key] for step in steps) for key in ("launches", "parameters", "bytes")}
+def _stage_table(title: str, steps: Sequence[StepSummary]) -> Table:
     table = Table(title=title, title_justify="left", show_footer=True)
     table.add_column("step", footer=f"{len(steps)} step{'s' * (len(steps) != 1)}")
     table.add_column("reads")
     table.add_column("operation")
-    for key in ("launches", "parameters", "bytes"):
-        table.add_column(key, justify="right", footer=f"{total[key]:,}")
+    for heading, total in (
+        ("launches", sum(step.launches for step in steps)),
+        ("parameters", sum(step.parameters for step in steps)),
+        ("bytes", sum(step.bytes for step in steps)),
+    ):
+        table.add_column(heading, justify="right", footer=f"{total:,}")
     for step in steps:
-        operation = f"{step['op']} {step['what']}".strip()
-        reads = ", ".join("X" if name == INPUT else name for name in step["inputs"])
-        numbers = (f"{step[key]:,}" for key in ("launches", "parameters", "bytes"))
-        table.add_row(step["output"], reads, Text(operation), *numbers)
+        operation = f"{step.op} {step.what}".strip()
+        reads = ", ".join("X" if name == INPUT else name for name in step.inputs)
+        numbers = (f"{number:,}" for number in (step.launches, step.parameters, step.bytes))
+        table.add_row(step.output, reads, Text(operation), *numbers)
     return table

@@ -21,57 +21,23 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import save
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.config import ServingOptions, make_config
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels import plan as plan_module
-from triton_regressors.kernels.entry import version_number, versions
+from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
-from triton_regressors.kernels.plan import Plan, save_plan
+from triton_regressors.kernels.plan import Plan
 from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
 
-KERNELS = Path(plan_module.__file__).parent
-MODEL = Path(__file__).parent / "entry" / "model.py"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 255
 STAGING = ".triton-regressors-"
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 """What renaming a directory to the name of another says."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A version of an entry in a model repository."""
-
-    directory: Path
-    version: int
-
-    @property
-    def name(self) -> str:
-        """The model's name on the server."""
-        return self.directory.name
-
-    @property
-    def version_directory(self) -> Path:
-        """Where the version's files are."""
-        return self.directory / str(self.version)
-
-
-def find_entry(directory: Path, version: int | None = None) -> Entry:
-    """Return the entry in a directory, its newest version unless one is named, or raise `ExportError`."""
-    found = versions(directory)
-    if not found or not (directory / "config.pbtxt").is_file():
-        raise ExportError(f"{directory} is not an entry: it needs a config.pbtxt and a version directory such as 1/.")
-    if version is not None and version not in found:
-        raise ExportError(f"{directory} has no version {version}; it has {', '.join(map(str, found))}.")
-    return Entry(directory, found[-1] if version is None else version)
 
 
 def check_name(name: str) -> None:
@@ -117,23 +83,17 @@ def input_type(repository: Path, name: str) -> str | None:
 
 
 def publish(
-    repository: Path,
-    name: str,
-    plan: Plan,
-    golden: Mapping[str, np.ndarray],
-    document: Mapping[str, Any],
-    options: ServingOptions,
+    repository: Path, name: str, plan: Plan, golden: Golden, document: Document, options: ServingOptions
 ) -> Entry:
-    """Write the plan as the next version of an entry and return it.
+    """Write the plan, which `document` holds too, as the next version of an entry and return it.
 
-    `golden` holds `X` and the expected outputs, `document` what `plan.json` holds besides the plan. A new entry gets a
-    config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are given.
+    A new entry gets a config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are
+    given.
     """
-    inputs = Inputs.from_json(plan.n_features, document["inputs"])
-    interface = inputs, plan.output_widths(), document["provenance"]["feature_names"]
+    interface = document.inputs, plan.output_widths(), document.provenance.feature_names
     with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
         written = staging / "entry"
-        _write_version(written / "1", plan, golden, document)
+        write_version(written / "1", document, plan.to_tensors(), golden)
         while True:
             try:
                 if (repository / name).exists():
@@ -252,19 +212,6 @@ def _make_locked(parent: Path) -> tuple[Path, int]:
 
 def _open(directory: Path) -> int:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _write_version(directory: Path, plan: Plan, golden: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> None:
-    """Write the files of a version, `plan.json` last: it has the digests of the others."""
-    directory.mkdir(parents=True)
-    tensors = save({name: np.ascontiguousarray(array) for name, array in golden.items()})
-    (directory / "golden.safetensors").write_bytes(tensors)
-    shutil.copyfile(MODEL, directory / "model.py")
-    for source in sorted(KERNELS.rglob("*.py")):
-        target = directory / "kernels" / source.relative_to(KERNELS)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-    save_plan(directory, plan, document)
 
 
 def _read_config(directory: Path) -> Any:

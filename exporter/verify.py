@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.input_type import InputChoice
 from triton_regressors.exporter.sample import Sample
+from triton_regressors.kernels.entry import OutputParity, ParityReport
 from triton_regressors.kernels.parity import Parity, measure
 from triton_regressors.kernels.run import Runner
 
@@ -34,21 +34,18 @@ class Report:
     why: str
     forced: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as `plan.json` holds it."""
-        return {
-            "tolerance": self.tolerance,
-            "engine": self.engine,
-            "rows": self.rows,
-            "rows_from": "a draw to the fitted scale" if self.drawn else "the given sample",
-            "types": dict(self.types),
-            "why": self.why,
-            "outputs": {
-                name: {"unit": self.units[name].tolist(), **asdict(parity)}
-                | ({"rounded": asdict(self.rounded[name])} if self.rounded[name] != parity else {})
-                for name, parity in self.outputs.items()
-            },
+    def record(self) -> ParityReport:
+        """Return the report as an entry keeps it."""
+        outputs = {
+            name: OutputParity(
+                tuple(self.units[name].tolist()),
+                **asdict(parity),
+                rounded=None if self.rounded[name] == parity else self.rounded[name],
+            )
+            for name, parity in self.outputs.items()
         }
+        rows_from = "a draw to the fitted scale" if self.drawn else "the given sample"
+        return ParityReport(self.tolerance, self.engine, self.rows, rows_from, self.types, self.why, outputs)
 
 
 def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float) -> Report:

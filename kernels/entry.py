@@ -1,69 +1,244 @@
-"""An entry on disk: which of its folders are versions, and whether a version is whole.
+"""An entry on disk: its versions, the files of one, and what they hold.
 
-Beside the others, `plan.json` has two keys: "files" is the SHA-256 of every other file of its version, by path, and
-"digest" that of the bytes of `plan.json` itself with the 64 digits of this digest left out. A flipped bit, a file cut
-short, missing or added is found by them. Malice is not: who can write into an entry can write new digests too.
-Whatever Python keeps in `__pycache__`, and hidden files, are no part of a version.
+    <entry>/<version>/
+      model.py                names the model of `kernels/backend.py` where the Python backend looks for it
+      plan.json               a `Document`: the plan, and what is known of it
+      weights.safetensors     the plan's arrays
+      golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
+      kernels/                this folder as it was at the export
+
+`plan.json` has two more keys: "files" is the SHA-256 of every other file of its version, by path, and "digest" that of
+the bytes of `plan.json` itself with the 64 digits of this digest left out. See `digests.py`.
+
+No other module knows these names and keys, but for the keys of the plan itself, which are `kernels/plan.py`'s. This one
+does without torch, and imports its neighbours only when the files of a version, of which they are some, are checked.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import math
-import os
 import re
+import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from safetensors.numpy import load_file, save, save_file
+
+from .digests import check_digests, file_digests
 from .errors import PlanError
 
-PLAN = "plan.json"
-LARGEST_VERSION = 2**63 - 1
-CHUNK_BYTES = 2**20
+if TYPE_CHECKING:
+    from .inputs import Inputs
+    from .parity import Parity
 
-_VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+MODEL, PLAN, WEIGHTS, GOLDEN = "model.py", "plan.json", "weights.safetensors", "golden.safetensors"
+KERNELS = Path(__file__).parent
+LARGEST_VERSION = 2**63 - 1
+
+MODEL_CODE = b'''"""The model of this entry, where the Triton server's Python backend looks for it."""
+from .kernels.backend import TritonPythonModel
+'''
+
+_VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_INPUTS = ("dtype", "numeric", "integers", "categorical", "text")
+"""The keys of "inputs", which is null where the tensor of numbers, FP32, is the plan's matrix."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version of an entry in a model repository."""
+
+    directory: Path
+    version: int
+
+    @property
+    def name(self) -> str:
+        """The model's name on the server."""
+        return self.directory.name
+
+    @property
+    def version_directory(self) -> Path:
+        """Where the version's files are."""
+        return self.directory / str(self.version)
+
+    @property
+    def exported(self) -> bool:
+        """Whether the version is this project's: any other model of the server has no plan."""
+        return (self.version_directory / PLAN).is_file()
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a plan came from: the estimator's `repr`, its class with its module, its columns' names if it has them."""
+
+    estimator: str
+    class_: str
+    feature_names: tuple[str, ...]
+    scikit_learn: str
+    triton_regressors: str
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """How far an output lay from the estimator's own at export, see `Parity`, in units of `unit`, one for each column.
+
+    The numbers are of the rows as they were given; `rounded` those of the rows as the inputs' types hold them, if they
+    differ.
+    """
+
+    unit: tuple[float, ...]
+    max_error: float
+    max_ulp: float
+    excess: float
+    rounded: Parity | None = None
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """What was measured at export: on how many rows and whose, by which engine, and what each output's parity was.
+
+    `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
+    input tensors as the server calls them, and `why` is what chose them.
+    """
+
+    tolerance: float
+    engine: str
+    rows: int
+    rows_from: str
+    types: Mapping[str, str]
+    why: str
+    outputs: Mapping[str, OutputParity]
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """A step of a plan as `describe` shows it."""
+
+    output: str
+    op: str
+    inputs: tuple[str, ...]
+    what: str
+    parameters: int
+    bytes: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A plan as it was lowered, or after one pass."""
+
+    stage: str
+    steps: tuple[StepSummary, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """What `plan.json` holds.
+
+    `plan` is the plan's own JSON, whose keys stand beside the others. NaN may stand in the columns `nan_columns` of the
+    plan's matrix.
+    """
+
+    plan: Mapping[str, Any]
+    provenance: Provenance
+    inputs: Inputs
+    nan_columns: tuple[int, ...]
+    parity: ParityReport
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Rows `[rows, n_features]` of the plan's matrix, which has numbers in place of strings, and for each output the
+    estimator's own predictions of them, float64 `[rows, width]`."""
+
+    X: np.ndarray
+    outputs: Mapping[str, np.ndarray]
 
 
 def version_number(name: str) -> int | None:
-    """Return the version whose directory has this name, or None: a number from 1 to 2⁶³ − 1 without leading zeros."""
+    """Return the version whose directory has this name, or None.
+
+    Versions are what the Triton server takes for them: numbers from 0 to 2⁶³ − 1 without leading zeros.
+    """
     number = int(name) if _VERSION.fullmatch(name) else LARGEST_VERSION + 1
     return number if number <= LARGEST_VERSION else None
 
 
-def versions(entry: Path, file: str = "") -> list[int]:
-    """Return the versions in an entry's directory in ascending order, those that hold `file` if one is named."""
+def versions(entry: Path) -> list[int]:
+    """Return the versions in an entry's directory in ascending order; the last is the newest."""
     if not entry.is_dir():
         return []
     found = [(version_number(path.name), path) for path in entry.iterdir()]
-    return sorted(number for number, path in found if number is not None and path.is_dir() and (path / file).exists())
+    return sorted(number for number, path in found if number is not None and path.is_dir())
 
 
-def sealed(directory: Path, document: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a `plan.json` that holds this document and the digests of all files in its directory."""
-    whole = {**document, "files": file_digests(directory), "digest": ""}
-    written = json.dumps(whole, indent=1, allow_nan=False).encode() + b"\n"
-    head, empty, tail = written.rpartition(b'"digest": ""')
-    return head + empty[:-1] + hashlib.sha256(written).hexdigest().encode() + b'"' + tail
+def find_entry(directory: Path, version: int | str | None = None) -> Entry:
+    """Return the entry in a directory, its newest version unless one is named; raise `PlanError` if it is not there."""
+    found = versions(directory)
+    if not found:
+        raise PlanError(f"{directory} is not an entry: it has no version directory such as 1/.")
+    if version is None:
+        return Entry(directory, found[-1])
+    if str(version) not in map(str, found):
+        raise PlanError(f"{directory} has no version {version}; it has {', '.join(map(str, found))}.")
+    return Entry(directory, int(version))
 
 
-def file_digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a version but `plan.json`, by its path from there, in the paths' order."""
-    return {name: _digest(directory / name) for name in sorted(_files(directory) - {PLAN})}
+def write_version(version: Path, document: Document, weights: Mapping[str, np.ndarray], golden: Golden) -> None:
+    """Write the files of a version into a new directory, `plan.json` last: it has the digests of the others."""
+    version.mkdir(parents=True)
+    write_golden(version, golden)
+    (version / MODEL).write_bytes(MODEL_CODE)
+    for source in sorted(KERNELS.rglob("*.py")):
+        target = version / KERNELS.name / source.relative_to(KERNELS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    try:
+        save_file(dict(weights), version / WEIGHTS)  # from the arrays as they lie in memory: `save` makes two copies
+    except Exception as error:  # of safetensors' own type, see `read_weights`
+        raise OSError(str(error)) from error
+    write_document(version, document)
+    shutil.copymode(version / PLAN, version / WEIGHTS)  # it is its owner's alone, and the server may be another user
 
 
-def read_document(directory: Path) -> dict[str, Any]:
-    """Return the JSON object in a version's `plan.json`; raise `PlanError` unless every file is as it was exported."""
-    path = directory / PLAN
+def write_golden(version: Path, golden: Golden) -> None:
+    """Write the golden rows into a version's directory."""
+    arrays = {"X": golden.X, **golden.outputs}
+    (version / GOLDEN).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+
+
+def write_document(version: Path, document: Document) -> None:
+    """Write `plan.json`, with the digests of all files that are in the version's directory by then."""
+    from .inputs import Inputs
+    from .records import to_json
+
+    whole = to_json(document)
+    plan, tensors = whole.pop("plan"), whole["inputs"]
+    plain = document.inputs == Inputs.plain(document.inputs.n_features)
+    whole["inputs"] = None if plain else {name: tensors[name] for name in _INPUTS}
+    (version / PLAN).write_bytes(sealed(version, {**plan, **whole}))
+
+
+def read_document(version: Path, *, check_files: bool = True) -> Document:
+    """Return what a version's `plan.json` holds; raise `PlanError` unless it, and every file, is as it was exported.
+
+    Without `check_files` no other file is read, and `plan.json` alone is known to be whole.
+    """
+    path = version / PLAN
     try:
         written = path.read_bytes()
-        document = json.loads(written)
+        whole = json.loads(written)
     except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f"Cannot read the plan {path}: {error}.") from error
-    if not isinstance(document, dict):
+    if not isinstance(whole, dict):
         raise PlanError(f"Cannot read the plan {path}: it is not a JSON object.")
-    digest, files = document.get("digest"), document.get("files")
+    digest, files = whole.pop("digest", None), whole.pop("files", None)
     if not isinstance(digest, str) or not isinstance(files, dict):
         raise PlanError(
             f"The plan {path} has no digests of itself and of the other files: it is damaged, or of an older release; "
@@ -71,51 +246,61 @@ def read_document(directory: Path) -> dict[str, Any]:
         )
     if hashlib.sha256(written.replace(digest.encode(errors="replace"), b"", 1)).hexdigest() != digest:
         raise PlanError(f"{path} is not as it was exported: its SHA-256 is not the one it states.")
+    if check_files:
+        check_digests(version, files, PLAN)
+    return _document(path, whole)
+
+
+def read_weights(version: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a version's plan."""
     try:
-        for name in sorted(files.keys() | _files(directory) - {PLAN}):
-            _check_file(directory, name, files.get(name))
-    except OSError as error:
-        raise PlanError(f"Cannot read {error.filename or directory}: {error}.") from error
+        return load_file(version / WEIGHTS)
+    except Exception as error:  # safetensors raises a type of its own, which it does not export everywhere
+        raise PlanError(f"Cannot read the weights {version / WEIGHTS}: {error}.") from error
+
+
+def read_golden(version: Path, document: Document) -> Golden:
+    """Return a version's golden rows: one at least, with the answers of each output that was measured."""
+    path = version / GOLDEN
+    try:
+        arrays = load_file(path)
+    except Exception as error:  # see `read_weights`
+        raise PlanError(f"Cannot read the golden rows {path}: {error}.") from error
+    lacking = [name for name in ("X", *document.parity.outputs) if name not in arrays]
+    if lacking:
+        raise PlanError(f"{path} is incomplete: {lacking[0]!r} is missing.")
+    if not len(arrays["X"]):
+        raise PlanError(f"{path} has no rows; at least 1 is needed.")
+    return Golden(arrays["X"], {name: arrays[name] for name in document.parity.outputs})
+
+
+def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a `plan.json` that holds these keys and the digests of all files in its directory."""
+    whole = {**whole, "files": file_digests(version, PLAN), "digest": ""}
+    written = json.dumps(whole, indent=1, allow_nan=False).encode() + b"\n"
+    head, empty, tail = written.rpartition(b'"digest": ""')
+    return head + empty[:-1] + hashlib.sha256(written).hexdigest().encode() + b'"' + tail
+
+
+def _document(path: Path, whole: dict[str, Any]) -> Document:
+    """Return the document in a `plan.json` of which the digests are taken out."""
+    from .inputs import Inputs
+    from .parity import Parity
+    from .records import from_json, to_json
+
+    found = {field.name: whole.pop(field.name) for field in dataclasses.fields(Document) if field.name in whole}
+    n_features, inputs = whole.get("n_features"), found.get("inputs")
+    try:
+        if type(n_features) is not int:
+            raise ValueError("n_features must be int")
+        if inputs is None:
+            inputs = to_json(Inputs.plain(n_features))
+        tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
+        found |= {"plan": whole, "inputs": tensors}
+        document = from_json(Document, found, names={"Inputs": Inputs, "Parity": Parity})
+    except (TypeError, ValueError) as error:  # its digest fits: somebody's own
+        raise PlanError(f"{path} does not hold what an export writes ({error}).") from error
+    tolerance = document.parity.tolerance
+    if not 0 < tolerance < 1:
+        raise PlanError(f"{path} has the tolerance {tolerance!r}; it must lie between 0 and 1 standard deviations.")
     return document
-
-
-def check_proof(directory: Path, rows: int, tolerance: Any) -> None:
-    """Raise `PlanError` unless golden rows, that many, within this tolerance prove anything.
-
-    `tolerance` is in standard deviations of the predictions, more than 0 and less than 1, as `export` takes it.
-    """
-    if rows < 1:
-        raise PlanError(f"{directory / 'golden.safetensors'} has no rows; at least 1 is needed.")
-    number = tolerance if isinstance(tolerance, int | float) else math.nan
-    if not 0 < number < 1:
-        raise PlanError(
-            f"{directory / PLAN} has the tolerance {tolerance!r}; it must lie between 0 and 1 standard deviations."
-        )
-
-
-def _check_file(directory: Path, name: str, digest: str | None) -> None:
-    path = directory / name
-    if digest is None:
-        raise PlanError(f"{path} is no part of the version as it was exported; remove it.")
-    if not path.is_file():
-        raise PlanError(f"{path} is missing: the version was exported with it.")
-    if _digest(path) != digest:
-        raise PlanError(f"{path} is not as it was exported: its SHA-256 is not the one in {PLAN}.")
-
-
-def _files(directory: Path) -> set[str]:
-    """Return the paths of a version's files from its directory, with slashes."""
-    found: set[str] = set()
-    for folder, folders, files in os.walk(directory):
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
-        within = Path(folder).relative_to(directory)
-        found.update((within / name).as_posix() for name in files if not name.startswith("."))
-    return found
-
-
-def _digest(path: Path) -> str:
-    digest, chunk = hashlib.sha256(), memoryview(bytearray(CHUNK_BYTES))
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(chunk):
-            digest.update(chunk[:count])
-    return digest.hexdigest()

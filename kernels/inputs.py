@@ -11,9 +11,8 @@ column's categories too, the matrix has their places among these. `X` holds the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -202,39 +201,3 @@ class Inputs:
         groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
         pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
         return [column for column, closed in pairs if closed]
-
-    def to_json(self) -> dict[str, Any] | None:
-        """Return the inputs as `plan.json` holds them under "inputs"; None where `X`, FP32, is the plan's matrix."""
-        if self == Inputs.plain(self.n_features):
-            return None
-        return {
-            "dtype": self.dtype,
-            "numeric": list(self.numeric),
-            "integers": asdict(self.integers),
-            "categorical": list(self.categorical),
-            "text": [asdict(group) for group in self.text],
-        }
-
-    @staticmethod
-    def from_json(n_features: int, document: Mapping[str, Any] | None) -> Inputs:
-        """Return the inputs that `to_json` wrote for a plan of `n_features` columns; older ones say less."""
-        if document is None:
-            return Inputs.plain(n_features)
-        integers = document.get("integers", {"columns": (), "categories": (), "closed": ()})
-        return Inputs(
-            n_features,
-            tuple(document["numeric"]),
-            tuple(map(_text_input, document["text"])),
-            document.get("dtype", "float32"),
-            IntegerInput(
-                tuple(integers["columns"]), tuple(map(tuple, integers["categories"])), tuple(integers["closed"])
-            ),
-            tuple(document.get("categorical", ())),
-        )
-
-
-def _text_input(document: Mapping[str, Any]) -> TextInput:
-    fields: dict[str, Sequence[Any]] = {
-        name: tuple(document.get(name, ())) for name in ("columns", "closed", "missing")
-    }
-    return TextInput(document["name"], categories=tuple(map(tuple, document["categories"])), **fields)  # type: ignore[arg-type]

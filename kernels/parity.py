@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ class Parity:
         return self.excess <= tolerance
 
 
-def measure(answers: np.ndarray, expected: np.ndarray, unit: float | list[float] | np.ndarray) -> Parity:
+def measure(answers: np.ndarray, expected: np.ndarray, unit: float | Sequence[float] | np.ndarray) -> Parity:
     """Compare `answers` and `expected`, both `[rows, width]`; `unit` is one number or one for each column."""
     if answers.shape != expected.shape:
         raise ValueError(f"Answers are {list(answers.shape)} where {list(expected.shape)} are expected.")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +22,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
-from .entry import PLAN, read_document, sealed
+from .entry import Document, read_document, read_weights
 from .errors import PlanError
 
 PROTOCOL = 3
@@ -276,30 +273,10 @@ def operation_class(kind: str) -> type[Operation]:
     return operation
 
 
-def save_plan(directory: Path, plan: Plan, extra: Mapping[str, Any]) -> None:
-    """Write `weights.safetensors` and then `plan.json` into a version's directory.
-
-    `plan.json` has further top-level keys from `extra`, and the digests of all files that are in the directory by then.
-    """
-    weights = directory / "weights.safetensors"
-    try:
-        save_file(plan.to_tensors(), weights)  # from the arrays as they lie in memory: `save` makes two copies of them
-    except Exception as error:  # of safetensors' own type, see `load_plan`
-        raise OSError(str(error)) from error
-    (directory / PLAN).write_bytes(sealed(directory, {**plan.to_json(), **extra}))
-    shutil.copymode(directory / PLAN, weights)  # it is its owner's alone, and the server may be another user
-
-
-def load_plan(directory: Path, document: Mapping[str, Any] | None = None) -> Plan:
+def load_plan(version: Path, document: Document | None = None) -> Plan:
     """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
-    document = read_document(directory) if document is None else document
-    path = directory / "weights.safetensors"
-    try:
-        with safe_open(path, framework="numpy") as tensors:
-            arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 (not a mapping)
-    except Exception as error:  # safetensors raises a type of its own, which it does not export everywhere
-        raise PlanError(f"Cannot read the weights {path}: {error}.") from error
-    return Plan.from_json(document, arrays)
+    document = read_document(version) if document is None else document
+    return Plan.from_json(document.plan, read_weights(version))
 
 
 def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:

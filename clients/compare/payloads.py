@@ -13,10 +13,11 @@ from tritonclient.http import InferInput, InferRequestedOutput
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load, Sample
-from triton_regressors.clients.golden import GOLDEN, read_golden
+from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.infer import Client, infer_in_batches
 from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
-from triton_regressors.kernels.entry import versions
+from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
+from triton_regressors.kernels.errors import PlanError
 
 MAX_PAYLOADS = 16
 MAX_PAYLOAD_BYTES = 32 << 20
@@ -78,21 +79,24 @@ class Rows:
 
 
 def golden_rows(entry: Path, signature: Signature) -> Rows | None:
-    """The golden rows of the highest version of an entry that has some, or None.
+    """The golden rows of an entry's newest version, or None of a model that this project has not exported.
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
     """
-    found = versions(entry, GOLDEN)
-    if not found:
+    if not versions(entry) or not (newest := find_entry(entry)).exported:
         return None
-    directory = entry / str(found[-1])
-    golden = read_golden(directory)
-    lacking = {*signature.inputs, signature.output} - {*golden.tensors, *golden.outputs}
+    directory = newest.version_directory
+    try:
+        document = read_document(directory, check_files=False)
+        golden = read_golden(directory, document)
+    except PlanError as error:
+        raise RowsError(str(error)) from None
+    tensors = document.inputs.decode(golden.X)
+    lacking = {*signature.inputs, signature.output} - {*tensors, *golden.outputs}
     if lacking:
-        raise ComparisonError(f"{directory / GOLDEN} lacks {min(lacking)!r}; export the model again.")
-    unit = float(np.max(golden.units[signature.output]))
-    tensors = {name: golden.tensors[name] for name in signature.inputs}
-    return Rows(tensors, golden.outputs[signature.output], golden.tolerance * unit)
+        raise ComparisonError(f"The golden rows of {directory} lack {min(lacking)!r}; export the model again.")
+    tolerance = document.parity.tolerance * max(document.parity.outputs[signature.output].unit)
+    return Rows({name: tensors[name] for name in signature.inputs}, golden.outputs[signature.output], tolerance)
 
 
 def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> Rows:

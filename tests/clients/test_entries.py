@@ -22,6 +22,8 @@ def write_entry(repository: Path, name: str, config: str, *files: str) -> Path:
         ("", ["1/model.py", "10/model.py"], None),
         ("", ["1/model.py", "10/plan.json"], "version 10 has no model.py, as in the middle of a copy"),
         ("", ["1/plan.json", "10/model.py"], None),  # the newest alone is served
+        ("", ["1/model.py", "007/plan.json", "99999999999999999999/plan.json"], None),  # these the server does not see
+        ("", ["0/plan.json", "00/model.py"], "version 0 has no model.py, as in the middle of a copy"),
         ("version_policy { latest { num_versions: 2 } }", ["1/plan.json", "10/model.py"], "version 1 has no model.py"),
         ("version_policy { all {} }", ["1/plan.json", "2/model.py", "3/model.py"], "version 1 has no model.py"),
         ("version_policy { specific { versions: 2 } }", ["1/plan.json", "2/model.py", "3/plan.json"], None),

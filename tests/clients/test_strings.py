@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
+from tests import documents
 from triton_regressors.clients import errors
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -19,7 +19,6 @@ from triton_regressors.clients.infer import Client, infer_in_batches
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.commands import query
-from triton_regressors.kernels.entry import sealed
 from triton_regressors.kernels.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server
@@ -96,10 +95,7 @@ def write_golden(version: Path, wrong: float = 0.0) -> None:
     tensors = INPUTS.decode(matrix)
     lengths = np.vectorize(len)(tensors["cat"])
     y = (tensors["X"] @ [1.0, 2.0] + lengths @ [10.0, 1000.0])[:, None]
-    save_file({"X": matrix, "y": y + wrong}, version / "golden.safetensors")
-    parity = {"tolerance": 1e-5, "outputs": {"y": {"unit": y.std(axis=0).tolist(), "max_error": 1e-8}}}
-    document = {"n_features": 4, "inputs": INPUTS.to_json(), "parity": parity}
-    (version / "plan.json").write_bytes(sealed(version, document))
+    documents.write_golden(version, matrix, INPUTS, y=y + wrong)
 
 
 class TestClients:
@@ -291,10 +287,6 @@ class TestCompare:
             assert point.model.answers_checked > 5
 
     def test_golden_rows_of_other_inputs(self, server: TritonServer, tmp_path: Path) -> None:
-        version = tmp_path / "words" / "1"
-        version.mkdir(parents=True)
-        save_file({"X": ROWS["X"], "y": Y.astype(np.float64)}, version / "golden.safetensors")
-        parity = {"tolerance": 1e-5, "outputs": {"y": {"unit": [1.0]}}}
-        (version / "plan.json").write_text(json.dumps({"inputs": None, "parity": parity}))
-        with pytest.raises(ComparisonError, match=r"golden\.safetensors lacks 'cat'"):
+        documents.write_golden(tmp_path / "words" / "1", ROWS["X"], y=Y.astype(np.float64))
+        with pytest.raises(ComparisonError, match=r"golden rows of .*words/1 lack 'cat'; export the model again\.$"):
             compare("words", tmp_path, (NONE,), (2,), url=server.grpc_url, **QUICK)

@@ -10,6 +10,7 @@ import typer
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
+from tests import documents
 from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -26,12 +27,7 @@ GOLDEN = 2 * X.astype(np.float64).sum(axis=1, keepdims=True)
 
 def write_golden(entry: Path, version: int = 1, **outputs: np.ndarray) -> Path:
     """The golden rows of a version, as the exporter writes them."""
-    directory = entry / str(version)
-    directory.mkdir(parents=True, exist_ok=True)
-    save_file({"X": X, **outputs}, directory / "golden.safetensors")
-    units = {name: np.nan_to_num(array.std(axis=0), nan=1.0).tolist() for name, array in outputs.items()}
-    checks = {name: {"unit": unit, "max_error": 1e-8} for name, unit in units.items()}
-    seal(directory, {"parity": {"tolerance": 1e-5, "outputs": checks}})
+    documents.write_golden(entry / str(version), X, **outputs)
     return entry
 
 
@@ -138,14 +134,21 @@ def test_versions(client: Client, entry: Path) -> None:
             lambda entry: (entry / "1" / "plan.json").write_text("{}"),
             r"plan\.json has no digests .*export the model again",
         ),
-        (lambda entry: seal(entry / "1", {}), "are incomplete: 'parity' is missing"),
-        (lambda entry: save_sealed(entry / "1", {"y": GOLDEN}), "are incomplete: 'X' is missing"),
-        (lambda entry: save_sealed(entry / "1", {"X": X[:0], "y": GOLDEN[:0]}), r"golden\.safetensors has no rows; at"),
+        (lambda entry: seal(entry / "1", {}), r"plan\.json does not hold what an export writes \(n_features must"),
+        (lambda entry: save_sealed(entry / "1", {"y": GOLDEN}), r"golden\.safetensors is incomplete: 'X' is missing\."),
+        (
+            lambda entry: save_sealed(entry / "1", dict.fromkeys(("X", "y", "std"), X[:0])),
+            r"golden\.safetensors has no rows; at",
+        ),
         (
             lambda entry: replace_parity(entry / "1", tolerance=1e300),
             r"plan\.json has the tolerance 1e\+300; it must lie",
         ),
-        (lambda entry: replace_parity(entry / "1", tolerance="1"), r"plan\.json has the tolerance '1'; it must lie"),
+        (lambda entry: replace_parity(entry / "1", tolerance=0), r"plan\.json has the tolerance 0\.0; it must lie"),
+        (
+            lambda entry: replace_parity(entry / "1", tolerance="1"),
+            r"plan\.json does .* \(parity\.tolerance must be",
+        ),
     ],
 )
 def test_entries_that_cannot_be_read(server: TritonServer, entry: Path, spoil: Callable, says: str) -> None:

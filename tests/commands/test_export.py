@@ -1,10 +1,10 @@
 """The commands `export` and `describe`, as a user types them."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from triton_regressors.__main__ import main
-from triton_regressors.exporter.repository import find_entry
-from triton_regressors.kernels.entry import sealed
+from triton_regressors.kernels.entry import find_entry, read_document, sealed, write_document
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 y = X @ [1.0, -2.0, 3.0, 0.5] + 5
@@ -62,9 +61,9 @@ def test_export_writes_an_entry_and_prints_its_parity(folder):
     assert "Wrote poly version 1" in out
     assert "max |error| / std" in out
     assert "triton-regressors serve model_repository" in out
-    plan = json.loads((folder / "model_repository/poly/1/plan.json").read_text())
-    assert [step["op"] for step in plan["steps"]] == ["quadratic"]
-    assert plan["parity"]["rows"] == 60
+    document = read_document(folder / "model_repository/poly/1")
+    assert [step["op"] for step in document.plan["steps"]] == ["quadratic"]
+    assert document.parity.rows == 60
     assert "max_queue_delay_microseconds: 100" in (folder / "model_repository/poly/config.pbtxt").read_text()
 
 
@@ -96,11 +95,11 @@ def test_names_and_paths_are_printed_as_they_are(run_here, folder, name):
 def test_describe_prints_what_a_plan_holds_as_it_is(run_here, folder, tag):
     run_here("export", "poly.skops", "--name", "tags", "--repository", "described")
     version = find_entry(folder / "described" / "tags").version_directory
-    document = json.loads((version / "plan.json").read_text())
-    document["stages"][0]["stage"] = document["stages"][-1]["stage"] = tag
-    document["stages"][0]["steps"][0]["what"] = f"before {tag} after"
-    document["parity"]["rows_from"] = tag
-    (version / "plan.json").write_bytes(sealed(version, document))
+    document = read_document(version)
+    first, *_, last = document.stages
+    what = replace(first.steps[0], what=f"before {tag} after")
+    stages = (replace(first, stage=tag, steps=(what, *first.steps[1:])), replace(last, stage=tag))
+    write_document(version, replace(document, stages=stages, parity=replace(document.parity, rows_from=tag)))
     code, out, _ = run_here("describe", "described/tags")
     assert code == 0
     for words in (f"after: {tag}", f"before {tag} after", f"rows from {tag}"):

@@ -26,10 +26,11 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
+from tests.documents import golden_of
 from tests.exporter.cases import CASES
 from triton_regressors import export
-from triton_regressors.clients.golden import read_golden
 from triton_regressors.clients.installation import find_installation, prepare
+from triton_regressors.kernels.entry import read_document
 
 pytestmark = pytest.mark.server
 
@@ -304,7 +305,7 @@ def test_the_health_check_reads_golden_rows_as_the_clients_do(tmp_path: Path) ->
     spec.loader.exec_module(module)
     model, X = CASES["strings-two-groups"].fitted()
     version = export(model, tmp_path, name="houses", sample=X).entry.directory / "1"
-    expected = read_golden(version).tensors
+    expected = read_document(version).inputs.decode(golden_of(version).X)
     found = module.golden_row(version)
     assert set(found) == set(expected)
     assert len(found) >= 2

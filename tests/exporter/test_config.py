@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from triton_regressors import export
 from triton_regressors.batching import Batching
 from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter import export
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.model_config import from_pbtxt

@@ -1,6 +1,5 @@
 """What an export writes: the files of an entry, versions, configuration, and all of it at once or nothing."""
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import text_format
-from safetensors.numpy import load_file
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
@@ -17,13 +15,16 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from tritonclient.grpc import model_config_pb2
 
+from tests.documents import golden_of
 from tests.exporter.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
 from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.kernels import entry as entry_module
 from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.plan import load_plan
 from triton_regressors.kernels.run import Runner
 
@@ -71,31 +72,36 @@ def test_golden_rows_are_the_estimators_own_answers(tmp_path: Path, name: str) -
     estimator, X = case.fitted()
     result = export(estimator, tmp_path, name=name, sample=X)
     sample, directory = result.compilation.sample, result.entry.version_directory
-    golden = load_file(directory / "golden.safetensors")
-    assert golden["X"].dtype == np.float32
-    assert np.array_equal(golden["X"], X[: len(golden["X"])].astype(np.float32))
-    assert set(golden) == {"X", *case.expected()}
+    golden = golden_of(directory)
+    assert golden.X.dtype == np.float32
+    assert np.array_equal(golden.X, X[: len(golden.X)].astype(np.float32))
+    assert set(golden.outputs) == set(case.expected())
     for output, y in sample.rounded.items():
-        assert golden[output].dtype == np.float64
-        np.testing.assert_allclose(golden[output], y[: len(golden["X"])], rtol=1e-12)
+        assert golden.outputs[output].dtype == np.float64
+        np.testing.assert_allclose(golden.outputs[output], y[: len(golden.X)], rtol=1e-12)
     found = Runner(load_plan(directory), engine="torch").predict(X.astype(np.float32))["y"]
     np.testing.assert_allclose(found, case.expected()["y"], rtol=1e-4, atol=1e-4 * case.expected()["y"].std())
 
 
-def test_plan_json_says_where_it_came_from_and_how_near_it_is(tmp_path: Path) -> None:
+def test_an_entry_of_an_estimator_that_holds_a_function_has_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    estimator, X = CASES["target-cbrt"].fitted()
+    assert "func=<function cube at 0x" in repr(estimator)
+    document = read_document(export(estimator, tmp_path, name="cubed", sample=X).entry.version_directory)
+    assert "func=<function cube>" in document.provenance.estimator
+
+
+def test_an_entry_says_where_it_came_from_and_how_near_it_is(tmp_path: Path) -> None:
     estimator = BayesianRidge().fit(*as_frame())
-    entry = export(estimator, tmp_path, name="bayes").entry
-    document = json.loads((entry.version_directory / "plan.json").read_text())
-    assert document["protocol"] == plan_module.PROTOCOL
-    assert document["provenance"]["class"] == "sklearn.linear_model._bayes.BayesianRidge"
-    assert document["provenance"]["feature_names"] == list(as_frame()[0].columns)
-    parity = document["parity"]
-    assert parity["tolerance"] == 1e-5
-    assert set(parity["outputs"]) == {"y", "std"}
-    for output in parity["outputs"].values():
-        assert 0 <= output["max_error"] < 1e-5
-        assert len(output["unit"]) == 1
-    assert document["stages"][0]["stage"] == "lowered"
+    document = read_document(export(estimator, tmp_path, name="bayes").entry.version_directory)
+    assert document.plan["protocol"] == plan_module.PROTOCOL
+    assert document.provenance.class_ == "sklearn.linear_model._bayes.BayesianRidge"
+    assert document.provenance.feature_names == tuple(as_frame()[0].columns)
+    assert document.parity.tolerance == 1e-5
+    assert set(document.parity.outputs) == {"y", "std"}
+    for output in document.parity.outputs.values():
+        assert 0 <= output.max_error < 1e-5
+        assert len(output.unit) == 1
+    assert document.stages[0].stage == "lowered"
 
 
 def test_config_as_the_protobuf_reads_it(tmp_path: Path) -> None:
@@ -316,7 +322,7 @@ def test_width_is_found_behind_steps_that_do_nothing(tmp_path: Path) -> None:
 
 # All at once or nothing
 
-FAILURES = ("save_plan", "write_text", "write_bytes", "copyfile", "rename", "replace", "mkdtemp")
+FAILURES = ("save_file", "write_document", "write_text", "write_bytes", "copyfile", "rename", "replace", "mkdtemp")
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
@@ -324,10 +330,11 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
         raise OSError(28, "No space left on device")
 
     owner = {
-        "save_plan": repositories,
+        "save_file": entry_module,
+        "write_document": entry_module,
         "write_text": Path,
         "write_bytes": Path,
-        "copyfile": repositories.shutil,
+        "copyfile": entry_module.shutil,
         "rename": Path,
         "replace": repositories.os,
         "mkdtemp": repositories.tempfile,

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from safetensors.numpy import load_file
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.isotonic import IsotonicRegression
@@ -23,16 +22,17 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVR
 
+from tests.documents import golden_of
 from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.edges import Edges, find_edges, rows_at_edges
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.parity import measure
-from triton_regressors.kernels.plan import read_document
 from triton_regressors.kernels.run import Runner
 
 RNG = np.random.default_rng(0)
@@ -143,20 +143,20 @@ def test_fp32_may_be_forced_and_says_what_it_does(tmp_path: Path) -> None:
     assert not report.outputs["y"].within(1e-5)
     assert report.rounded["y"].within(1e-5)
     document = read_document(directory)
-    assert document["dtype"] == "float32"
-    assert document["parity"]["why"] == report.why
-    assert document["parity"]["outputs"]["y"]["max_error"] == report.outputs["y"].max_error
-    assert document["parity"]["outputs"]["y"]["rounded"]["max_error"] == report.rounded["y"].max_error
-    golden = load_file(directory / "golden.safetensors")
-    assert golden["X"].dtype == np.float32
+    assert document.plan["dtype"] == "float32"
+    assert document.parity.why == report.why
+    assert document.parity.outputs["y"].max_error == report.outputs["y"].max_error
+    assert document.parity.outputs["y"].rounded == report.rounded["y"]
+    golden = golden_of(directory)
+    assert golden.X.dtype == np.float32
     first = TABLE[MEASURES][:16].astype(np.float32).astype(np.float64)
-    np.testing.assert_array_equal(golden["y"][:16, 0], result.compilation.estimator.predict(first))
+    np.testing.assert_array_equal(golden.outputs["y"][:16, 0], result.compilation.estimator.predict(first))
 
 
 def test_golden_rows_of_fp64_are_the_rows_as_given(tmp_path: Path) -> None:
     entry = export(boosting().fit(TABLE[MEASURES], Y), tmp_path, name="rent", sample=TABLE[MEASURES]).entry
-    golden = load_file(entry.version_directory / "golden.safetensors")
-    np.testing.assert_array_equal(golden["X"][:16], TABLE[MEASURES].to_numpy()[:16])
+    golden = golden_of(entry.version_directory)
+    np.testing.assert_array_equal(golden.X[:16], TABLE[MEASURES].to_numpy()[:16])
 
 
 def test_whole_numbers_may_be_int64_beside_fp32() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -15,11 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
+from tests.documents import golden_of
 from tests.exporter.data import diabetes, small
 from triton_regressors import export
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.missing import QUESTIONS, _search
-from triton_regressors.kernels.plan import read_document
+from triton_regressors.kernels.entry import read_document
 
 X, y = small()
 
@@ -53,10 +53,10 @@ def test_columns_that_may_be_nan(name: str) -> None:
 
 def test_an_entry_proves_itself_on_rows_with_nan(tmp_path: Path) -> None:
     export(HistGradientBoostingRegressor(max_iter=5).fit(*diabetes()), tmp_path, name="boosting")
-    golden = load_file(tmp_path / "boosting" / "1" / "golden.safetensors")
-    assert np.isnan(golden["X"]).any(axis=1).sum() == 4
-    assert np.isfinite(golden["y"]).all()
-    assert read_document(tmp_path / "boosting" / "1")["nan_columns"] == list(range(10))
+    golden = golden_of(tmp_path / "boosting" / "1")
+    assert np.isnan(golden.X).any(axis=1).sum() == 4
+    assert np.isfinite(golden.outputs["y"]).all()
+    assert read_document(tmp_path / "boosting" / "1").nan_columns == tuple(range(10))
 
 
 def test_a_sample_with_nan_is_taken_where_the_estimator_takes_it() -> None:

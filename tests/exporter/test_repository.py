@@ -16,8 +16,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from triton_regressors import ExportError, export
 from triton_regressors.exporter import repository as repositories
-from triton_regressors.exporter.repository import STAGING, find_entry
-from triton_regressors.kernels.entry import read_document, versions
+from triton_regressors.exporter.repository import STAGING
+from triton_regressors.kernels.entry import find_entry, read_document, versions
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]
@@ -33,13 +33,13 @@ def together(monkeypatch: pytest.MonkeyPatch) -> int:
     """Holds so many exports back where each has written its files, and lets them go on together."""
     count = 6
     barrier = threading.Barrier(count)
-    write = repositories._write_version
+    write = repositories.write_version
 
     def waiting(*arguments: object) -> None:
         write(*arguments)  # type: ignore[arg-type]
         barrier.wait(60)
 
-    monkeypatch.setattr(repositories, "_write_version", waiting)
+    monkeypatch.setattr(repositories, "write_version", waiting)
     return count
 
 
@@ -65,14 +65,14 @@ def test_of_two_new_entries_at_once_the_second_must_have_the_firsts_interface(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = LinearRegression().fit(X[:, :2], y)
-    write = repositories._write_version
+    write = repositories.write_version
 
     def overtaken(*arguments: object) -> None:
-        monkeypatch.setattr(repositories, "_write_version", write)
+        monkeypatch.setattr(repositories, "write_version", write)
         write(*arguments)  # type: ignore[arg-type]
         export(other, tmp_path / "models", name="model")
 
-    monkeypatch.setattr(repositories, "_write_version", overtaken)
+    monkeypatch.setattr(repositories, "write_version", overtaken)
     with pytest.raises(
         ExportError, match=r"^The entry 'model' exists with input X FP32 \[2\] .* this model has input X FP32 \[3\]"
     ):
@@ -88,14 +88,14 @@ from sklearn.linear_model import Ridge
 from triton_regressors import export
 from triton_regressors.exporter import repository
 
-write = repository._write_version
+write = repository.write_version
 
 def stopping(*arguments):
     write(*arguments)
     print(signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGHUP) != signal.SIG_DFL, flush=True)
     sys.stdin.read()
 
-repository._write_version = stopping
+repository.write_version = stopping
 X = np.eye(3)
 export(Ridge().fit(X, X[:, 0]), sys.argv[1], name="model")
 """
@@ -148,7 +148,7 @@ def test_a_signal_that_the_program_handles_stays_its_own(tmp_path: Path) -> None
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.mark.parametrize("name", ["²", "١", "9" * 20, "007", "0"])
+@pytest.mark.parametrize("name", ["²", "١", "9" * 20, "007"])
 def test_a_directory_that_is_no_version_takes_no_number(tmp_path: Path, name: str) -> None:
     directory = export(MODEL, tmp_path, name="model").entry.directory
     (directory / name).mkdir()

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import skops.io
 from rich.console import Console
-from safetensors.numpy import load_file
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
+from tests.documents import golden_of
 from tests.exporter.cases import CASES
 from tests.exporter.cases_text import CITIES, JOBS, beside
 from tests.exporter.compiled import compiled, matrix
@@ -25,8 +25,8 @@ from triton_regressors.__main__ import main
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import read_document
 from triton_regressors.kernels.run import Runner
 from triton_regressors.model_config import from_pbtxt
 
@@ -146,8 +146,7 @@ def test_entries(tmp_path: Path) -> None:
         ("cat", config.input[1].data_type, [2]),
     ]
     assert config.parameters["columns"].string_value == '{"X": ["age", "income"], "cat": ["city", "job"]}'
-    document = read_document(entry.version_directory)
-    (text,) = Inputs.from_json(document["n_features"], document["inputs"]).text
+    (text,) = read_document(entry.version_directory).inputs.text
     assert [set(categories) for categories in text.categories] == [set(CITIES), set(JOBS)]
 
 
@@ -165,10 +164,10 @@ def test_a_sample_of_the_command_line_keeps_strings_as_they_are_written(
         main()
     assert not exited.value.code, exited.value.code
     assert "20 rows from the given" in capsys.readouterr().out
-    golden = load_file("model_repository/zips/1/golden.safetensors")
-    assert set(golden["X"][:, 0]) == {0, 1, 2, 3}
-    (text,) = read_document(Path("model_repository/zips/1"))["inputs"]["text"]
-    assert text["missing"] == ["?"]
+    version = Path("model_repository/zips/1")
+    assert set(golden_of(version).X[:, 0]) == {0, 1, 2, 3}
+    (text,) = read_document(version).inputs.text
+    assert text.missing == ("?",)
 
 
 def test_spellings_of_a_missing_value_are_in_the_plan_and_the_users_own_choice(tmp_path: Path) -> None:
@@ -176,8 +175,7 @@ def test_spellings_of_a_missing_value_are_in_the_plan_and_the_users_own_choice(t
 
     def spellings(**options: Any) -> tuple[str, ...]:
         version = export(model, tmp_path, name="houses", **options).entry.version_directory
-        document = read_document(version)
-        (text,) = Inputs.from_json(document["n_features"], document["inputs"]).text
+        (text,) = read_document(version).inputs.text
         return text.missing
 
     assert spellings() == ("None", "nan", "NaN", "<NA>", "NaT")
@@ -200,7 +198,7 @@ def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
     model, X = CASES["strings-one-hot"].fitted()
     entry = export(model, tmp_path, name="houses", sample=X).entry
     console = Console(width=60, file=io.StringIO())
-    console.print(describe_entry(entry), crop=False)
+    console.print(describe_entry(entry.directory), crop=False)
     snippet = console.file.getvalue().rpartition("From a client:\n")[2].partition("\nFrom a shell:\n")[0]
     compile(textwrap.dedent(snippet), "snippet", "exec")
     assert '"cat": np.array([["Paris", "cook"], ["Paris", "cook"]], dtype=object),  # your city, job' in snippet

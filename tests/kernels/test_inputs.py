@@ -1,9 +1,6 @@
 """Input tensors of strings and numbers, and the matrix that a plan reads."""
 
-import json
-
 import numpy as np
-import pytest
 
 from triton_regressors.kernels.allowed import Allowed
 from triton_regressors.kernels.inputs import UNKNOWN, Inputs, TextInput
@@ -57,15 +54,6 @@ def test_a_model_of_strings_alone_has_no_tensor_of_numbers() -> None:
     inputs = Inputs(4, (), (CITY,))
     assert inputs.columns() == {"cat": (0, 3)}
     np.testing.assert_array_equal(inputs.encode({"cat": strings(("Paris", "cook"))}), [[0, 0, 0, 1]])
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [MIXED, Inputs.plain(3), Inputs(1, (), (TextInput("a", (0,), (("b",),), (True,), ("None",)),))],
-    ids=["mixed", "plain", "missing"],
-)
-def test_json_keeps_everything(inputs: Inputs) -> None:
-    assert Inputs.from_json(inputs.n_features, json.loads(json.dumps(inputs.to_json()))) == inputs
 
 
 def test_places() -> None:

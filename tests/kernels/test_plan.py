@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.documents import write_plan
 from tests.kernels.operations import OPERATIONS, affine, quadratic, scale
-from triton_regressors.kernels.entry import read_document, sealed
+from triton_regressors.kernels import entry
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import PROTOCOL, Operation, Plan, Step, load_plan, save_plan
+from triton_regressors.kernels.plan import PROTOCOL, Operation, Plan, Step, load_plan
 from triton_regressors.kernels.run import Runner
 
 
@@ -42,10 +44,9 @@ def one_step(op: Operation, widths: tuple[int, ...]) -> Plan:
 def test_every_operation_survives_the_way_to_disk(tmp_path: Path, name: str) -> None:
     op, widths = OPERATIONS[name]
     plan = one_step(op, widths)
-    save_plan(tmp_path, plan, {"note": "more"})
-    read = load_plan(tmp_path)
+    write_plan(tmp_path / "1", plan)
+    read = load_plan(tmp_path / "1")
     assert read.to_json() == plan.to_json()
-    assert read_document(tmp_path)["note"] == "more"
     for key, array in plan.to_tensors().items():
         assert read.to_tensors()[key].dtype == array.dtype
         assert np.array_equal(read.to_tensors()[key], array, equal_nan=True)
@@ -56,8 +57,7 @@ def test_every_operation_survives_the_way_to_disk(tmp_path: Path, name: str) -> 
 
 def test_what_is_written_is_the_same_each_time(tmp_path: Path) -> None:
     for directory in (tmp_path / "a", tmp_path / "b"):
-        directory.mkdir()
-        save_plan(directory, small_plan(), {})
+        write_plan(directory, small_plan())
     for file in ("plan.json", "weights.safetensors"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -146,23 +146,20 @@ def test_an_operation_is_checked_once_and_again_for_other_widths() -> None:
 
 @pytest.fixture
 def version(tmp_path: Path) -> Path:
-    save_plan(tmp_path, small_plan(), {})
-    return tmp_path
-
-
-def write(version: Path, document: dict[str, Any]) -> None:
-    """Write a plan.json whose digests fit, as only somebody who means to would."""
-    (version / "plan.json").write_bytes(sealed(version, document))
+    write_plan(tmp_path / "1", small_plan())
+    return tmp_path / "1"
 
 
 def edit(version: Path, **changes: Any) -> None:
-    write(version, {**read_document(version), **changes})
+    """Change the plan, with digests that fit, as only somebody who means to would."""
+    document = read_document(version)
+    entry.write_document(version, dataclasses.replace(document, plan={**document.plan, **changes}))
 
 
 def replace_arrays(version: Path, arrays: dict[str, np.ndarray]) -> None:
     document = read_document(version)
-    save_file(arrays, version / "weights.safetensors")
-    write(version, document)
+    save_file(arrays, version / entry.WEIGHTS)
+    entry.write_document(version, document)
 
 
 def refusal(version: Path) -> str:
@@ -181,13 +178,13 @@ def test_another_protocol(version: Path) -> None:
 
 
 def test_an_operation_that_is_not_there(version: Path) -> None:
-    steps = read_document(version)["steps"]
+    steps = read_document(version).plan["steps"]
     edit(version, steps=[{**steps[0], "op": "convolution"}, *steps[1:]])
     assert refusal(version).startswith("There is no operation 'convolution' among these kernels")
 
 
 def test_an_attribute_that_is_not_there(version: Path) -> None:
-    steps = read_document(version)["steps"]
+    steps = read_document(version).plan["steps"]
     edit(version, steps=[*steps[:1], {**steps[1], "attributes": {"colour": 1}}, *steps[2:]])
     message = refusal(version)
     assert message.startswith("The plan and its weights do not fit together:")
@@ -196,7 +193,7 @@ def test_an_attribute_that_is_not_there(version: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["0.shift", "1.weight", "2.quadratic"])
 def test_an_array_that_is_not_there(version: Path, missing: str) -> None:
-    arrays = load_file(version / "weights.safetensors")
+    arrays = load_file(version / entry.WEIGHTS)
     replace_arrays(version, {key: array for key, array in arrays.items() if key != missing})
     message = refusal(version)
     assert message.startswith("The plan and its weights do not fit together:")
@@ -205,31 +202,31 @@ def test_an_array_that_is_not_there(version: Path, missing: str) -> None:
 
 @pytest.mark.parametrize("extra", ["9.weight", "weight", "0.colour"])
 def test_an_array_too_many(version: Path, extra: str) -> None:
-    arrays = load_file(version / "weights.safetensors")
+    arrays = load_file(version / entry.WEIGHTS)
     replace_arrays(version, {**arrays, extra: np.ones(2)})
     assert refusal(version).startswith("The plan and its weights do not fit together:")
 
 
 def test_an_array_of_another_shape(version: Path) -> None:
-    arrays = load_file(version / "weights.safetensors")
+    arrays = load_file(version / entry.WEIGHTS)
     replace_arrays(version, {**arrays, "1.weight": np.ones((3, 2))})
     assert refusal(version) == "affine: weight must be [4, targets], not [3, 2]."
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "garbage"])
 def test_weights_that_are_none_are_named_though_their_digest_fits(version: Path, damage: str) -> None:
-    path = version / "weights.safetensors"
+    path = version / entry.WEIGHTS
     document, content = read_document(version), path.read_bytes()
     path.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "garbage": b"\xff\x00" * 64}[damage])
-    write(version, document)
+    entry.write_document(version, document)
     assert refusal(version).startswith(f"Cannot read the weights {path}:")
 
 
-@pytest.mark.parametrize("missing", ["steps", "outputs", "n_features"])
+@pytest.mark.parametrize("missing", ["steps", "outputs", "dtype"])
 def test_a_part_of_the_plan_that_is_not_there(version: Path, missing: str) -> None:
     document = read_document(version)
-    del document[missing]
-    write(version, document)
+    plan = {key: value for key, value in document.plan.items() if key != missing}
+    entry.write_document(version, dataclasses.replace(document, plan=plan))
     message = refusal(version)
     assert message.startswith("The plan and its weights do not fit together:")
     assert missing in message

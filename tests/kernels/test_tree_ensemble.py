@@ -10,13 +10,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.documents import write_plan
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble, tile_shape
-from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan, save_plan
+from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
 
 drawn = settings(
@@ -207,8 +208,9 @@ def test_plans_keep_ensembles_with_empty_arrays(tmp_path) -> None:
     """Neither sets nor values: arrays without elements go through safetensors."""
     op = tree_ensemble(3, 2, 2, output="leaves")
     op = dataclasses.replace(op, values=op.values[:, :0], baseline=op.baseline[:0])
-    save_plan(tmp_path, Plan(3, (Step(op, (INPUT,), "v0"),), {"y": "v0"}), {})
-    loaded = load_plan(tmp_path).steps[0].operation
+    plan = Plan(3, (Step(op, (INPUT,), "v0"),), {"y": "v0"})
+    write_plan(tmp_path / "1", plan)
+    loaded = load_plan(tmp_path / "1").steps[0].operation
     (x,) = inputs_for([3], 5)
     assert np.array_equal(run_reference(loaded, [x]), expected(op, x))
     assert loaded.describe() == op.describe()

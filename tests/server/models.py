@@ -13,10 +13,12 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegress
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from tests.documents import document_of
 from triton_regressors import export
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
+from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.parity import units
 from triton_regressors.kernels.plan import INPUT, Plan, Step
 
@@ -104,19 +106,14 @@ def export_families(repository: Path, name: str, families: tuple[str, ...], engi
     steps: list[Step] = []
     outputs: dict[str, str] = {}
     X = rows(16)
-    golden = {"X": X}
+    answers: dict[str, np.ndarray] = {}
     for family in families:
         model = models()[family]
         plan = compile_estimator(model.estimator).plan
         prefix = {INPUT: INPUT, **{step.output: f"{family}.{step.output}" for step in plan.steps}}
         steps += [Step(s.operation, tuple(prefix[name] for name in s.inputs), prefix[s.output]) for s in plan.steps]
         outputs[family] = prefix[plan.outputs["y"]]
-        golden[family] = model.expected(X)["y"]
-    document = {
-        "provenance": {"feature_names": []},
-        "inputs": None,
-        "nan_columns": [],
-        "parity": {"tolerance": TOLERANCE, "outputs": {family: {"unit": 1.0} for family in families}},
-    }
+        answers[family] = model.expected(X)["y"]
     options = ServingOptions(max_batch_size=MAX_ROWS, engine=engine)
-    publish(repository, name, Plan(len(FEATURES), tuple(steps), outputs), golden, document, options)
+    plan = Plan(len(FEATURES), tuple(steps), outputs)
+    publish(repository, name, plan, Golden(X, answers), document_of(plan), options)

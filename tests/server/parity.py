@@ -25,6 +25,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from tests.documents import document
 from tests.exporter.cases import CASES
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
@@ -34,6 +35,7 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
+from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.plan import INPUT, Plan, Step
@@ -166,7 +168,7 @@ def _publish(repository: Path, model: str, inputs: Inputs, row: np.ndarray, name
     """Write one entry and return what to ask it: a question for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
-    parity: dict[str, dict[str, list[float]]] = {}
+    spreads: dict[str, list[float]] = {}
     questions: dict[bytes, Question] = {}
     for index, name in enumerate(names):
         _, X = CASES[name].fitted()
@@ -180,20 +182,12 @@ def _publish(repository: Path, model: str, inputs: Inputs, row: np.ndarray, name
         for output, value in plan.outputs.items():
             key = f"{output}_{index}"
             values[key] = prefix[value]
-            parity[key] = {"unit": units(CASES[name].expected()[output]).tolist()}
+            spreads[key] = units(CASES[name].expected()[output]).tolist()
             question.outputs[key] = (name, output)
-    document = {
-        "provenance": {"feature_names": []},
-        "inputs": inputs.to_json(),
-        "nan_columns": [],
-        "parity": {"tolerance": TOLERANCE, "outputs": parity},
-    }
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
-    golden = {
-        "X": row,
-        **run_plan(plan, row),
-    }  # proves no more than that the entry runs: each case is asked for its own
-    publish(repository, model, plan, golden, document, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
+    golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
+    written = document(plan.to_json(), inputs, spreads, TOLERANCE)
+    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())
 
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter.describe import describe_entry
-from triton_regressors.exporter.repository import find_entry
 
 
 def run_snippets(
@@ -26,7 +25,7 @@ def run_snippets(
     `changes` are words of one or both and what a user puts in their place; Python's None is the shell's "".
     """
     console = Console(width=60, file=io.StringIO())
-    console.print(describe_entry(find_entry(entry)), crop=False)
+    console.print(describe_entry(entry), crop=False)
     python, _, shell = console.file.getvalue().rpartition("From a client:\n")[2].partition("\nFrom a shell:\n")
     for old, new in (changes or {}).items():
         assert old in python + shell

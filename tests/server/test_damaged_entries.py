@@ -1,6 +1,6 @@
 """A damaged entry does not load on the real Triton server, says why, and harms no other."""
 
-import json
+import dataclasses
 import re
 import shutil
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from tests.server.models import models, rows
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.entry import sealed
+from triton_regressors.kernels.entry import GOLDEN, PLAN, WEIGHTS, read_document, write_document
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 pytestmark = pytest.mark.server
 
 
 def forge_plan(version: Path, **changes: Any) -> None:
-    """Change plan.json, and its digests so that they fit: what only somebody who means to would do."""
-    document = json.loads((version / "plan.json").read_text())
-    (version / "plan.json").write_bytes(sealed(version, {**document, **changes}))
+    """Change the plan, and the digests so that they fit: what only somebody who means to would do."""
+    document = read_document(version, check_files=False)
+    write_document(version, dataclasses.replace(document, plan={**document.plan, **changes}))
 
 
 def forge(version: Path, file: str, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
@@ -39,8 +39,9 @@ def forge(version: Path, file: str, change: Callable[[dict[str, np.ndarray]], An
 
 
 def forge_tolerance(version: Path) -> None:
-    parity = json.loads((version / "plan.json").read_text())["parity"]
-    forge_plan(version, parity={**parity, "tolerance": 1e300})
+    document = read_document(version)
+    parity = dataclasses.replace(document.parity, tolerance=1e300)
+    write_document(version, dataclasses.replace(document, parity=parity))
 
 
 def truncate(path: Path) -> None:
@@ -54,9 +55,9 @@ def flip(path: Path, place: int) -> None:
 
 
 def flip_digit(version: Path) -> None:
-    content = (version / "plan.json").read_text()
-    (version / "plan.json").write_text(re.sub(r'("max_error": \d\.\d*)\d', r"\g<1>0", content, count=1))
-    assert (version / "plan.json").read_text() != content
+    content = (version / PLAN).read_text()
+    (version / PLAN).write_text(re.sub(r'("max_error": \d\.\d*)\d', r"\g<1>0", content, count=1))
+    assert (version / PLAN).read_text() != content
 
 
 def configure(version: Path, change: Callable[[Any], Any]) -> None:
@@ -94,16 +95,21 @@ def no_rows(tensors: dict[str, np.ndarray]) -> None:
 
 
 CHANGED = r"%s is not as it was exported: its SHA-256 is not the one in plan\.json"
-WEIGHTS, GOLDEN = "weights.safetensors", "golden.safetensors"
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "weights_bit": (lambda version: flip(version / WEIGHTS, -8), CHANGED % r"weights\.safetensors"),
     "no_golden": (
         lambda version: (version / GOLDEN).unlink(),
         r"golden\.safetensors is missing: the version was exported with it",
     ),
-    "kernel_broken": (lambda version: truncate(version / "kernels/plan.py"), CHANGED % r"kernels/plan\.py"),
+    **{
+        f"{module}_broken": (
+            lambda version, module=module: truncate(version / f"kernels/{module}.py"),
+            CHANGED % rf"kernels/{module}\.py",
+        )
+        for module in ("plan", "inputs", "parity", "records")
+    },
     "digit": (flip_digit, r"plan\.json is not as it was exported: its SHA-256 is not the one it states"),
-    "not_json": (lambda version: truncate(version / "plan.json"), r"Cannot read the plan .*plan\.json: .*"),
+    "not_json": (lambda version: truncate(version / PLAN), r"Cannot read the plan .*plan\.json: .*"),
     "protocol": (
         lambda version: forge_plan(version, protocol=99),
         r"The plan is written in protocol 99; these kernels read protocol \d+\.",

@@ -1,4 +1,4 @@
-"""What an entry's model.py promises, kept by the real Triton server: one bad request never harms another."""
+"""What an entry promises, kept by the real Triton server: one bad request never harms another."""
 
 import importlib
 import queue

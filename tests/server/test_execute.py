@@ -1,4 +1,4 @@
-"""What model.py and the plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
+"""What an entry and its plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
 
 import importlib
 import json

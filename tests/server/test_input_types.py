@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.grpc
-from safetensors.numpy import load_file
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import OneHotEncoder
 from tritonclient.utils import InferenceServerException
 
+from tests.documents import golden_of
 from tests.server.conftest import Unload
 from tests.server.rentals import MEASURES, MODELS, beside, rentals
 from triton_regressors import export
@@ -55,7 +55,7 @@ def test_bits_do_not_depend_on_the_batch(client: Client, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rent_boosted", "rent_ids", "rent_hashes"])
 def test_golden_rows_keep_the_inputs_own_type(repository: Any, client: Client, name: str) -> None:
-    assert load_file(repository / name / "1" / "golden.safetensors")["X"].dtype == np.float64
+    assert golden_of(repository / name / "1").X.dtype == np.float64
     assert verify(client, name, repository=repository).passed
 
 

@@ -20,7 +20,7 @@ from triton_regressors import export
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
-from triton_regressors.exporter import repository as repositories
+from triton_regressors.kernels.entry import find_entry
 from triton_regressors.kernels.parity import measure, units
 
 pytestmark = pytest.mark.server
@@ -244,7 +244,7 @@ def test_many_exports_into_a_polled_repository(polled: tuple[TritonServer, Path]
             export(VERSIONS[1 + number % 2], repository, name="updated", max_batch_size=16 + number % 3)
             export(VERSIONS[1], repository, name="new", max_batch_size=16)
             time.sleep(0.1)
-        newest = repositories.find_entry(repository / "updated").version
+        newest = find_entry(repository / "updated").version
         wait_for(lambda: [s["version"] for s in client.statistics("updated")["model_stats"]][-1:] == [str(newest)])
         wait_for(lambda: client.ready("new"))
         X = rows(3)

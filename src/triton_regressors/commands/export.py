@@ -101,7 +101,7 @@ def export(
         ),
         soft_wrap=True,
     )
-    console.print(parity_table(result.compilation.report.to_json()))
+    console.print(parity_table(result.compilation.report.record()))
     console.print(Text(f"Serve it with: triton-regressors serve {repository}"), soft_wrap=True)
 
 
@@ -122,12 +122,11 @@ def describe(
         from triton_regressors.exporter.describe import describe_compilation, describe_entry
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.loading import load_estimator
-        from triton_regressors.exporter.repository import find_entry
     console = _console()
     if os.path.isdir(what):  # which is False, and no error, for a name that is too long
         if sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
-        console.print(describe_entry(find_entry(what, version)), crop=False)  # its snippet is to be copied
+        console.print(describe_entry(what, version), crop=False)  # its snippet is to be copied
         return
     estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance, input=input)

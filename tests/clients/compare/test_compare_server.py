@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 import typer
 from google.protobuf import text_format
-from safetensors.numpy import save_file
 from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
+from tests import documents
 from tests.modes import bound_by_modes
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
@@ -89,9 +89,7 @@ def write_entry(repository: Path, name: str, *, sleep_s: float = 0.0, wrong: flo
     (version.parent / "config.pbtxt").write_text(CONFIG.format(name=name))
     X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     y = X.astype(np.float64) @ np.array([[1.0, -1.0], [2.0, 0.5], [-3.0, 4.0]])
-    save_file({"X": X, "y": y + wrong}, version / "golden.safetensors")
-    parity = {"tolerance": 1e-5, "outputs": {"y": {"unit": float(y.std()), "max_error": 1e-7}}}
-    (version / "plan.json").write_text(json.dumps({"parity": parity}))
+    documents.write_golden(version, X, y=y + wrong)
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,34 @@
-"""The Python-backend model of every entry; the exporter copies this file byte for byte.
+"""The Python-backend model of every entry, which its `model.py` names.
 
-It needs torch, triton, numpy and safetensors, and the `kernels/` folder beside it. All requests of a batch become one
-run of the plan: their rows are gathered into one buffer and the answers are cut from another. A request that cannot be
-answered gets an error of its own, and its neighbours in the batch get their answers.
+All requests of a batch become one run of the plan: their rows are gathered into one buffer and the answers are cut from
+another. A request that cannot be answered gets an error of its own, and its neighbours in the batch get their answers.
+
+Most of its neighbours are imported when the model loads: their files are checked first, and the Triton language reads
+TRITON_INTERPRET, which the configuration decides, when it is imported. What is imported here must not import it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import triton_python_backend_utils as pb_utils
-from safetensors.numpy import load_file
+import triton_python_backend_utils
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
+
+from .entry import read_document, read_golden
+
+if TYPE_CHECKING:
+    from .allowed import Allowed
+    from .inputs import Inputs
+    from .run import Runner
+    from .stub import ErrorCode, Request, Response, ServerTensor, Utils
+
+pb_utils: Utils = triton_python_backend_utils
 
 NUMBERS = "X"
 
@@ -34,6 +46,16 @@ SHOWN_CHARACTERS = 80
 class TritonPythonModel:
     """One instance of an entry on one device."""
 
+    inputs: Inputs
+    max_string_bytes: int
+    datatypes: dict[str, str]
+    read: Callable[[Request], np.ndarray]
+    large_rows: int
+    feature_names: tuple[str, ...]
+    outputs: tuple[str, ...]
+    allowed: Allowed
+    runner: Runner
+
     def initialize(self, args: dict[str, str]) -> None:
         """Check the files, load the plan, bind it to the instance's device, prove it on the golden rows, warm it up."""
         config = json.loads(args["model_config"])
@@ -41,16 +63,14 @@ class TritonPythonModel:
         engine = parameters.get("engine", "auto")
         if engine == "interpret":
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
-        from .kernels.entry import check_proof, read_document
-
-        directory = Path(__file__).parent
-        document = read_document(directory)  # before the modules that it checks are imported
-        from .kernels.allowed import Allowed
-        from .kernels.inputs import MAX_STRING_BYTES, Inputs
-        from .kernels.parity import measure
-        from .kernels.plan import load_plan
-        from .kernels.run import Runner
-        from .kernels.staging import MAX_NUMBERS
+        version = Path(__file__).parents[1]
+        document = read_document(version)  # before the modules that it checks are imported
+        from .allowed import Allowed
+        from .inputs import MAX_STRING_BYTES
+        from .parity import measure
+        from .plan import load_plan
+        from .run import Runner
+        from .staging import MAX_NUMBERS
 
         on_gpu = args["model_instance_kind"] == "GPU"
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
@@ -63,14 +83,14 @@ class TritonPythonModel:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
         np.seterr(over="ignore", invalid="ignore")  # what the search for NaN meets: no warning in the log
-        plan = load_plan(directory, document)
+        plan = load_plan(version, document)
         if max_rows * plan.n_features > MAX_NUMBERS:
             raise ValueError(
                 f"max_batch_size {max_rows} × {plan.n_features} features are {max_rows * plan.n_features:,} numbers; "
                 f"at most {MAX_NUMBERS:,} can be staged: set max_batch_size to {MAX_NUMBERS // plan.n_features} or "
                 "less."
             )
-        self.inputs = Inputs.from_json(plan.n_features, document["inputs"])
+        self.inputs = document.inputs
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
             _check_strings()
@@ -88,15 +108,13 @@ class TritonPythonModel:
         _check_outputs(config["output"], plan.output_widths())
         self.read = _numbers_in if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
-        self.feature_names = document["provenance"]["feature_names"]
+        self.feature_names = document.provenance.feature_names
         self.outputs = tuple(plan.outputs)
-        self.allowed = Allowed(plan.n_features, document["nan_columns"], self.inputs.closed)
+        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed)
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
-        golden = load_file(directory / "golden.safetensors")
-        tolerance = document["parity"]["tolerance"]
-        check_proof(directory, len(golden["X"]), tolerance)
-        for name, answer in self.runner.predict(golden["X"], self.outputs).items():
-            parity = measure(answer, golden[name], document["parity"]["outputs"][name]["unit"])
+        golden, tolerance = read_golden(version, document), document.parity.tolerance
+        for name, answer in self.runner.predict(golden.X, self.outputs).items():
+            parity = measure(answer, golden.outputs[name], document.parity.outputs[name].unit)
             if not parity.within(tolerance):
                 raise ValueError(
                     f"On this device output '{name}' of the golden rows is {parity.max_error:.1e} standard deviations "
@@ -104,7 +122,7 @@ class TritonPythonModel:
                 )
         self.runner.warm_up([(name,) for name in self.outputs] + ([self.outputs] if len(self.outputs) > 1 else []))
 
-    def execute(self, requests: list[Any]) -> list[Any]:
+    def execute(self, requests: list[Request]) -> list[Response]:
         """Answer each request of the batch, in order.
 
         The server has checked X's type and width against config.pbtxt. The common case, in which every request can be
@@ -131,7 +149,7 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _launch(self, requests: list[Any], rows: list[int], total: int) -> list[Any]:
+    def _launch(self, requests: list[Request], rows: list[int], total: int) -> list[Response]:
         """Start the plan once for the staged rows, `total` of them; return what holds the answers once it is done.
 
         The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
@@ -149,20 +167,19 @@ class TritonPythonModel:
             for index, names in enumerate(wanted)
         ]
 
-    def _matrix(self, request: Any) -> np.ndarray:
+    def _matrix(self, request: Request) -> np.ndarray:
         """Return the plan's matrix for a request that has other tensors than X."""
         tensors = {
             name: _strings_in(request, name) if datatype == "BYTES" else _numbers_in(request, name)
             for name, datatype in self.datatypes.items()
         }
-        matrix: np.ndarray = self.inputs.encode(tensors, self.max_string_bytes)
-        return matrix
+        return self.inputs.encode(tensors, self.max_string_bytes)
 
-    def _refuse(self, requests: list[Any], parts: list[np.ndarray]) -> list[Any]:
+    def _refuse(self, requests: list[Request], parts: list[np.ndarray]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
         errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
         good = [index for index, error in enumerate(errors) if error is None]
-        answers: list[Any] = []
+        answers: list[Response] = []
         if good:
             rows = [len(parts[index]) for index in good]
             total = sum(rows)
@@ -172,7 +189,7 @@ class TritonPythonModel:
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]
 
-    def _why_not(self, request: Any, part: np.ndarray) -> Any:
+    def _why_not(self, request: Request, part: np.ndarray) -> Response | None:
         """Return the error for a request that cannot be answered, or None."""
         if not len(part):
             return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
@@ -181,7 +198,7 @@ class TritonPythonModel:
         wrong = self.allowed.first_wrong(part)
         return None if wrong is None else _error(self._not_allowed(request, part, *wrong))
 
-    def _not_allowed(self, request: Any, part: np.ndarray, row: int, column: int) -> str:
+    def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> str:
         """Say where a request's first NaN, infinity or string stands that the model cannot take."""
         tensor, place = self.inputs.place(column)
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
@@ -212,7 +229,7 @@ def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> 
             raise ValueError(f"config.pbtxt must give the output {name} TYPE_FP32 and the dims [{widths[name]}].")
 
 
-def _numbers_in(request: Any, name: str = NUMBERS) -> np.ndarray:
+def _numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
     """Return a request's tensor of numbers without copying it, read-only.
 
     Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
@@ -238,10 +255,9 @@ class _Capsule:
         return 1, 0
 
 
-def _strings_in(request: Any, name: str) -> np.ndarray:
+def _strings_in(request: Request, name: str) -> np.ndarray:
     """Return a request's strings, bytes in an object array `[rows, columns]`."""
-    strings: np.ndarray = pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-    return strings
+    return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
 
 
 def _quoted(string: bytes) -> str:
@@ -278,12 +294,12 @@ def _cut(answer: torch.Tensor, rows: list[int]) -> tuple[torch.Tensor, ...]:
     return pieces
 
 
-def _tensor_out(name: str, values: torch.Tensor) -> Any:
+def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
     """Return the server's tensor for rows of an output, without copying them."""
     return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
 
 
-def _error(message: str, code: Any = None) -> Any:
+def _error(message: str, code: ErrorCode | None = None) -> Response:
     """Return a response that carries an error, INVALID_ARG unless another code is given."""
     code = pb_utils.TritonError.INVALID_ARG if code is None else code
     return pb_utils.InferenceResponse(output_tensors=[], error=pb_utils.TritonError(message, code))

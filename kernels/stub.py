@@ -1,0 +1,79 @@
+"""What the process of a Python-backend model, the server's stub, gives it: the types of `triton_python_backend_utils`.
+
+That module can be imported there alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class ServerTensor(Protocol):
+    """A named tensor of a request or of a response."""
+
+    def as_numpy(self) -> np.ndarray:
+        """Return it as an array; strings are bytes in an object array."""
+
+    def to_dlpack(self) -> Any:
+        """Return it as a DLPack capsule."""
+
+
+class TensorType(Protocol):
+    """What makes tensors."""
+
+    def from_dlpack(self, name: str, tensor: Any) -> ServerTensor:
+        """Return a tensor over the memory of a DLPack capsule."""
+
+
+class Request(Protocol):
+    """One request of a batch."""
+
+    def requested_output_names(self) -> list[str]:
+        """Return the outputs that the client wants."""
+
+    def is_cancelled(self) -> bool:
+        """Ask the server whether the client has cancelled it."""
+
+
+class ErrorCode(Protocol):
+    """A status of the server."""
+
+
+class Error(Protocol):
+    """An error that a response carries."""
+
+
+class ErrorType(Protocol):
+    """What makes errors."""
+
+    INVALID_ARG: ErrorCode
+    INTERNAL: ErrorCode
+    CANCELLED: ErrorCode
+
+    def __call__(self, message: str, code: ErrorCode) -> Error:
+        """Return an error with the server's status."""
+
+
+class Response(Protocol):
+    """The answer to one request."""
+
+
+class ResponseType(Protocol):
+    """What makes responses."""
+
+    def __call__(self, output_tensors: Sequence[ServerTensor], error: Error | None = None) -> Response:
+        """Return a response: tensors, or none of them and an error."""
+
+
+class Utils(Protocol):
+    """The module `triton_python_backend_utils`."""
+
+    Tensor: TensorType
+    TritonError: ErrorType
+    InferenceResponse: ResponseType
+
+    def get_input_tensor_by_name(self, request: Request, name: str) -> ServerTensor:
+        """Return an input of a request; the server has checked that it is there."""
