@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .distances import INFINITY, reduced_distances
+from .distances import INFINITY, finish_distance, reduced_distances
 from .errors import PlanError
 
 MAX_NEIGHBORS = 4096
@@ -81,6 +81,21 @@ def nearest(
             worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
             more = tl.max(take.to(tl.int32), axis=0)
     return best, chosen
+
+
+@triton.jit
+def neighbor_weights(best, real, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
+    """Return the weights of neighbours with the reduced distances `best`, 0 where they are not `real`.
+
+    Others weigh 1, or `BY_DISTANCE` 1 / distance; where that is infinite for some, these weigh 1 and the others 0.
+    """
+    weight = tl.where(real, 1.0, tl.zeros_like(best))
+    if BY_DISTANCE:
+        inverse = 1.0 / finish_distance(tl.where(real, best, 1.0), METRIC, P)
+        hit = real & (inverse == INFINITY)
+        any_hit = tl.max(hit.to(tl.int32), axis=1) > 0
+        weight = tl.where(any_hit[:, None], hit.to(tl.float64), tl.where(real, inverse, 0.0))
+    return weight
 
 
 def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:

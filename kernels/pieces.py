@@ -11,11 +11,42 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import triton
+import triton.language as tl
 
 from .errors import PlanError
 from .plan import Operation
 
 FEW_KNOTS = 8
+
+
+@triton.jit
+def piecewise_values(
+    value,  # float64 block
+    function,  # int64, the row of `knots` for each number, of a shape that fits the block
+    inside,  # bool block
+    knots,  # float64 [functions, KNOTS]
+    coefficients,  # float64 [functions, KNOTS + 1, DEGREE + 1]
+    KNOTS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
+    NAN_IS_ZERO: tl.constexpr,
+):
+    """Return the piecewise polynomials of a block; each number finds its piece by halving the knots, equally often."""
+    first = function * KNOTS
+    piece = tl.zeros(value.shape, tl.int64)
+    for halving in tl.static_range(HALVINGS):
+        further = piece + (1 << (HALVINGS - 1 - halving))
+        real = inside & (further <= KNOTS)
+        knot = tl.load(knots + first + further - 1, mask=real, other=float("inf"))
+        piece = tl.where(real & (value >= knot), further, piece)
+    origin = tl.load(knots + first + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)
+    u = value - origin
+    own = coefficients + (first + function + piece) * (DEGREE + 1)
+    y = tl.load(own + DEGREE, mask=inside, other=0.0)
+    for step in tl.static_range(DEGREE):
+        y = y * u + tl.load(own + (DEGREE - 1 - step), mask=inside, other=0.0)
+    return tl.where(value == value, y, 0.0 if NAN_IS_ZERO else value)
 
 
 @dataclass(frozen=True, eq=False)

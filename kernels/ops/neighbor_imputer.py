@@ -18,9 +18,9 @@ import torch
 import triton
 import triton.language as tl
 
-from ..distances import INFINITY, check_points, finish_distance, reference_reduced_distances, transposed
+from ..distances import INFINITY, check_points, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import WEIGHTS, check_neighbors, nearest, reference_nearest, tile_shape
+from ..nearest import WEIGHTS, check_neighbors, nearest, neighbor_weights, reference_nearest, tile_shape
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -55,12 +55,7 @@ def neighbor_imputer_kernel(
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = (tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS) & (best < INFINITY)
-    weight = real.to(tl.float64)
-    if BY_DISTANCE:
-        inverse = 1.0 / finish_distance(tl.where(real, best, 1.0), "nan_euclidean", 2.0)
-        hit = real & (inverse == INFINITY)
-        any_hit = tl.max(hit.to(tl.int32), axis=1) > 0
-        weight = tl.where(any_hit[:, None], hit.to(tl.float64), tl.where(real, inverse, 0.0))
+    weight = neighbor_weights(best, real, "nan_euclidean", 2.0, BY_DISTANCE)
     donated = tl.load(values + feature.to(tl.int64) * POINTS + chosen, mask=real, other=0.0)
     total = tl.sum(weight, axis=1)
     y = tl.sum(weight * donated, axis=1) / tl.where(total == 0.0, 1.0, total)

@@ -22,13 +22,12 @@ import triton.language as tl
 from ..distances import (
     INFINITY,
     check_points,
-    finish_distance,
     metric_constants,
     reference_finish,
     reference_reduced_distances,
     transposed,
 )
-from ..nearest import check_neighbors, check_targets, nearest, reference_nearest, tile_shape
+from ..nearest import check_neighbors, check_targets, nearest, neighbor_weights, reference_nearest, tile_shape
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -64,12 +63,7 @@ def neighbors_kernel(
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     undefined = tl.max(best, axis=1) == INFINITY
-    weight = tl.where(real, 1.0, tl.zeros_like(best))
-    if BY_DISTANCE:
-        inverse = 1.0 / finish_distance(tl.where(real, best, 1.0), METRIC, P)
-        hit = real & (inverse == INFINITY)
-        any_hit = tl.max(hit.to(tl.int32), axis=1) > 0
-        weight = tl.where(any_hit[:, None], hit.to(tl.float64), tl.where(real, inverse, 0.0))
+    weight = neighbor_weights(best, real, METRIC, P, BY_DISTANCE)
     total = tl.sum(weight, axis=1)
     for t in tl.range(0, OUTPUTS):
         value = tl.load(targets + chosen.to(tl.int64) * OUTPUTS + t, mask=real, other=0.0)

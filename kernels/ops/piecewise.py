@@ -19,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..pieces import Pieces, knots_below
+from ..pieces import Pieces, knots_below, piecewise_values
 from ..plan import Parameters
 from ..tiles import in_tiles
 
@@ -42,25 +42,15 @@ def piecewise_kernel(
     NAN_IS_ZERO: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program makes `BLOCK` elements; each finds its piece by halving the knots, always equally often."""
+    """A program makes `BLOCK` elements of the flat output."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     row, column = at // OUTPUTS, at % OUTPUTS
     value = tl.load(x + row * WIDTH + tl.load(source + column, mask=inside, other=0), mask=inside, other=0.0)
-    value = value.to(tl.float64)
-    piece = tl.zeros([BLOCK], tl.int64)
-    for halving in tl.static_range(HALVINGS):
-        further = piece + (1 << (HALVINGS - 1 - halving))
-        real = inside & (further <= KNOTS)
-        knot = tl.load(knots + column * KNOTS + further - 1, mask=real, other=float("inf"))
-        piece = tl.where(real & (value >= knot), further, piece)
-    origin = tl.load(knots + column * KNOTS + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)
-    u = value - origin
-    own = coefficients + (column * (KNOTS + 1) + piece) * (DEGREE + 1)
-    y = tl.load(own + DEGREE, mask=inside, other=0.0)
-    for step in tl.static_range(DEGREE):
-        y = y * u + tl.load(own + (DEGREE - 1 - step), mask=inside, other=0.0)
-    y = tl.where(value == value, y, 0.0 if NAN_IS_ZERO else value)
+    y = piecewise_values(
+        value.to(tl.float64), column, inside, knots, coefficients,
+        KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+    )  # fmt: skip
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ..contraction import Contraction
 from ..functions import FUNCTIONS, apply_function, function_suffix
-from ..pieces import Pieces, knots_below
+from ..pieces import Pieces, knots_below, piecewise_values
 from ..plan import Parameters
 from ..tiles import in_tiles, matmul
 
@@ -57,20 +57,10 @@ def piecewise_affine_kernel(
         inside = (row < rows)[:, None] & (column < COLUMNS)[None, :]
         place = tl.load(source + column, mask=column < COLUMNS, other=0)
         value = tl.load(x + row[:, None] * WIDTH + place[None, :], mask=inside, other=0.0).to(tl.float64)
-        first = column.to(tl.int64)[None, :] * KNOTS
-        piece = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.int64)
-        for halving in tl.static_range(HALVINGS):
-            further = piece + (1 << (HALVINGS - 1 - halving))
-            real = inside & (further <= KNOTS)
-            knot = tl.load(knots + first + further - 1, mask=real, other=float("inf"))
-            piece = tl.where(real & (value >= knot), further, piece)
-        origin = tl.load(knots + first + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)
-        u = value - origin
-        own = table + (first + column[None, :] + piece) * (DEGREE + 1)
-        y = tl.load(own + DEGREE, mask=inside, other=0.0)
-        for step in tl.static_range(DEGREE):
-            y = y * u + tl.load(own + (DEGREE - 1 - step), mask=inside, other=0.0)
-        total += tl.where(value == value, y, 0.0 if NAN_IS_ZERO else value)
+        total += piecewise_values(
+            value, column.to(tl.int64)[None, :], inside, knots, table,
+            KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+        )  # fmt: skip
     y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
