@@ -182,7 +182,9 @@ def test_a_subclass_that_predicts_as_its_base_does_is_exported(tmp_path: Path) -
 ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown option": (
         {"max_batch": 8},
-        r"^There is no option 'max_batch'; export takes .*sample, tolerance, input, .*max_batch_size, ",
+        r"^There is no option 'max_batch'; export takes .*sample, tolerance, input, dynamic_batching, "
+        r"max_queue_delay_us, preferred_batch_sizes, instances, max_batch_size, instance_kind, engine, versions, "
+        r"missing_strings\.$",
     ),
     "batch of zero": ({"max_batch_size": 0}, r"^max_batch_size must be a whole number of at least 1, not 0\.$"),
     "batch of a half": ({"max_batch_size": 0.5}, r"^max_batch_size must be a whole number of at least 1, not 0\.5\.$"),
