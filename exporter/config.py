@@ -6,7 +6,8 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
@@ -55,7 +56,9 @@ class ServingOptions(Batching):
     engine: str | None = None
     versions: int | None = None
 
-    whole_numbers: ClassVar = {**Batching.whole_numbers, "max_batch_size": (1, INT32), "versions": (1, 2**32 - 1)}
+    whole_numbers = MappingProxyType(
+        {**Batching.whole_numbers, "max_batch_size": (1, INT32), "versions": (1, 2**32 - 1)}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

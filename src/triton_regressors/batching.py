@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 from triton_regressors.errors import TritonRegressorsError
 
@@ -30,10 +30,7 @@ class Batching:
     preferred_batch_sizes: tuple[int, ...] | None = None
     instances: int | None = None
 
-    whole_numbers: ClassVar[Mapping[str, tuple[int, int]]] = {
-        "max_queue_delay_us": (0, 2**64 - 1),
-        "instances": (1, INT32),
-    }
+    whole_numbers = MappingProxyType({"max_queue_delay_us": (0, 2**64 - 1), "instances": (1, INT32)})
     """The least and the most of each field that is a whole number, as the protobuf holds it."""
 
     def __post_init__(self) -> None:
