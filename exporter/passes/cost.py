@@ -1,7 +1,13 @@
 """What a plan costs, as a measure that every fusion lowers: so that fusing ends, whatever the plan.
 
 Each count is a whole number that is not negative, and costs are compared field by field, the first field first. Of such
-costs there is no endless falling row.
+costs there is no endless falling row. Why each fusion lowers it:
+
+- A step that is dropped saves its launches.
+- Two operations in a row that become one launch no more than the second did, and that step is nearer to the input. None
+  becomes a Scale that was not one, and what is made of a lookup was so before.
+- One step that becomes others does so only where the cost falls (`rewriting.stepwise`).
+- A polynomial that becomes a quadratic form or an Affine is one polynomial less, and everything else is as it was.
 """
 
 from __future__ import annotations
