@@ -120,8 +120,10 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         for other, where in arrows
         if where == "function" and layer(name) not in ("commands", "__main__")  # all of theirs: to start at once
     }
-    assert found == {
+    of_entries = {arrow for arrow in found if arrow[0] in ("kernels.entry", "kernels.backend")}  # checked before use
+    assert found - of_entries == {
         ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
         ("exporter.compiler", "exporter.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
     }
+    assert {other.partition(".")[0] for _, other in of_entries} <= {"kernels"}
