@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.compiler import Export, export
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.loading import load_estimator
-    from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform
+    from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
 
 __all__ = [
     "AsyncClient",
@@ -67,6 +67,7 @@ __all__ = [
     "TritonServer",
     "Verification",
     "__version__",
+    "answers",
     "compare",
     "export",
     "load_estimator",
@@ -93,7 +94,7 @@ _PLACES = {
     "exporter.compiler": ("Export", "export"),
     "exporter.errors": ("ExportError",),
     "exporter.loading": ("load_estimator",),
-    "exporter.registry": ("lowers", "lowers_inverse", "lowers_transform"),
+    "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
 }
 """Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
 _NEED_EXPORT = ("exporter.compiler", "exporter.loading", "exporter.registry")
