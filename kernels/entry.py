@@ -11,7 +11,8 @@
 the bytes of `plan.json` itself with the 64 digits of this digest left out. See `digests.py`.
 
 No other module knows these names and keys, but for the keys of the plan itself, which are `kernels/plan.py`'s. This one
-does without torch, and imports its neighbours only when the files of a version, of which they are some, are checked.
+does without torch. In an entry it runs before the files are checked, of which its neighbours are some: it imports most
+of them afterwards.
 """
 
 from __future__ import annotations
