@@ -260,6 +260,7 @@ class AsyncClient(_Connection):
 
     def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
         super().__init__(url, protocol, timeout_s)
+        self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # now: a loop would wait for it
         self._client: Any = None
 
     async def __aenter__(self) -> "AsyncClient":
@@ -274,11 +275,10 @@ class AsyncClient(_Connection):
         if self._closed:
             raise InvalidRequest("This client is closed.")
         if self._client is None:  # made inside the event loop that it will belong to
-            module = importlib.import_module(f"tritonclient.{self.protocol}.aio")
             self._client = (
-                module.InferenceServerClient(self.url, channel_args=self._grpc_options())
+                self._module.InferenceServerClient(self.url, channel_args=self._grpc_options())
                 if self.protocol == "grpc"
-                else module.InferenceServerClient(self.url, conn_limit=0, conn_timeout=self.timeout_s)
+                else self._module.InferenceServerClient(self.url, conn_limit=0, conn_timeout=self.timeout_s)
             )
         return self._client
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,37 +185,39 @@ def run_clients(
     """Run some of the clients, each with its own targets, in this process."""
 
     async def run() -> Counts:
-        end = time.monotonic() + seconds
         total = Counts()
-        tasks = [_run_client(number, urls, own, end, bad_share) for number, own in clients.items()]
-        for counts in await asyncio.gather(*tasks):
-            total.add(counts)
+        async with AsyncExitStack() as stack:
+            opened = {}
+            for number in clients:
+                protocol = "grpc" if number % 2 else "http"
+                client = AsyncClient(urls[protocol], protocol, timeout_s=TIMEOUT_S)
+                opened[number] = await stack.enter_async_context(client)
+            end = time.monotonic() + seconds
+            tasks = [_run_client(number, opened[number], own, end, bad_share) for number, own in clients.items()]
+            for counts in await asyncio.gather(*tasks):
+                total.add(counts)
         return total
 
     return asyncio.run(run())
 
 
-async def _run_client(
-    number: int, urls: Mapping[str, str], own: Sequence[Target], end: float, bad_share: float
-) -> Counts:
+async def _run_client(number: int, client: AsyncClient, own: Sequence[Target], end: float, bad_share: float) -> Counts:
     """Send one request after another until the end."""
     random, counts = np.random.default_rng(number), Counts()
-    protocol = "grpc" if number % 2 else "http"
-    async with AsyncClient(urls[protocol], protocol, timeout_s=TIMEOUT_S) as client:
-        while time.monotonic() < end:
-            target = own[random.integers(len(own))]
-            size = MOST_ROWS if random.random() < 0.02 else int(random.integers(1, 33))
-            first = int(random.integers(len(target.X) - size + 1))
-            X = target.X[first : first + size]
-            fault = ""
-            if random.random() < bad_share:
-                row, column = int(random.integers(size)), int(random.integers(X.shape[1]))
-                X = X.copy()
-                X[row, column] = np.nan
-                fault = f"X must be finite: row {row}, column {column} is nan."
-            names = list(target.expected)
-            outputs = tuple(names[: int(random.integers(1, len(names) + 1))])
-            await _send(client, target, X, slice(first, first + size), outputs, fault, counts)
+    while time.monotonic() < end:
+        target = own[random.integers(len(own))]
+        size = MOST_ROWS if random.random() < 0.02 else int(random.integers(1, 33))
+        first = int(random.integers(len(target.X) - size + 1))
+        X = target.X[first : first + size]
+        fault = ""
+        if random.random() < bad_share:
+            row, column = int(random.integers(size)), int(random.integers(X.shape[1]))
+            X = X.copy()
+            X[row, column] = np.nan
+            fault = f"X must be finite: row {row}, column {column} is nan."
+        names = list(target.expected)
+        outputs = tuple(names[: int(random.integers(1, len(names) + 1))])
+        await _send(client, target, X, slice(first, first + size), outputs, fault, counts)
     return counts
 
 
