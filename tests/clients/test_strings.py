@@ -115,15 +115,18 @@ class TestClients:
         y = client.predict("people", PEOPLE[["age", "income"]].assign(zip=np.nan, city=np.nan))
         np.testing.assert_array_equal(y[:, 0], [37, 55, 7])
 
-    def test_a_model_that_is_loaded_again_with_its_columns_elsewhere(self, client: Client) -> None:
+    def test_a_model_that_is_loaded_again_with_its_columns_elsewhere(
+        self, client: Client, server: TritonServer
+    ) -> None:
         config = client.config("people")
         config.parameters["columns"].string_value = json.dumps({"X": ["income", "age"], "cat": ["zip", "city"]})
-        client.load("people", config=config)
-        try:
-            np.testing.assert_array_equal(client.predict("people", PEOPLE)[1:, 0], [2 + 102 + 10, 14 + 2000])
-        finally:
-            client.unload("people")
-            client.load("people")
+        with Client(server.grpc_url) as operator:
+            operator.load("people", config=config)
+            try:
+                np.testing.assert_array_equal(client.predict("people", PEOPLE)[1:, 0], [2 + 102 + 10, 14 + 2000])
+            finally:
+                operator.unload("people")
+                operator.load("people")
         np.testing.assert_array_equal(client.predict("people", PEOPLE), Y)
 
     @pytest.mark.parametrize(

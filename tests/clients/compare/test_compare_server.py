@@ -501,7 +501,7 @@ import runpy, signal, sys
 
 class CtrlC:
     def find_spec(self, name, *_):
-        if name == "pandas":
+        if name == "tritonclient":
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, CtrlC())
