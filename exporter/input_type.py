@@ -19,7 +19,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.profile import Profile
-from triton_regressors.exporter.sample import Rows, differ
+from triton_regressors.exporter.sample import GivenRows, differ
 from triton_regressors.kernels.inputs import NUMBERS, Inputs, IntegerInput
 from triton_regressors.kernels.parity import ulps
 from triton_regressors.kernels.plan import Plan
@@ -89,7 +89,7 @@ class InputChoice:
         return f"{' and '.join(kind for kind in dict.fromkeys(types.values()) if kind != 'BYTES')}: {self.rounding}"
 
 
-def choose_inputs(oracle: Oracle, lowered: Lowered, rows: Rows, wanted: str, tolerance: float) -> InputChoice:
+def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str, tolerance: float) -> InputChoice:
     """Return the lowered model's inputs with their types; `wanted` is "auto", "fp32" or "fp64".
 
     Raises `ExportError` where FP32 is wanted and has one number for two categories.
@@ -113,7 +113,7 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: Rows, wanted: str, tol
 class _Probe:
     """Rows, given and at edges, with the estimator's answers to them, to be asked again with rounded numbers."""
 
-    def __init__(self, oracle: Oracle, lowered: Plan, rows: Rows, tolerance: float) -> None:
+    def __init__(self, oracle: Oracle, lowered: Plan, rows: GivenRows, tolerance: float) -> None:
         self._oracle, self._rows = oracle, rows
         self._limit = SHARE_OF_TOLERANCE * tolerance
         at_edges = rows_at_edges(find_edges(lowered), rows.X)
@@ -152,7 +152,7 @@ class _Probe:
         return largest
 
 
-def _integers(oracle: Oracle, profile: Profile, inputs: Inputs, rows: Rows) -> list[int]:
+def _integers(oracle: Oracle, profile: Profile, inputs: Inputs, rows: GivenRows) -> list[int]:
     """Return the columns of whole numbers that FP32 would round and in which the estimator takes no NaN."""
     found = []
     for column in sorted((rows.integers | profile.integers if rows.drawn else rows.integers) & set(inputs.numeric)):

@@ -26,7 +26,7 @@ from triton_regressors.exporter.passes.fold_trees import fold_into_trees
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
 from triton_regressors.exporter.passes.precision import choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
-from triton_regressors.exporter.passes.rewriting import pairwise, stepwise
+from triton_regressors.exporter.passes.rewriting import of_pairs, of_steps
 from triton_regressors.exporter.passes.scale_parts import scale_afterwards
 from triton_regressors.exporter.passes.select_early import select_early
 from triton_regressors.exporter.passes.specialise import specialise
@@ -44,16 +44,16 @@ class Pass:
 
 FUSIONS: tuple[Pass, ...] = (
     Pass("drop steps without effect", drop_steps_without_effect),
-    Pass("select columns early", pairwise(select_early)),
-    Pass("fold linear maps", pairwise(fold_linear)),
-    Pass("fold into expansions", pairwise(fold_into_expansion)),
-    Pass("fold into trees", pairwise(fold_into_trees)),
-    Pass("fold lookups", pairwise(fold_lookup)),
-    Pass("merge side by side", stepwise(merge_neighbours)),
-    Pass("scale side by side", stepwise(scale_afterwards)),
-    Pass("contract side by side", stepwise(contract_parts)),
-    Pass("add up lookups", stepwise(add_up_lookups, may_add_steps=True)),
-    Pass("fold functions", pairwise(fold_function)),
+    Pass("select columns early", of_pairs(select_early)),
+    Pass("fold linear maps", of_pairs(fold_linear)),
+    Pass("fold into expansions", of_pairs(fold_into_expansion)),
+    Pass("fold into trees", of_pairs(fold_into_trees)),
+    Pass("fold lookups", of_pairs(fold_lookup)),
+    Pass("merge side by side", of_steps(merge_neighbours)),
+    Pass("scale side by side", of_steps(scale_afterwards)),
+    Pass("contract side by side", of_steps(contract_parts)),
+    Pass("add up lookups", of_steps(add_up_lookups, may_add_steps=True)),
+    Pass("fold functions", of_pairs(fold_function)),
     Pass("use the quadratic form", use_quadratic_form),
     Pass("drop dead steps", without_dead_steps),
 )
@@ -73,7 +73,7 @@ def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Pla
     `X` is a sample, `[rows, n_features]`, on which precision is measured; `tolerance` is the whole export's.
     """
     plan = specialise(plan, X.dtype.name)
-    stages = [("lowered", plan), *fusion_steps(plan)]
+    stages = [("lowered", plan), *fusion_stages(plan)]
     for choice in schedule(X, tolerance):
         plan = choice.run(stages[-1][1])
         if plan is not stages[-1][1]:
@@ -83,12 +83,12 @@ def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Pla
 
 def fuse(plan: Plan) -> Plan:
     """Return the plan after every fusion."""
-    for _, fused in fusion_steps(plan):
+    for _, fused in fusion_stages(plan):
         plan = fused
     return plan
 
 
-def fusion_steps(plan: Plan) -> Iterator[tuple[str, Plan]]:
+def fusion_stages(plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Yield the name of each fusion that changes the plan, and the plan after it."""
     changed = True
     while changed:

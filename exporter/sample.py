@@ -36,7 +36,7 @@ class _Answered:
 
 
 @dataclass(frozen=True)
-class Rows(_Answered):
+class GivenRows(_Answered):
     """Rows as they are given, `X` in float64; `integers` are the columns that hold whole numbers by their dtype."""
 
     integers: frozenset[int]
@@ -52,7 +52,7 @@ class Sample(_Answered):
     rounded: Answers
 
 
-def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> Rows:
+def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
     """Return rows with the estimator's answers: the given ones, or rows drawn to the fitted scale.
 
     Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
@@ -74,10 +74,10 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> Rows:
         finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
     if not finite.any():
         raise ExportError(f"Cannot verify {name}: it predicts no finite number for the {which}.")
-    return Rows(X[finite], {output: values[finite] for output, values in expected.items()}, drawn, integers)
+    return GivenRows(X[finite], {output: values[finite] for output, values in expected.items()}, drawn, integers)
 
 
-def as_sent(rows: Rows, inputs: Inputs, oracle: Oracle) -> Sample:
+def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
     """Return rows as a client sends them to these inputs, without those that it refuses to send.
 
     A client does not round a category, and no number beyond the input's type. Raises `ExportError` if nothing is left.

@@ -109,7 +109,7 @@ def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
     return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
 
 
-def tile_shape(neighbors: int) -> dict[str, int]:
+def neighbor_tile(neighbors: int) -> dict[str, int]:
     """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps."""
     slots = triton.next_power_of_2(neighbors)
     rows = max(1, min(32, 4096 // slots))

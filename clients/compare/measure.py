@@ -50,7 +50,7 @@ class Settings:
             raise ComparisonError(f"max_windows is {self.max_windows}; accepted: 1 or more.")
 
 
-def measure(
+def measure_load(
     generator: LoadGenerator,
     load: Load,
     payloads: Payloads,

@@ -63,7 +63,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Rows:
+class CheckedRows:
     """Rows to send and what the model must answer.
 
     tensors: as requests carry them. expected: float64 [rows, n_targets]. tolerance: largest absolute difference.
@@ -73,12 +73,12 @@ class Rows:
     expected: npt.NDArray[np.float64]
     tolerance: float
 
-    def zeros(self) -> Rows:
+    def zeros(self) -> CheckedRows:
         """The same rows with the do-nothing model's answers."""
-        return Rows(self.tensors, np.zeros_like(self.expected), 0.0)
+        return CheckedRows(self.tensors, np.zeros_like(self.expected), 0.0)
 
 
-def golden_rows(entry: Path, signature: Signature) -> Rows | None:
+def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
     """The golden rows of an entry's newest version, or None of a model that this project has not exported.
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
@@ -96,14 +96,14 @@ def golden_rows(entry: Path, signature: Signature) -> Rows | None:
     if lacking:
         raise ComparisonError(f"The golden rows of {directory} lack {min(lacking)!r}; export the model again.")
     tolerance = document.parity.tolerance * max(document.parity.outputs[signature.output].unit)
-    return Rows({name: tensors[name] for name in signature.inputs}, golden.outputs[signature.output], tolerance)
+    return CheckedRows({name: tensors[name] for name in signature.inputs}, golden.outputs[signature.output], tolerance)
 
 
-def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> Rows:
+def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> CheckedRows:
     """Rows of the user's own, whose expected answers are those the server gives before anything is changed."""
     answers = infer_in_batches(client, model, tensors, outputs=(signature.output,))
     expected = answers[signature.output].astype(np.float64)
-    return Rows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
+    return CheckedRows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Payloads:
     tolerance: float
 
     @classmethod
-    def build(cls, model: str, signature: Signature, rows: Rows, load: Load, address: str) -> Payloads:
+    def build(cls, model: str, signature: Signature, rows: CheckedRows, load: Load, address: str) -> Payloads:
         """Cut `rows` (repeated as needed) into requests of `load.rows` rows, each beginning elsewhere."""
         available = row_count(rows.tensors)
         request_bytes = sum(len(wire(array)) for array in rows.tensors.values()) * load.rows // available

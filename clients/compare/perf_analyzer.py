@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.payloads import Rows
+from triton_regressors.clients.compare.payloads import CheckedRows
 from triton_regressors.clients.compare.results import Figures
 from triton_regressors.clients.compare.statistics import STABLE_WINDOWS, Latencies, ServerCounters, ServerFigures
 from triton_regressors.clients.tensors import Tensors, row_count, wire
@@ -160,10 +160,10 @@ class _Run:
         return self.status == 0 and LATENCY_DIFFERS not in self.said
 
 
-def measure(
+def measure_load(
     program: Path,
     model: str,
-    rows: Rows,
+    rows: CheckedRows,
     load: Load,
     address: str,
     read_counters: Callable[[], ServerCounters],

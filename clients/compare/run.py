@@ -23,8 +23,14 @@ from triton_regressors.clients.compare.comparison import Comparison, IncompleteC
 from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.load import Load, LoadGenerator
 from triton_regressors.clients.compare.lock import only_comparison
-from triton_regressors.clients.compare.measure import Settings, measure
-from triton_regressors.clients.compare.payloads import Payloads, Rows, Signature, golden_rows, rows_with_reference
+from triton_regressors.clients.compare.measure import Settings, measure_load
+from triton_regressors.clients.compare.payloads import (
+    CheckedRows,
+    Payloads,
+    Signature,
+    golden_rows,
+    rows_with_reference,
+)
 from triton_regressors.clients.compare.progress import Display
 from triton_regressors.clients.compare.results import Figures, Point
 from triton_regressors.clients.compare.session import BatchingOverride, floor_name
@@ -154,18 +160,20 @@ def compare(
             override = stack.enter_context(BatchingOverride(client, name, server.address(control), floor))
             pool = stack.enter_context(LoadGenerator(0 if tool else max(processes.values())))
 
-            def figures(model: str, real: Rows, load: Load, report: Callable[[Window], None], what: str) -> Figures:
+            def figures(
+                model: str, real: CheckedRows, load: Load, report: Callable[[Window], None], what: str
+            ) -> Figures:
                 address = server.address(load.protocol)
 
                 def read_counters() -> ServerCounters:
                     return ServerCounters.of(client.statistics(model))
 
                 if tool is not None:
-                    return perf_analyzer.measure(tool, model, real, load, address, read_counters, settings)
+                    return perf_analyzer.measure_load(tool, model, real, load, address, read_counters, settings)
                 payloads = Payloads.build(model, signature, real, load, address)
                 count = processes[load]
                 try:
-                    return measure(pool, load, payloads, address, read_counters, settings, count, seed, report)
+                    return measure_load(pool, load, payloads, address, read_counters, settings, count, seed, report)
                 except NoAnswers as error:
                     raise ComparisonError(
                         f"Model {model!r} answers requests with errors alone ({what}): {error}"
@@ -260,7 +268,7 @@ def choose_rows(
     repository: Path | None,
     rows_file: Path | None,
     signature: Signature,
-) -> Rows:
+) -> CheckedRows:
     """The rows to send: the user's own, else the golden rows of the entry."""
     name = config.name
     entry = None if repository is None else repository / name

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.cluster import Birch, BisectingKMeans, KMeans, MiniBatchKMeans
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.lowerings.kernel_approximation import dense, note_points, pairwise
+from triton_regressors.exporter.lowerings.kernel_approximation import dense, function_of_points, note_points
 from triton_regressors.exporter.registry import lowers_transform, refuses
 
 CLUSTERINGS = (Birch, BisectingKMeans, KMeans, MiniBatchKMeans)
@@ -20,4 +20,4 @@ def lower_cluster_distances(clustering: Any, x: Value, builder: Builder) -> Valu
     """`z[i] = ‖x − centreᵢ‖`: of the clusters, and in Birch of the subclusters."""
     centres = dense(clustering.subcluster_centers_ if isinstance(clustering, Birch) else clustering.cluster_centers_)
     note_points(x, centres, builder)
-    return builder.add(pairwise(centres, "euclidean", "identity"), x)
+    return builder.add(function_of_points(centres, "euclidean", "identity"), x)

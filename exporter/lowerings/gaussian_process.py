@@ -36,11 +36,11 @@ from triton_regressors.exporter.lowerings.kernel_approximation import (
     KERNELS,
     combine,
     dense,
+    function_of_points,
     kernel_function,
     kernel_matrix,
     kernel_sum,
     note_points,
-    pairwise,
 )
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
@@ -183,14 +183,14 @@ class _Algebra:
         """Return the function of rows and points that a leaf is."""
         kind = type(kernel)
         if kind is DotProduct:
-            return pairwise(self.points, "dot", "identity", coef0=float(kernel.sigma_0) ** 2)
+            return function_of_points(self.points, "dot", "identity", coef0=float(kernel.sigma_0) ** 2)
         if kind is RationalQuadratic:
             length, alpha = float(np.squeeze(kernel.length_scale)), float(kernel.alpha)
             numbers = {"gamma": 1.0 / (2 * alpha * length**2), "coef0": 1.0, "exponent": -alpha}
-            return pairwise(self.points, "squared_euclidean", "power", **numbers)
+            return function_of_points(self.points, "squared_euclidean", "power", **numbers)
         if kind is ExpSineSquared:
             numbers = {"gamma": math.pi / float(kernel.periodicity), "exponent": 2.0 / float(kernel.length_scale) ** 2}
-            return pairwise(self.points, "euclidean", "sine", **numbers)
+            return function_of_points(self.points, "euclidean", "sine", **numbers)
         if kind is PairwiseKernel:
             if kernel.metric not in KERNELS:
                 shown = f"'{kernel.metric}'" if isinstance(kernel.metric, str) else "a callable"

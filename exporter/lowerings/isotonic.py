@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.lowerings.pieces import add_pieces, interpolation, note_range, steps
+from triton_regressors.exporter.lowerings.pieces import add_pieces, constant_pieces, interpolation, note_range
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.float32 import Float32
 
@@ -27,6 +27,6 @@ def lower_isotonic(regressor: IsotonicRegression, x: Value, builder: Builder) ->
     if regressor.X_thresholds_.dtype == np.float32:  # numbers are rounded before they are compared
         x = builder.add(Float32(), x)
     if len(values) == 1:
-        return add_pieces(builder, x, [0], [steps([], values)])
+        return add_pieces(builder, x, [0], [constant_pieces([], values)])
     below, above = (values[0], values[-1]) if clip else (np.nan, np.nan)
     return add_pieces(builder, x, [0], [interpolation(thresholds, values, below, above)])

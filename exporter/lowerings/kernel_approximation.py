@@ -168,20 +168,20 @@ def kernel_function(
     note_points(x, s, builder, positive="chi2" in kernel)
     match kernel:
         case "linear":
-            return pairwise(s, "dot", "identity")
+            return function_of_points(s, "dot", "identity")
         case "poly" | "polynomial":
-            return pairwise(s, "dot", "power", gamma=float(gamma), coef0=coef0, exponent=degree)
+            return function_of_points(s, "dot", "power", gamma=float(gamma), coef0=coef0, exponent=degree)
         case "sigmoid":
-            return pairwise(s, "dot", "tanh", gamma=float(gamma), coef0=coef0)
+            return function_of_points(s, "dot", "tanh", gamma=float(gamma), coef0=coef0)
         case "cosine":
-            return pairwise(s, "cosine", "identity")
+            return function_of_points(s, "cosine", "identity")
         case "additive_chi2":
-            return pairwise(s, "chi2", "identity", gamma=-1.0)
+            return function_of_points(s, "chi2", "identity", gamma=-1.0)
     measure = {"rbf": "squared_euclidean", "laplacian": "manhattan", "chi2": "chi2"}[kernel]
-    return pairwise(s, measure, "exp", gamma=-float(gamma))
+    return function_of_points(s, measure, "exp", gamma=-float(gamma))
 
 
-def pairwise(points: np.ndarray, measure: str, profile: str, **numbers: Any) -> Pairwise:
+def function_of_points(points: np.ndarray, measure: str, profile: str, **numbers: Any) -> Pairwise:
     """Return the operation for points in the units of `x`."""
     width = points.shape[1]
     fields = {"shift": np.zeros(width), "factor": np.ones(width), **numbers}

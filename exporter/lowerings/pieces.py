@@ -53,7 +53,7 @@ class Pieces:
         return knots, about
 
 
-def steps(edges: ArrayLike, values: ArrayLike) -> Pieces:
+def constant_pieces(edges: ArrayLike, values: ArrayLike) -> Pieces:
     """Return the function that is `values[i]` where `i` of the ascending `edges` are at or below the number."""
     starts = np.append(-np.inf, np.asarray(edges, dtype=np.float64))
     origins = np.append(starts[1:2], starts[1:]) if len(starts) > 1 else np.zeros(1)

@@ -14,10 +14,10 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pieces import (
     Pieces,
     add_pieces,
+    constant_pieces,
     first_where,
     interpolation,
     note_range,
-    steps,
 )
 from triton_regressors.exporter.registry import lowers, lowers_inverse
 from triton_regressors.kernels.ops.power import Power
@@ -37,7 +37,7 @@ def lower_normalizer(normalizer: Normalizer, x: Value, builder: Builder) -> Valu
 def lower_binarizer(binarizer: Binarizer, x: Value, builder: Builder) -> Value:
     """1 above the threshold, else 0."""
     builder.profile.note_scale(x.features, binarizer.threshold, 1.0)
-    above = steps([np.nextafter(np.float64(binarizer.threshold), np.inf)], [0.0, 1.0])
+    above = constant_pieces([np.nextafter(np.float64(binarizer.threshold), np.inf)], [0.0, 1.0])
     return add_pieces(builder, x, np.arange(x.width), [above] * x.width)
 
 
@@ -112,9 +112,9 @@ def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> V
     if discretizer.dtype == np.float32:  # the numbers are rounded before they are compared
         inner = [first_where(lambda x, e=e: x.astype(np.float32) >= e, len(e)) for e in inner]  # type: ignore[misc]
     if discretizer.encode == "ordinal":
-        return add_pieces(builder, x, np.arange(x.width), [steps(e, np.arange(len(e) + 1)) for e in inner])
+        return add_pieces(builder, x, np.arange(x.width), [constant_pieces(e, np.arange(len(e) + 1)) for e in inner])
     bins = [np.eye(len(e) + 1) for e in inner]
-    functions = [steps(e, row) for e, rows in zip(inner, bins, strict=True) for row in rows]
+    functions = [constant_pieces(e, row) for e, rows in zip(inner, bins, strict=True) for row in rows]
     return add_pieces(builder, x, np.repeat(np.arange(x.width), [len(rows) for rows in bins]), functions)
 
 

@@ -6,7 +6,7 @@ costs there is no endless falling row. Why each fusion lowers it:
 - A step that is dropped saves its launches.
 - Two operations in a row that become one launch no more than the second did, and that step is nearer to the input. None
   becomes a Scale that was not one, and what is made of a lookup was so before.
-- One step that becomes others does so only where the cost falls (`rewriting.stepwise`).
+- One step that becomes others does so only where the cost falls (`rewriting.of_steps`).
 - A polynomial that becomes a quadratic form or an Affine is one polynomial less, and everything else is as it was.
 """
 

@@ -51,7 +51,7 @@ class Scope:
         return step
 
 
-def pairwise(rule: Pair) -> Callable[[Plan], Plan]:
+def of_pairs(rule: Pair) -> Callable[[Plan], Plan]:
     """Make a pass of a rule for two operations in a row; the second is then a step nearer to the input."""
 
     def run(plan: Plan) -> Plan:
@@ -74,7 +74,7 @@ def pairwise(rule: Pair) -> Callable[[Plan], Plan]:
     return run
 
 
-def stepwise(
+def of_steps(
     rewrite: Callable[[Step, Scope], list[Step] | None], *, may_add_steps: bool = False
 ) -> Callable[[Plan], Plan]:
     """Make a pass of a rewriting of one step, which returns the steps in its place, or None to leave it.

@@ -167,7 +167,7 @@ class Affine(Contraction):
             block = slot_shape(features)
             affine_narrow_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block)
         else:
-            block = tile_shape(features)
+            block = affine_tile(features)
             affine_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block, num_warps=4)
 
     def reads_input_once(self) -> bool:
@@ -189,7 +189,7 @@ def slot_shape(features: int) -> dict[str, int]:
     return {"BLOCK_ROWS": 1024 if slots == 1 else 512 // slots, "SLOTS": slots, "SLOT_FEATURES": slot_features}
 
 
-def tile_shape(features: int) -> dict[str, int]:
+def affine_tile(features: int) -> dict[str, int]:
     """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
 
     But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.

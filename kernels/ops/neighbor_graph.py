@@ -31,7 +31,7 @@ from ..distances import (
     transposed,
 )
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest, tile_shape
+from ..nearest import check_neighbors, nearest, neighbor_tile, reference_nearest
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -169,7 +169,7 @@ class NeighborGraph(Operation):
         metric = metric_constants(self.metric, self.p, self.factor)
         if self.n_neighbors:
             output[:rows].fill_(absent)
-            tile = tile_shape(self.n_neighbors)
+            tile = neighbor_tile(self.n_neighbors)
             nearest_graph_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
                 x, columns, factor, output, rows, NEIGHBORS=self.n_neighbors, **shape, **metric, **tile, num_warps=8
             )

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from ..distances import INFINITY, check_points, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import WEIGHTS, check_neighbors, nearest, neighbor_weights, reference_nearest, tile_shape
+from ..nearest import WEIGHTS, check_neighbors, nearest, neighbor_tile, neighbor_weights, reference_nearest
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -112,7 +112,7 @@ class NeighborImputer(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), width = inputs, self.points.shape, output.shape[1]
-        tile = tile_shape(self.n_neighbors)
+        tile = neighbor_tile(self.n_neighbors)
         neighbor_imputer_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]), width)](
             x,
             **parameters,

@@ -27,7 +27,7 @@ from ..distances import (
     reference_reduced_distances,
     transposed,
 )
-from ..nearest import check_neighbors, check_targets, nearest, neighbor_weights, reference_nearest, tile_shape
+from ..nearest import check_neighbors, check_targets, nearest, neighbor_tile, neighbor_weights, reference_nearest
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -121,7 +121,7 @@ class Neighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        tile = tile_shape(self.n_neighbors)
+        tile = neighbor_tile(self.n_neighbors)
         neighbors_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
             x,
             **parameters,

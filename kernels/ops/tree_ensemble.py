@@ -286,7 +286,7 @@ class TreeEnsemble(Operation):
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
             return
-        block = tile_shape(rows, trees, outputs)
+        block = tree_tile(rows, trees, outputs)
         shape = {"TREES": trees, "OUTPUTS": outputs, **layout, **block}
         blocks = triton.cdiv(rows, block["BLOCK_ROWS"])
         if self.output == "sum":
@@ -312,7 +312,7 @@ class TreeEnsemble(Operation):
         return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
 
 
-def tile_shape(rows: int, trees: int, outputs: int) -> dict[str, int]:
+def tree_tile(rows: int, trees: int, outputs: int) -> dict[str, int]:
     """Return how many trees, rows and outputs a program holds at a time: 1,024 values, fewer rows for small batches."""
     block_outputs = min(triton.next_power_of_2(outputs), 32)
     block_rows = 1 if rows < 512 else 8 if rows < 16384 else 32

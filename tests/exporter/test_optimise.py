@@ -19,9 +19,9 @@ from tests.kernels.operations import run_plan
 from tests.kernels.operations_lookup import lookup
 from triton_regressors.exporter import optimise
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.optimise import FUSIONS, Pass, fuse, fusion_steps
+from triton_regressors.exporter.optimise import FUSIONS, Pass, fuse, fusion_stages
 from triton_regressors.exporter.passes.cost import cost
-from triton_regressors.exporter.passes.rewriting import stepwise
+from triton_regressors.exporter.passes.rewriting import of_steps
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
@@ -107,7 +107,7 @@ def test_every_pass_keeps_what_any_plan_computes(seed: int, steps: int) -> None:
     expected = run_plan(plan, X)
     names = {fusion.name for fusion in FUSIONS}
     before = plan
-    for name, fused in fusion_steps(plan):
+    for name, fused in fusion_stages(plan):
         assert name in names
         assert fused.output_widths() == plan.output_widths()
         assert len(fused.steps) <= len(before.steps) or name == "add up lookups"
@@ -125,7 +125,7 @@ def test_every_pass_keeps_what_any_plan_computes(seed: int, steps: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(10, 20))
 def test_fusing_large_plans_ends_after_a_few_rounds(seed: int, steps: int) -> None:
     plan = draw_plan(seed, steps, together=0.4)
-    names = [name for name, _ in fusion_steps(plan)]
+    names = [name for name, _ in fusion_stages(plan)]
     assert max(map(names.count, names), default=0) <= 8  # a pass runs once a round
 
 
@@ -141,7 +141,7 @@ def test_a_fusion_that_turns_in_a_circle_is_found_out(monkeypatch: pytest.Monkey
 
 def test_a_rewriting_that_saves_nothing_is_left() -> None:
     plan = Plan(2, (Step(Scale(np.ones(2), np.full(2, 2.0)), ("X",), "v"),), {"y": "v"})
-    again = stepwise(lambda step, scope: [Step(step.operation, step.inputs, step.output)], may_add_steps=True)
+    again = of_steps(lambda step, scope: [Step(step.operation, step.inputs, step.output)], may_add_steps=True)
     assert again(plan) is plan
 
 

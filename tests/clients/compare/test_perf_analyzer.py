@@ -9,7 +9,7 @@ from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.measure import Settings
-from triton_regressors.clients.compare.payloads import Rows
+from triton_regressors.clients.compare.payloads import CheckedRows
 from triton_regressors.clients.compare.statistics import ServerCounters
 from triton_regressors.clients.tensors import text_rows
 
@@ -130,9 +130,9 @@ def stand_in(tmp_path: Path, text: str, differs: int = 0, says: str = "") -> Pat
 
 def measured(program: Path) -> perf_analyzer.Figures:
     counters = iter(ServerCounters(10 * n, 20_000_000 * n, executions={4: 5 * n}) for n in range(3))
-    rows = Rows(TENSORS, np.zeros((2, 1)), 0.0)
+    rows = CheckedRows(TENSORS, np.zeros((2, 1)), 0.0)
     load = Load("grpc", 4, concurrency=8)
-    return perf_analyzer.measure(program, "m", rows, load, "h:1", lambda: next(counters), Settings())
+    return perf_analyzer.measure_load(program, "m", rows, load, "h:1", lambda: next(counters), Settings())
 
 
 def test_figures_of_a_run(tmp_path: Path) -> None:
