@@ -150,7 +150,7 @@ print(*missing)
 """
     place, missing = run(client, "-c", code, cwd=tmp_path).splitlines()
     assert Path(place).is_relative_to(client.parents[1])
-    assert missing == "Export export load_estimator lowers lowers_inverse lowers_transform"
+    assert missing == "Export answers export load_estimator lowers lowers_inverse lowers_transform"
 
 
 def test_the_command_of_a_client(client: Path, tmp_path: Path) -> None:
