@@ -141,7 +141,8 @@ def export(
     `dynamic_batching`: whether requests are gathered into batches (default yes).
     `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
     `preferred_batch_sizes`: batch sizes the server should try to make (default none).
-    `instances`, `instance_kind`: how many copies run side by side (default 1), on "auto", "gpu" or "cpu".
+    `instances`: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
+    `instance_kind`: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
     `engine`: "auto", "triton", "torch" or "interpret".
     `versions`: how many of the newest versions are served (default 1).
 

@@ -33,17 +33,7 @@ STAGED_NUMBERS = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(Batching):
-    """How the Triton server is to run an entry; None leaves the default, or what an existing entry has.
-
-    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
-    at most 2²⁸.
-    `dynamic_batching`: whether requests are gathered into batches (default yes).
-    `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
-    `preferred_batch_sizes`: batch sizes the server should try to make (default none).
-    `instances`: how many copies run side by side (default 1); on a machine with GPUs, on each of these.
-    `instance_kind`: what they run on, "auto", "gpu" or "cpu" (default "auto", which is GPUs where there are any).
-    `engine`: "auto", "triton", "torch" or "interpret".
-    `versions`: how many of the newest versions are served (default 1).
+    """How the Triton server is to run an entry, as `export` says; None leaves the default, or what an entry has.
 
     Where an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
     in each of them: two groups with instances=3 are three copies on each group's GPUs. A group keeps the GPUs that it

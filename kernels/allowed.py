@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from .inputs import UNKNOWN
+from .staging import MANY_NUMBERS
 
-MANY_NUMBERS = {"float32": 2**17, "float64": 2**13}
-"""OpenBLAS starts threads for 10,000 float64 numbers."""
+THREADED_DOT = 2**13
+"""From 10,000 float64 numbers on OpenBLAS computes `dot` in threads."""
 
 
 class Allowed:
@@ -54,7 +55,7 @@ def _finite(numbers: np.ndarray) -> bool:
     A few numbers are squared, as NumPy's `dot` begins soonest. Many are added up by torch, whose threads copy them too:
     those of a BLAS, which has them for float64, get into their way, and a batch then waits for milliseconds.
     """
-    few = numbers.size < MANY_NUMBERS[numbers.dtype.name]
+    few = numbers.size < (MANY_NUMBERS if numbers.itemsize == 4 else THREADED_DOT)  # a dtype's name takes longer
     if few or not numbers.flags.writeable:  # torch warns of arrays that it cannot write to
         total = float(numbers.dot(numbers))
     else:

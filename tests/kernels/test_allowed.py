@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from triton_regressors.kernels.allowed import MANY_NUMBERS, Allowed
+from triton_regressors.kernels.allowed import Allowed
+from triton_regressors.kernels.staging import MANY_NUMBERS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in dot")
 
@@ -57,6 +58,6 @@ def test_every_place_of_many_rows_is_seen(place: int, dtype: type) -> None:
 @pytest.mark.parametrize("writable", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_many_huge_numbers_are_allowed(dtype: type, writable: bool) -> None:
-    numbers = np.full(max(MANY_NUMBERS.values()), np.finfo(dtype).max, dtype=dtype)  # their sum is infinite
+    numbers = np.full(MANY_NUMBERS, np.finfo(dtype).max, dtype=dtype)  # their sum is infinite
     numbers.flags.writeable = writable
     assert Allowed(1, ()).holds(numbers)

@@ -115,7 +115,7 @@ def describe(
     trust_type: TrustType = None,
     largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
-    """Show the plan before and after each fusion pass, its parameters, bytes and launches, and its parity."""
+    """Show the plan before and after each pass, its parameters, bytes and launches, and its parity."""
     require("export", "Describing a model or an entry")
     with loading():
         from triton_regressors.exporter.compiler import compile_estimator
