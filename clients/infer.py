@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.admin_key import own_key
@@ -148,7 +147,7 @@ class Client(_Connection):
 
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """Output name → array [rows, width], for the outputs asked for.
 
         Args:
@@ -170,9 +169,7 @@ class Client(_Connection):
         tensors = model_tensors(X, self._learn(self.config(model)), model)
         return self._run(self._calls.infer(model, tensors, outputs, version))
 
-    def predict(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
         """The first of `outputs` alone: as a rule y, float32 [rows, n_targets]."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
 
@@ -293,7 +290,7 @@ class AsyncClient(_Connection):
 
     async def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """See `Client.infer`."""
         ready, known = self._ready(model, X)
         if ready is not None:
@@ -307,7 +304,7 @@ class AsyncClient(_Connection):
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    ) -> np.ndarray:
         """See `Client.predict`."""
         return (await self.infer(model, X, outputs=outputs, version=version))[outputs[0]]
 
@@ -332,7 +329,7 @@ class AsyncClient(_Connection):
 
 def infer_in_batches(
     client: Client, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, np.ndarray]:
     """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
     config = client.config(model)
     tensors = model_tensors(X, input_tensors(config), model)

@@ -73,11 +73,19 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`;
-    without it rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is
-    FP32 where rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64.
-    `missing_strings` stand for a missing value in columns of strings.
-    Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
+    Parity is measured, and not yet judged.
+
+    Args:
+        estimator: a fitted regressor, or a Pipeline or search that ends in one.
+        sample: rows like those to be served, as `predict` takes them: a DataFrame or a matrix `[rows, n_features]`;
+            None: rows drawn to the fitted scale.
+        tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
+        input: what numbers come in: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no answer, and
+            else FP64, or FP32 with columns of whole numbers as INT64.
+        missing_strings: strings that stand for a missing value in columns of strings.
+
+    Raises:
+        ExportError: the estimator cannot be lowered, or an argument is none of those above.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
@@ -126,28 +134,34 @@ def export(
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
-    `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
-    `sample`: rows to verify on, as `predict` takes them (default: rows drawn to the fitted scale).
-    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations. One unit in the
-    answer's last float32 place is allowed in any case.
-    `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
-    with FP64 keeps it.
-    `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
+    The arguments from `max_batch_size` on say how the server runs the entry; None leaves the default, or what an
+    existing entry has.
 
-    How the server runs the entry; None leaves the default, or what an existing entry has:
+    Args:
+        estimator: a fitted regressor, or a Pipeline or search that ends in one.
+        repository: the model repository, a directory; it is made where there is none.
+        name: the model's name on the server; None: the estimator's class in snake case, a Pipeline's last step's.
+        sample: rows to verify on, as `predict` takes them; None: rows drawn to the fitted scale.
+        tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
+            the answer's last float32 place is allowed in any case.
+        input: the type of numbers in requests: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no
+            answer, and else FP64, or FP32 with columns of whole numbers as INT64. An entry that exists with FP64
+            keeps it.
+        missing_strings: strings that stand for a missing value, in each column of strings of which they are no
+            category.
+        max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
+            features at most 2²⁸.
+        dynamic_batching: whether requests are gathered into batches (default yes).
+        max_queue_delay_us: how long a request may wait for others, in microseconds (default 0).
+        preferred_batch_sizes: batch sizes the server should try to make (default none).
+        instances: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
+        instance_kind: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
+        engine: "auto", "triton", "torch" or "interpret".
+        versions: how many of the newest versions are served (default 1).
 
-    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
-    at most 2²⁸.
-    `dynamic_batching`: whether requests are gathered into batches (default yes).
-    `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
-    `preferred_batch_sizes`: batch sizes the server should try to make (default none).
-    `instances`: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
-    `instance_kind`: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
-    `engine`: "auto", "triton", "torch" or "interpret".
-    `versions`: how many of the newest versions are served (default 1).
-
-    Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
-    or the plan's answers are not the estimator's.
+    Raises:
+        ExportError: the estimator, an option or the repository does not allow the export, or the plan's answers are
+            not the estimator's. Nothing is written.
     """
     # Here, so that compiling alone does without the server's protobuf.
     from triton_regressors.exporter import repository as repositories

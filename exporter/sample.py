@@ -56,7 +56,9 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
     """Return rows with the estimator's answers: the given ones, or rows drawn to the fitted scale.
 
     Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
-    Raises `ExportError` where the rows do not fit, or the estimator answers none of them.
+
+    Raises:
+        ExportError: the rows do not fit, or the estimator answers none of them.
     """
     drawn, name = given is None, type(oracle.estimator).__name__
     which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
@@ -80,7 +82,10 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
 def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
     """Return rows as a client sends them to these inputs, without those that it refuses to send.
 
-    A client does not round a category, and no number beyond the input's type. Raises `ExportError` if nothing is left.
+    A client does not round a category, and no number beyond the input's type.
+
+    Raises:
+        ExportError: no row is left.
     """
     X = inputs.rounded(rows.X)
     changed = differ(X, rows.X)
