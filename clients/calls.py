@@ -244,7 +244,7 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _whole_numbers(values: dict[str, Any]) -> dict[str, Any]:
-    """protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
+    """Protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
     return {
         key: int(value)
         if isinstance(value, str) and key not in ("name", "version", "type") and value.isdigit()

@@ -181,8 +181,11 @@ class Client(_Connection):
         return self._run(self._calls.config(model))
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """The statistics extension's answer as plain values: `{"model_stats": [{"name", "version", "inference_count",
-        "inference_stats", "batch_stats", ...}]}`. Times are in ns, last_inference in ms since 1970."""
+        """Return the statistics extension's answer as plain values.
+
+        It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
+        are in ns, last_inference in ms since 1970.
+        """
         return self._run(self._calls.statistics(model))
 
     def index(self) -> list[dict[str, Any]]:
@@ -217,8 +220,10 @@ class Client(_Connection):
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
-        """Unload the model. Returns at once: requests in flight are answered, new ones are refused. An unknown model is
-        no error."""
+        """Unload the model and return at once: requests in flight are answered, new ones are refused.
+
+        An unknown model is no error.
+        """
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:

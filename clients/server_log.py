@@ -24,8 +24,11 @@ _PORT_TAKEN = re.compile(r"failed to start (?P<service>\w+) service: .*already i
 
 
 class LogLine(NamedTuple):
-    """One line of the log. `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines
-    without the server's prefix, such as a model's own output."""
+    """One line of the log.
+
+    `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines without the server's prefix,
+    such as a model's own output.
+    """
 
     time: str
     level: str

@@ -86,7 +86,8 @@ def check_nodes(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
     Each node but the root must be the child of one node, and come after it.
 
     Args:
-        left, right: the children's numbers.
+        left: the left children's numbers.
+        right: the right children's.
         inner: whether a node has children.
     """
     children = np.stack([left[inner], right[inner]]).astype(np.int64)

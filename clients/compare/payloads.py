@@ -42,8 +42,12 @@ class Signature:
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> Signature:
-        """Read it from a configuration; ComparisonError unless all are of one dimension per row, the output FP32, and
-        the inputs FP32, FP64, INT64 or strings."""
+        """Read it from a configuration.
+
+        Raises:
+            ComparisonError: a tensor has not one dimension per row, the output is not FP32, or an input is none of
+                FP32, FP64, INT64 and strings.
+        """
         if not config.input or not config.output:
             raise ComparisonError(
                 f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "

@@ -168,8 +168,11 @@ def measure_load(
     read_counters: Callable[[], ServerCounters],
     settings: Settings,
 ) -> Figures:
-    """Run perf_analyzer for one point, and once more if it was not stable. Raises ComparisonError with its last words
-    if it fails otherwise."""
+    """Run perf_analyzer for one point, and once more if it was not stable.
+
+    Raises:
+        ComparisonError: it fails otherwise, with its last words.
+    """
 
     def once(any_result: bool) -> _Run:
         with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files

@@ -106,7 +106,10 @@ def arrange(
         trees: the nodes, see `Trees`.
         exact: whether thresholds stay as they are; else they are rounded down: for a float32 x, `x ≤ threshold` and
             `x ≤ the largest float32 that is not above it` are the same.
-        baseline, divisor, function, output: fields of `TreeEnsemble`.
+        baseline: see `TreeEnsemble`, as the next three.
+        divisor: of the sum.
+        function: of the sum.
+        output: "sum" or "leaves".
 
     Raises:
         ValueError: the nodes are no trees.
