@@ -35,6 +35,9 @@ INPUT = "X"
 DTYPES = ("float32", "float64")
 """What the input's numbers may be."""
 
+SHOWN_STEPS = 8
+"""How many operations a plan's `repr` names."""
+
 Parameters = Mapping[str, torch.Tensor]
 
 
@@ -50,6 +53,14 @@ class Operation(ABC):
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
     """How the kernel can sum, the most exact first. One that has several has them as its field `precision`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # that of a dataclass holds its arrays
+
+    def __repr__(self) -> str:
+        parameters = sum(array.size for _, array in self.arrays())
+        return f"{type(self).__name__}({self.describe()}{', ' * bool(self.describe())}{parameters:,} parameters)"
 
     @classmethod
     def kind(cls) -> str:
@@ -143,7 +154,7 @@ class Step:
         return self.operation.launches(len(self.inputs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
 
@@ -177,6 +188,14 @@ class Plan:
         if not self.outputs:
             raise PlanError("A plan needs at least one output.")
         object.__setattr__(self, "_widths", widths)
+
+    def __repr__(self) -> str:
+        kinds = [step.operation.kind() for step in self.steps]
+        more = f", and {len(kinds) - SHOWN_STEPS} more" if len(kinds) > SHOWN_STEPS else ""
+        outputs = ", ".join(f"{name} [rows, {width}]" for name, width in self.output_widths().items())
+        steps = f"{', '.join(kinds[:SHOWN_STEPS])}{more}"
+        ends = f"{INPUT} {self.dtype} [rows, {self.n_features}] → {outputs}"
+        return f"Plan({ends}: {steps}; {self.parameter_count():,} parameters)"
 
     def with_steps(self, steps: Iterable[Step]) -> Plan:
         """Return the plan with other steps and everything else as it is."""
