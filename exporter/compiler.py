@@ -55,7 +55,7 @@ class Compilation:
         return self.stages[-1][1]
 
     def __repr__(self) -> str:
-        return f"Compilation({type(self.estimator).__name__}, {self.plan!r}, {self.report!r})"
+        return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
 
     def contract(self, name: str, version: int | None = None) -> Contract:
         """Return what the model is asked and answers under a name."""

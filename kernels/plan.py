@@ -35,8 +35,8 @@ INPUT = "X"
 DTYPES = ("float32", "float64")
 """What the input's numbers may be."""
 
-SHOWN_STEPS = 8
-"""How many operations a plan's `repr` names."""
+FEW = 5
+"""How many operations of a plan, or inputs of a step, its `repr` names."""
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -141,13 +141,16 @@ class Operation(ABC):
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step:
     """An operation, the values it reads and the value it makes; steps with the same operation and names are equal."""
 
     operation: Operation
     inputs: tuple[str, ...]
     output: str
+
+    def __repr__(self) -> str:
+        return f"Step({self.output} = {self.operation!r} of {_few(self.inputs)})"
 
     def launches(self) -> int:
         """Return how many kernels the step launches."""
@@ -190,10 +193,8 @@ class Plan:
         object.__setattr__(self, "_widths", widths)
 
     def __repr__(self) -> str:
-        kinds = [step.operation.kind() for step in self.steps]
-        more = f", and {len(kinds) - SHOWN_STEPS} more" if len(kinds) > SHOWN_STEPS else ""
+        steps = _few([step.operation.kind() for step in self.steps])
         outputs = ", ".join(f"{name} [rows, {width}]" for name, width in self.output_widths().items())
-        steps = f"{', '.join(kinds[:SHOWN_STEPS])}{more}"
         ends = f"{INPUT} {self.dtype} [rows, {self.n_features}] → {outputs}"
         return f"Plan({ends}: {steps}; {self.parameter_count():,} parameters)"
 
@@ -296,6 +297,11 @@ def load_plan(version: Path, document: Document | None = None) -> Plan:
     """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
     document = read_document(version) if document is None else document
     return Plan.from_json(document.plan, read_weights(version))
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return names in words, of many the first few."""
+    return ", ".join([*names[:FEW], *([f"and {len(names) - FEW:,} more"] if len(names) > FEW else [])])
 
 
 def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:

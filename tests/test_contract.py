@@ -79,6 +79,7 @@ Parity with the estimator's own predict
     )
     assert " 60 rows from the given sample, torch engine." in text
     assert str(homes()) == homes().text()
+    assert repr(homes()) == f"Contract of homes, version 3\n{homes().brief()}"
 
 
 def test_columns_keep_the_order_of_training_whatever_the_width() -> None:

@@ -74,7 +74,7 @@ class Output:
         return f"[rows, {self.width}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Contract:
     """What a model is asked and answers under its name on a server; `version` is None before it is exported.
 
@@ -90,8 +90,14 @@ class Contract:
     python: str
     shell: str
 
+    def __repr__(self) -> str:
+        return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
+
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def text(self, width: int = 100) -> str:
         """Return the contract in lines of up to `width` characters; code has its own. Headings alone are flush left."""
