@@ -36,7 +36,7 @@ class OutputCheck:
         return self.parity.within(self.tolerance)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """What `verify` found. `batchings` says in which ways the rows were sent."""
 
@@ -46,6 +46,17 @@ class Verification:
     outputs: tuple[OutputCheck, ...]
     batchings: tuple[str, ...]
     bit_identical: bool
+
+    def __repr__(self) -> str:
+        errors = ", ".join(
+            f"{check.name}: {check.max_error:.1e} std{'' if check.within else ', beyond tolerance'}"
+            for check in self.outputs
+        )
+        bits = "the same bits" if self.bit_identical else "different bits"
+        return (
+            f"Verification({self.model} version {self.version} {'passed' if self.passed else 'failed'} on {self.rows} "
+            f"golden rows; {errors}; {bits} in {len(self.batchings)} batchings)"
+        )
 
     @property
     def passed(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
+from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
@@ -36,7 +37,7 @@ GOLDEN_ROWS = 16
 GOLDEN_NAN_ROWS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compilation:
     """An estimator as a verified plan, and how it got there."""
 
@@ -53,13 +54,63 @@ class Compilation:
         """The plan after the last pass."""
         return self.stages[-1][1]
 
+    def __repr__(self) -> str:
+        return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
 
-@dataclass(frozen=True)
+    def contract(self, name: str, version: int | None = None) -> Contract:
+        """Return what the model is asked and answers under a name."""
+        return contract_of(name, version, self.document(), self.golden())
+
+    def golden(self) -> Golden:
+        """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+
+        The rows are as the entry gets them, and the answers the estimator's to these.
+        """
+        parts = [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
+        return Golden(
+            np.concatenate([sample.X[:rows] for sample, rows in parts]),
+            {
+                name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+                for name in self.sample.rounded
+            },
+        )
+
+    def document(self) -> Document:
+        """Return the plan, where it came from, how it got here, and its parity."""
+        estimator = self.estimator
+        return Document(
+            plan=self.plan.to_json(),
+            provenance=Provenance(
+                estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
+                class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
+                feature_names=tuple(feature_names(estimator) or ()),
+                scikit_learn=sklearn.__version__,
+                triton_regressors=__version__,
+            ),
+            inputs=self.inputs,
+            nan_columns=tuple(self.nan_columns),
+            parity=self.report.record(),
+            stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class Export:
-    """An entry that was written, and the compilation behind it."""
+    """An entry that was written, and the compilation behind it; a notebook shows its contract."""
 
     entry: Entry
     compilation: Compilation
+
+    @property
+    def contract(self) -> Contract:
+        """What the entry is asked and what it answers."""
+        return self.compilation.contract(self.entry.name, self.entry.version)
+
+    def __repr__(self) -> str:
+        return f"Export of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
+
+    def _repr_html_(self) -> str:
+        return self.contract.html(str(self.entry.version_directory))
 
 
 @in_one_sentence
@@ -197,7 +248,7 @@ def export(
     )
     _check(compilation.report, type(estimator).__name__)
     try:
-        entry = repositories.publish(repository, name, plan, _golden(compilation), _document(compilation), serving)
+        entry = repositories.publish(repository, name, plan, compilation.golden(), compilation.document(), serving)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)
@@ -210,7 +261,7 @@ def default_name(estimator: Any) -> str:
 
 
 def stage_summary(stage: str, plan: Plan) -> Stage:
-    """Return a stage of a compilation as an entry keeps it and `describe` prints it."""
+    """Return a stage of a compilation as an entry keeps it and `describe --passes` prints it."""
     return Stage(
         stage,
         tuple(
@@ -225,40 +276,6 @@ def stage_summary(stage: str, plan: Plan) -> Stage:
             )
             for step in plan.steps
         ),
-    )
-
-
-def _golden(compilation: Compilation) -> Golden:
-    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
-
-    The rows are as the entry gets them, and the answers the estimator's to these.
-    """
-    parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
-    return Golden(
-        np.concatenate([sample.X[:rows] for sample, rows in parts]),
-        {
-            name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
-            for name in compilation.sample.rounded
-        },
-    )
-
-
-def _document(compilation: Compilation) -> Document:
-    """Return the plan, where it came from, how it got here, and its parity."""
-    estimator = compilation.estimator
-    return Document(
-        plan=compilation.plan.to_json(),
-        provenance=Provenance(
-            estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
-            class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
-            feature_names=tuple(feature_names(estimator) or ()),
-            scikit_learn=sklearn.__version__,
-            triton_regressors=__version__,
-        ),
-        inputs=compilation.inputs,
-        nan_columns=tuple(compilation.nan_columns),
-        parity=compilation.report.record(),
-        stages=tuple(stage_summary(stage, plan) for stage, plan in compilation.stages),
     )
 
 

@@ -18,7 +18,7 @@ from triton_regressors.kernels.parity import units
 DRAWN_ROWS = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Answered:
     """Rows `X` of the plan's matrix, `[rows, n_features]`, and the estimator's own answers to them as they were given.
 
@@ -29,20 +29,25 @@ class _Answered:
     expected: Answers
     drawn: bool
 
+    def __repr__(self) -> str:
+        rows, features = self.X.shape
+        whose = "drawn" if self.drawn else "given"
+        return f"{type(self).__name__}({rows:,} {whose} rows of {features:,} features, {self.X.dtype})"
+
     @functools.cached_property
     def units(self) -> dict[str, np.ndarray]:
         """The unit of error for each output's columns."""
         return {name: units(values) for name, values in self.expected.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GivenRows(_Answered):
     """Rows as they are given, `X` in float64; `integers` are the columns that hold whole numbers by their dtype."""
 
     integers: frozenset[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sample(_Answered):
     """Rows as an entry gets them, `X` in the dtype of its plan.
 

@@ -118,7 +118,7 @@ class ParityReport:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """A step of a plan as `describe` shows it."""
+    """A step of a plan as `describe --passes` shows it."""
 
     output: str
     op: str
