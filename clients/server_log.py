@@ -33,6 +33,8 @@ _WITHOUT_GPU = re.compile(
     r"|Error: Failed to initialize NVML"
     r"|DCGM unable to start: DCGM initialization error"
 )
+# Told where many models are stopped at once; what was in flight then, the lines before tell. Their processes are ended.
+_SLOW_STOP = "failed to stop server: Internal - Exit timeout expired. Exiting immediately."
 
 
 class LogLine(NamedTuple):
@@ -62,6 +64,14 @@ def readable_log_line(line: str) -> LogLine:
 def own_line(message: str) -> str:
     """A warning of ours, written as the server writes its log."""
     return f"{datetime.now():W%m%d %H:%M:%S.%f} {os.getpid()} triton_regressors] {json.dumps(message)}"
+
+
+def means_nothing(line: str, has_gpu: bool) -> bool:
+    """Whether who watches a server may do without a line: an empty one, a table, or what frightens and tells no fault
+    of a machine that has or lacks a GPU."""
+    if not line.strip() or is_table(line) or readable_log_line(line).message == _SLOW_STOP:
+        return True
+    return lacks_gpu(line) and not has_gpu
 
 
 def is_table(line: str) -> bool:

@@ -18,7 +18,7 @@ from triton_regressors.clients import installation, startup
 from triton_regressors.clients.errors import ServerError, ServerUnavailable, plain_reason
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
-from triton_regressors.clients.server_log import lacks_gpu, last_error
+from triton_regressors.clients.server_log import last_error, means_nothing
 from triton_regressors.clients.startup import ending
 
 pytestmark = pytest.mark.server
@@ -448,8 +448,9 @@ E1122 10:25:39.812657 29953 a.cc:1] "instance group m_0 of model m specifies inv
 
 def test_lines_that_only_tell_that_there_is_no_gpu() -> None:
     """As a server of the wheel writes them; one that tells anything else is none of them."""
-    assert all(map(lacks_gpu, WITHOUT_GPU.splitlines()))
-    assert not any(map(lacks_gpu, FAULTS.splitlines()))
+    assert all(means_nothing(line, has_gpu=False) for line in WITHOUT_GPU.splitlines())
+    assert not any(means_nothing(line, has_gpu=True) for line in WITHOUT_GPU.splitlines())
+    assert not any(means_nothing(line, has_gpu=False) for line in FAULTS.splitlines())
     assert last_error(("E1121 09:32:06.080731 8097 a.cc:4] no port", *WITHOUT_GPU.splitlines())) == "no port"
 
 

@@ -99,6 +99,7 @@ def compare(
     after Ctrl-C, and when it is told to stop or its terminal is gone. A do-nothing model is measured beside it as the
     floor.
     """
+    require("compare", "The report of `compare`")
     if url is None and http_url is None and python is None:
         require("serve", "The Triton server that `compare` starts without --url")
     with loading():

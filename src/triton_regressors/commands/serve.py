@@ -52,7 +52,7 @@ def serve(
     with loading():
         from triton_regressors.clients.errors import ServerError
         from triton_regressors.clients.server import TritonServer
-        from triton_regressors.clients.server_log import gpu_is_visible, is_table, lacks_gpu
+        from triton_regressors.clients.server_log import gpu_is_visible, means_nothing
     console, log = Console(), Console(stderr=True)
     has_gpu = gpu_is_visible()
     starting = log.status("")  # on a terminal alone
@@ -61,7 +61,7 @@ def serve(
 
     def show(line: str) -> None:
         starting.update(_progress(server))
-        if line.strip() and not is_table(line) and (has_gpu or not lacks_gpu(line)):
+        if not means_nothing(line, has_gpu):
             try:
                 log.print(_readable(line), soft_wrap=True)
             except (SystemExit, BrokenPipeError):  # nobody reads any more, as after `serve | head`
