@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
@@ -83,7 +82,7 @@ class Calls:
 
     def infer(
         self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int
-    ) -> Call[dict[str, npt.NDArray[Any]]]:
+    ) -> Call[dict[str, np.ndarray]]:
         """Input name → array in, output name → array out."""
         if isinstance(outputs, str) or not outputs:
             raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
@@ -92,7 +91,7 @@ class Calls:
             for name, array in tensors.items()
         ]
 
-        def parse(result: Any) -> dict[str, npt.NDArray[Any]]:
+        def parse(result: Any) -> dict[str, np.ndarray]:
             return {name: _array(result, name, model) for name in outputs}
 
         return self._call(
@@ -198,7 +197,7 @@ def _server_said(error: InferenceServerException, where: str, timeout_s: float) 
     return kind(f"{reason}.")
 
 
-def _array(result: Any, name: str, model: str) -> npt.NDArray[Any]:
+def _array(result: Any, name: str, model: str) -> np.ndarray:
     try:
         array = result.as_numpy(name)
     except ValueError:  # fewer bytes than its shape needs
@@ -245,7 +244,7 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _whole_numbers(values: dict[str, Any]) -> dict[str, Any]:
-    """protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
+    """Protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
     return {
         key: int(value)
         if isinstance(value, str) and key not in ("name", "version", "type") and value.isdigit()

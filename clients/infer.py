@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.admin_key import own_key
@@ -148,7 +147,7 @@ class Client(_Connection):
 
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """Output name → array [rows, width], for the outputs asked for.
 
         Args:
@@ -170,9 +169,7 @@ class Client(_Connection):
         tensors = model_tensors(X, self._learn(self.config(model)), model)
         return self._run(self._calls.infer(model, tensors, outputs, version))
 
-    def predict(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
         """The first of `outputs` alone: as a rule y, float32 [rows, n_targets]."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
 
@@ -184,8 +181,11 @@ class Client(_Connection):
         return self._run(self._calls.config(model))
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """The statistics extension's answer as plain values: `{"model_stats": [{"name", "version", "inference_count",
-        "inference_stats", "batch_stats", ...}]}`. Times are in ns, last_inference in ms since 1970."""
+        """Return the statistics extension's answer as plain values.
+
+        It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
+        are in ns, last_inference in ms since 1970.
+        """
         return self._run(self._calls.statistics(model))
 
     def index(self) -> list[dict[str, Any]]:
@@ -220,8 +220,10 @@ class Client(_Connection):
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
-        """Unload the model. Returns at once: requests in flight are answered, new ones are refused. An unknown model is
-        no error."""
+        """Unload the model and return at once: requests in flight are answered, new ones are refused.
+
+        An unknown model is no error.
+        """
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:
@@ -293,7 +295,7 @@ class AsyncClient(_Connection):
 
     async def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """See `Client.infer`."""
         ready, known = self._ready(model, X)
         if ready is not None:
@@ -307,7 +309,7 @@ class AsyncClient(_Connection):
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    ) -> np.ndarray:
         """See `Client.predict`."""
         return (await self.infer(model, X, outputs=outputs, version=version))[outputs[0]]
 
@@ -332,7 +334,7 @@ class AsyncClient(_Connection):
 
 def infer_in_batches(
     client: Client, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, np.ndarray]:
     """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
     config = client.config(model)
     tensors = model_tensors(X, input_tensors(config), model)

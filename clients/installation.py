@@ -115,8 +115,10 @@ def _from_wheel() -> Installation | None:
 
 
 def inspect_interpreter(path: Path | None) -> Interpreter:
-    """What the Python backend has to know of an interpreter; None is the running one. Its symbolic links are kept,
-    because a virtual environment is recognised by where its `python` lies."""
+    """Return what the Python backend has to know of an interpreter; None is the running one.
+
+    Its symbolic links are kept, because a virtual environment is recognised by where its `python` lies.
+    """
     path = Path(os.path.abspath(sys.executable if path is None else path))
     try:
         answer = subprocess.run(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
@@ -94,7 +93,7 @@ def _has_names(values: Any) -> bool:
     return isinstance(values, pd.DataFrame) and all(isinstance(name, str) for name in values.columns)
 
 
-def _read_npy(path: Path) -> npt.NDArray[Any]:
+def _read_npy(path: Path) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:

@@ -223,8 +223,11 @@ class TritonServer:
                 return
 
     def stop(self) -> None:
-        """Stop the server: it finishes what it is answering (5 s at most), then it, its models' processes, its
-        temporary directory and its shared memory are gone. Harmless if it is not running."""
+        """Stop the server, which finishes what it is answering, in 5 s at most.
+
+        Then it, its models' processes, its temporary directory and its shared memory are gone. Harmless if it is not
+        running.
+        """
         self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:

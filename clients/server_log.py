@@ -38,8 +38,11 @@ _SLOW_STOP = "failed to stop server: Internal - Exit timeout expired. Exiting im
 
 
 class LogLine(NamedTuple):
-    """One line of the log. `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines
-    without the server's prefix, such as a model's own output."""
+    """One line of the log.
+
+    `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines without the server's prefix,
+    such as a model's own output.
+    """
 
     time: str
     level: str

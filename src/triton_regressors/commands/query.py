@@ -16,7 +16,7 @@ from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    import numpy as np
 
 _SHOWN_ROWS = 10
 
@@ -85,7 +85,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _as_columns(answers: dict[str, npt.NDArray[Any]]) -> Any:
+def _as_columns(answers: dict[str, np.ndarray]) -> Any:
     """A DataFrame with a column y, or y_0, y_1, ... where an output has several."""
     import pandas as pd
 
