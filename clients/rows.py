@@ -15,6 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.tables import in_words
 from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
+from triton_regressors.extras import require
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
@@ -153,6 +154,7 @@ def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> A
 
 
 def _read_parquet(path: Path) -> Any:
+    require("parquet", f"Reading {path}")
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:  # pyarrow's are either

@@ -14,6 +14,7 @@ from rich.text import Text
 from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect, entry_names
 from triton_regressors.commands.loading import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.extras import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,6 +149,8 @@ def _check_writable(output: Path) -> None:
 
     if output.suffix.lower() not in SUFFIXES:
         raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}.")
+    if output.suffix.lower() == ".parquet":
+        require("parquet", f"Writing {output}")
     if not output.parent.is_dir():
         raise RowsError(f"Cannot write predictions to {output}: there is no directory {output.parent}.")
 
