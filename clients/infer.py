@@ -7,81 +7,26 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.clients.admin_key import own_key
-from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
-from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
-from triton_regressors.clients.tensors import (
-    Given,
-    InputTensor,
-    Tensors,
-    input_tensors,
-    model_tensors,
-    ready_tensors,
-    row_count,
-    take,
+from triton_regressors.clients.calls import Call, Protocol
+from triton_regressors.clients.connection import Connection
+from triton_regressors.clients.dialogue import hold, hold_side_by_side
+from triton_regressors.clients.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    RequestTimeout,
+    ServerUnavailable,
 )
+from triton_regressors.clients.tensors import Given
 
-__all__ = ["AsyncClient", "Client", "Protocol", "infer_in_batches"]
+__all__ = ["AsyncClient", "Client", "Protocol"]
 
 T = TypeVar("T")
-_LOOPBACK = ("127.", "localhost", "[::1]")
 
 
-class _Connection:
-    """What `Client` and `AsyncClient` share: where to, and which errors come back."""
-
-    def __init__(
-        self,
-        url: str,
-        protocol: Protocol = "grpc",
-        timeout_s: float = 30.0,
-        load_timeout_s: float = 600.0,
-        admin_key: str | None = None,
-    ) -> None:
-        if protocol not in ("grpc", "http"):
-            raise InvalidRequest(f"protocol is {protocol!r}; accepted: 'grpc', 'http'.")
-        scheme, separator, address = url.rpartition("://")
-        if separator and scheme not in ("http", "grpc"):
-            raise InvalidRequest(f"url is {url!r}; it must be HOST:PORT, without TLS.")
-        if not (timeout_s > 0 and load_timeout_s > 0):
-            raise InvalidRequest(f"timeout_s is {timeout_s} and load_timeout_s {load_timeout_s}; both must be above 0.")
-        self.url = address.rstrip("/")
-        self.protocol: Protocol = protocol
-        self.timeout_s = timeout_s
-        key = own_key(self.url) if admin_key is None else admin_key
-        self._calls = Calls(protocol, timeout_s, load_timeout_s, key)
-        self._inputs: dict[str, tuple[InputTensor, ...]] = {}  # of the models that were asked, as they were then
-        self._closed = False
-
-    def _learn(self, config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
-        """Keep and return what the inputs of a model are."""
-        self._inputs[config.name] = input_tensors(config)
-        return self._inputs[config.name]
-
-    def _ready(self, model: str, X: Given) -> tuple[Tensors | None, tuple[InputTensor, ...]]:
-        """X as tensors if it is arrays of the very types that the model took when it was asked, else None; and these.
-
-        Nothing is converted by what may be out of date: where a column stood, or which of them hold categories.
-        """
-        known = self._inputs.get(model, ())
-        return ready_tensors(X, known) if known else None, known
-
-    def _grpc_options(self) -> list[tuple[str, int]]:
-        options = [
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each client
-        ]
-        if self.url.startswith(_LOOPBACK):
-            options.append(("grpc.enable_http_proxy", 0))
-        return options
-
-
-class Client(_Connection):
+class Client(Connection):
     """A Triton server's models, over gRPC or HTTP. It may be shared by threads.
 
         with Client("127.0.0.1:8001") as client:
@@ -141,10 +86,10 @@ class Client(_Connection):
         try:
             return call.parse(getattr(self._transport(call.timeout_s), call.method)(**call.arguments))
         except Exception as error:
-            typed = typed_error(error, self.url, self.protocol, call.timeout_s)
-            if typed is None or typed is error:
+            failure = self._failure(error, call)
+            if failure is error:
                 raise
-            raise typed from error
+            raise failure from error
 
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -160,15 +105,7 @@ class Client(_Connection):
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        ready, known = self._ready(model, X)
-        if ready is not None:
-            try:
-                return self._run(self._calls.infer(model, ready, outputs, version))
-            except InvalidRequest:  # the model may take other types by now
-                if self._learn(self.config(model)) == known:
-                    raise
-        tensors = model_tensors(X, self._learn(self.config(model)), model)
-        return self._run(self._calls.infer(model, tensors, outputs, version))
+        return hold(self._dialogues.infer(model, X, outputs, version), self._run)
 
     def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -181,12 +118,12 @@ class Client(_Connection):
 
         The server fills in defaults: `dynamic_batching {}` comes back with max_batch_size as its preferred batch size.
         """
-        return self._run(self._calls.config(model))
+        return hold(self._dialogues.config(model), self._run)
 
     def statistics(self, model: str) -> dict[str, Any]:
         """The statistics extension's answer as plain values: `{"model_stats": [{"name", "version", "inference_count",
         "inference_stats", "batch_stats", ...}]}`. Times are in ns, last_inference in ms since 1970."""
-        return self._run(self._calls.statistics(model))
+        return hold(self._dialogues.statistics(model), self._run)
 
     def index(self) -> list[dict[str, Any]]:
         """name, version, state and reason of every model in the server's repositories; state is "" if not loaded."""
@@ -217,11 +154,13 @@ class Client(_Connection):
         """
         if restart:
             self.unload(model)
+        self._dialogues.forget(model)
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
         """Unload the model. Returns at once: requests in flight are answered, new ones are refused. An unknown model is
         no error."""
+        self._dialogues.forget(model)
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:
@@ -239,7 +178,7 @@ class Client(_Connection):
         self._open.clear()
 
 
-class AsyncClient(_Connection):
+class AsyncClient(Connection):
     """What a service in asyncio asks of a Triton server: predictions, and whether a model is ready for them.
 
         async with AsyncClient("127.0.0.1:8001") as client:
@@ -286,24 +225,16 @@ class AsyncClient(_Connection):
         try:
             return call.parse(await getattr(self._transport(), call.method)(**call.arguments))
         except Exception as error:
-            typed = typed_error(error, self.url, self.protocol, call.timeout_s)
-            if typed is None or typed is error:
+            failure = self._failure(error, call)
+            if failure is error:
                 raise
-            raise typed from error
+            raise failure from error
 
     async def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
         """See `Client.infer`."""
-        ready, known = self._ready(model, X)
-        if ready is not None:
-            try:
-                return await self._run(self._calls.infer(model, ready, outputs, version))
-            except InvalidRequest:  # the model may take other types by now
-                if self._learn(await self.config(model)) == known:
-                    raise
-        tensors = model_tensors(X, self._learn(await self.config(model)), model)
-        return await self._run(self._calls.infer(model, tensors, outputs, version))
+        return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version), self._run)
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -313,7 +244,7 @@ class AsyncClient(_Connection):
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""
-        return await self._run(self._calls.config(model))
+        return await hold_side_by_side(self._dialogues.config(model), self._run)
 
     async def ready(self, model: str | None = None) -> bool:
         """See `Client.ready`."""
@@ -328,18 +259,3 @@ class AsyncClient(_Connection):
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-
-def infer_in_batches(
-    client: Client, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-) -> dict[str, npt.NDArray[Any]]:
-    """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
-    config = client.config(model)
-    tensors = model_tensors(X, input_tensors(config), model)
-    rows = row_count(tensors)
-    limit = config.max_batch_size or rows
-    parts = [
-        client.infer(model, take(tensors, slice(first, first + limit)), outputs=outputs, version=version)
-        for first in range(0, rows, limit)
-    ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in outputs}

@@ -41,7 +41,6 @@ def predict(
 ) -> None:
     """Ask a running server for the predictions of the rows of a file."""
     with loading():
-        from triton_regressors.clients.infer import infer_in_batches
         from triton_regressors.clients.rows import read_tensors
     if output is not None:
         _check_writable(output)
@@ -49,7 +48,7 @@ def predict(
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
         tensors = read_tensors(rows, client.config(name), named)
-        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
+        answers = client.infer(name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
     console = Console()
     console.print(_preview(table))
