@@ -1,5 +1,6 @@
 """`Client` and `AsyncClient`: a Triton server's models over gRPC or HTTP, with the same errors."""
 
+import asyncio
 import importlib
 import threading
 import weakref
@@ -27,23 +28,54 @@ T = TypeVar("T")
 
 
 class Client(Connection):
-    """A Triton server's models, over gRPC or HTTP. It may be shared by threads.
+    """A Triton server's models, over gRPC or HTTP.
 
         with Client("127.0.0.1:8001") as client:
-            y = client.predict("ridge", X)
+            y = client.predict("houses", table)  # a DataFrame of any size, or an array
+
+    **Threads** may share a client. Over gRPC they share one connection; over HTTP each thread has connections of its
+    own, because tritonclient's HTTP client is no thread-safe one. In asyncio, `AsyncClient` asks the same.
+
+    **Size.** A table that is larger than the model's max_batch_size, or than 32 MiB, goes in several requests, one
+    after another and in order, and its answers come back as one. They have the same bits as if each row had been sent
+    alone, and they are all of one version of the model: where it is loaded anew meanwhile, the whole table is asked
+    again. If one part fails, its error is raised, with the row counted in the whole table, and nothing is returned. A
+    model without batches (max_batch_size 0) gets the table whole.
+
+    **Requests.** What a model takes is asked with the first prediction, and remembered. Numbers that need no rounding,
+    and strings, take one request from then on; the server refuses them by itself where the model was loaded anew with
+    other types, and they are then converted and sent again. Columns of a DataFrame, which are taken by name, and
+    numbers that are rounded to FP32, which must be no categories, it cannot check: for these one small request behind
+    the answer asks whether the model still takes the same, and if not, the answer is dropped and the table sent again.
+
+    **Closing.** Leaving the `with` block, or `close`, ends the connections. A request that another thread has under way
+    then ends in `RequestCancelled` over gRPC; over HTTP it is still answered. Any later one is an `InvalidRequest`.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: for each request but load and unload. Over HTTP it limits each wait for the server, which for an
-            answer that comes in one piece is the same.
-        load_timeout_s: for load and unload.
+        timeout_s: seconds for each request but load and unload, so for each part of a large table. Over gRPC it is from
+            the sending to the answer, connecting included. Over HTTP it limits each wait for the server: to connect,
+            and for the next bytes of the answer, which as a rule comes in one piece.
+        load_timeout_s: seconds for load and unload, counted in the same way.
         admin_key: sent with load, unload and index, for a server that answers these to a key alone, as `serve` and
             the one in docker/ do; None: that of a `TritonServer` which this process runs there, else
             $TRITON_ADMIN_KEY, if it is set.
 
-    Raises, from every method:
-        InferenceError: one of its kinds; see `triton_regressors.errors`.
+    Raises:
+        InvalidRequest: the request is wrong: the table does not fit the model, it holds a number that the model does
+            not take, there is no such output, an argument is wrong, the key is missing, or the client is closed.
+        ModelNotFound: no such model, or no such version of it, is loaded; the message lists those that are, unless the
+            server lists them to holders of its key alone.
+        ServerUnavailable: nothing answers at this address, it is no Triton server's, the server takes no more requests,
+            or it loads the model anew again and again while a table is asked.
+        RequestTimeout: there was no answer in time. The server may still be at work on it.
+        RequestCancelled: the client was closed, or the server cancelled the request.
+        ServerFault: the model failed, could not be loaded, or gave an answer that cannot be read.
+
+    Each method raises these, all of them an `InferenceError`; only `ready` answers False where there is no server, no
+    such model, or no answer in time. `ServerUnavailable` and `RequestTimeout` may pass by themselves; nothing is tried
+    again here because of them.
     """
 
     def __init__(
@@ -94,14 +126,14 @@ class Client(Connection):
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, npt.NDArray[Any]]:
-        """Output name → array [rows, width], for the outputs asked for.
+        """Return the answers to a table: output name → array [rows, width], for the outputs asked for.
 
         Args:
             model: its name.
             X: a pandas DataFrame, whose columns are taken by name where the model was fitted on named ones; an array of
                 numbers, see `number_rows`; or, where the model has other inputs than X, a mapping of each one's name to
                 an array of numbers or of strings, see `text_rows`. They are sent in the types that the server says the
-                model takes; it is asked first, but once only for arrays that have these types.
+                model takes.
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
@@ -110,23 +142,27 @@ class Client(Connection):
     def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> npt.NDArray[Any]:
-        """The first of `outputs` alone: as a rule y, float32 [rows, n_targets]."""
+        """Return the first of `outputs` alone: as a rule y, float32 [rows, n_targets]. The arguments are `infer`'s."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
-        """The configuration that the model is loaded with, as the ModelConfig protobuf.
+        """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
 
         The server fills in defaults: `dynamic_batching {}` comes back with max_batch_size as its preferred batch size.
         """
         return hold(self._dialogues.config(model), self._run)
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """The statistics extension's answer as plain values: `{"model_stats": [{"name", "version", "inference_count",
-        "inference_stats", "batch_stats", ...}]}`. Times are in ns, last_inference in ms since 1970."""
+        """Return what the server counted of a model, the statistics extension's answer as plain values.
+
+        It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
+        are in ns, last_inference in ms since 1970.
+        """
         return hold(self._dialogues.statistics(model), self._run)
 
     def index(self) -> list[dict[str, Any]]:
-        """name, version, state and reason of every model in the server's repositories; state is "" if not loaded."""
+        """Return name, version, state and reason of every model in the server's repositories; state is "" if it was
+        never loaded."""
         return self._run(self._calls.index())
 
     def load(
@@ -164,7 +200,7 @@ class Client(Connection):
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:
-        """Whether the server, or this model on it, takes requests. False also if nothing answers in time."""
+        """Return whether the server, or this model on it, takes requests: False also if nothing answers in time."""
         try:
             return self._run(self._calls.ready(model))
         except (ServerUnavailable, RequestTimeout, ModelNotFound):
@@ -182,25 +218,30 @@ class AsyncClient(Connection):
     """What a service in asyncio asks of a Triton server: predictions, and whether a model is ready for them.
 
         async with AsyncClient("127.0.0.1:8001") as client:
-            y = await client.predict("ridge", X)
+            y = await client.predict("houses", table)
 
     Arguments, answers and errors are `Client`'s. It belongs to the event loop of its first call, and takes any number
-    of requests at a time. A task that is cancelled ends with asyncio.CancelledError, as always. Loading, unloading and
+    of requests at a time; a call from another loop is an `InvalidRequest`. Of a table that goes in several requests,
+    four are under way at a time; if some fail, the error is that of the first rows among them. Loading, unloading and
     statistics are an operator's: `Client` has them.
+
+    A task that is cancelled ends with asyncio.CancelledError, as always, and sends nothing more. `asyncio.timeout`, or
+    `asyncio.wait_for`, limits a whole table, of which timeout_s limits each request.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: for each request.
+        timeout_s: seconds for each request, from the sending to the answer, connecting included.
 
-    Raises, from every method:
-        InferenceError: one of its kinds; see `triton_regressors.errors`.
+    Raises:
+        InferenceError: one of its kinds, for the reasons that `Client` gives.
     """
 
     def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
         super().__init__(url, protocol, timeout_s)
         self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # now: a loop would wait for it
         self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -213,7 +254,11 @@ class AsyncClient(Connection):
     def _transport(self) -> Any:
         if self._closed:
             raise InvalidRequest("This client is closed.")
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise InvalidRequest("This client belongs to the event loop of its first call; make one for each loop.")
         if self._client is None:  # made inside the event loop that it will belong to
+            self._loop = loop
             self._client = (
                 self._module.InferenceServerClient(self.url, channel_args=self._grpc_options())
                 if self.protocol == "grpc"

@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients import errors
 from triton_regressors.clients.calls import Call
+from triton_regressors.clients.configuration import REQUEST_BYTES
 from triton_regressors.clients.dialogue import SIDE_BY_SIDE
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
@@ -175,6 +176,15 @@ class TestRequests:
         load(max_batch_size=0)
         np.testing.assert_array_equal(client.predict("houses", NUMBERS), answers(HOUSES))
         assert watched.counted() == ["config", "infer"]
+
+    def test_what_is_larger_than_a_message(self, client: Client, load: Load, watched: Watched) -> None:
+        load(max_batch_size=2**31 - 1)
+        rows = np.ones((REQUEST_BYTES // 8 + 3, 2), np.float32)
+        rows[-3:, 0] = 2, 3, 4
+        y = client.predict("houses", rows)
+        assert y.shape == (len(rows), 1)
+        assert y[-4:, 0].tolist() == [11, 21, 31, 41]
+        assert watched.counted() == ["config", "infer", "infer"]
 
     def test_wrong_arguments_are_not_sent(self, client: Client, watched: Watched) -> None:
         for wrong in ({"version": "one"}, {"outputs": "y"}, {"outputs": ()}):

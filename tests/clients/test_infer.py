@@ -307,6 +307,28 @@ def test_a_cancelled_task_is_cancelled(server: TritonServer, protocol: str) -> N
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_an_asynchronous_client_of_another_event_loop(server: TritonServer, protocol: str) -> None:
+    url = server.grpc_url if protocol == "grpc" else server.http_url
+
+    async def make() -> AsyncClient:
+        client = AsyncClient(url, protocol)
+        await client.predict("sums", ROWS)
+        return client
+
+    client = asyncio.run(make())
+    with pytest.raises(errors.InvalidRequest, match="belongs to the event loop of its first call"):
+        asyncio.run(client.predict("sums", ROWS))
+
+
+def test_what_they_show_of_themselves() -> None:
+    client = Client("127.0.0.1:1")
+    assert repr(client) == "<Client of 127.0.0.1:1 over gRPC>"
+    client.close()
+    assert repr(client) == "<Client of 127.0.0.1:1 over gRPC, closed>"
+    assert repr(AsyncClient("http://h:8000", "http")) == "<AsyncClient of h:8000 over HTTP>"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
