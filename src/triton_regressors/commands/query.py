@@ -63,7 +63,6 @@ def predict(
         triton-regressors predict diabetes rows.npy --url gpu-server:8001
     """
     with loading():
-        from triton_regressors.clients.infer import infer_in_batches
         from triton_regressors.clients.rows import read_tensors
     to_file = None if output == _STDOUT else output
     if to_file is not None:
@@ -72,7 +71,7 @@ def predict(
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
         tensors = read_tensors(rows, client.config(name), named)
-        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
+        answers = client.infer(name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
     notes = Console(stderr=True)
     if output == _STDOUT or (output is None and not sys.stdout.isatty()):
