@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
@@ -209,7 +208,7 @@ def _server_said(error: InferenceServerException, where: str, timeout_s: float) 
     return kind(f"{reason}.")
 
 
-def _array(result: Any, name: str, model: str) -> npt.NDArray[Any]:
+def _array(result: Any, name: str, model: str) -> np.ndarray:
     try:
         array = result.as_numpy(name)
     except ValueError:  # fewer bytes than its shape needs
@@ -256,7 +255,7 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _whole_numbers(values: dict[str, Any]) -> dict[str, Any]:
-    """protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
+    """Protobuf's JSON writes 64-bit integers as strings; these three fields are the ones that are strings."""
     return {
         key: int(value)
         if isinstance(value, str) and key not in ("name", "version", "type") and value.isdigit()

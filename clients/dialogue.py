@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
-import numpy.typing as npt
+import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.calls import Call, Calls
@@ -53,7 +53,7 @@ class Dialogues:
 
     def infer(
         self, model: str, X: Given, outputs: Sequence[str], version: str | int
-    ) -> Dialogue[dict[str, npt.NDArray[Any]]]:
+    ) -> Dialogue[dict[str, np.ndarray]]:
         """Ask a model about a table: see `Client.infer`.
 
         The table is converted by what the server said of the model when it was asked for the first time. Where that may
@@ -76,7 +76,7 @@ class Dialogues:
 
     def _infer(
         self, model: str, X: Given, outputs: Sequence[str], version: str | int
-    ) -> Dialogue[dict[str, npt.NDArray[Any]]]:
+    ) -> Dialogue[dict[str, np.ndarray]]:
         known = self._known.get(model) or (yield from self._learn(model))
         for _ in range(ATTEMPTS):
             used = known

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy.typing as npt
+import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.calls import Call, Protocol
@@ -125,7 +125,7 @@ class Client(Connection):
 
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """Return the answers to a table: output name → array [rows, width], for the outputs asked for.
 
         Args:
@@ -139,9 +139,7 @@ class Client(Connection):
         """
         return hold(self._dialogues.infer(model, X, outputs, version), self._run)
 
-    def predict(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
         """Return the first of `outputs` alone: as a rule y, float32 [rows, n_targets]. The arguments are `infer`'s."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
 
@@ -161,8 +159,10 @@ class Client(Connection):
         return hold(self._dialogues.statistics(model), self._run)
 
     def index(self) -> list[dict[str, Any]]:
-        """Return name, version, state and reason of every model in the server's repositories; state is "" if it was
-        never loaded."""
+        """Return name, version, state and reason of every model in the server's repositories.
+
+        The state is "" if a model was never loaded.
+        """
         return self._run(self._calls.index())
 
     def load(
@@ -194,8 +194,10 @@ class Client(Connection):
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
-        """Unload the model. Returns at once: requests in flight are answered, new ones are refused. An unknown model is
-        no error."""
+        """Unload the model and return at once: requests in flight are answered, new ones are refused.
+
+        An unknown model is no error.
+        """
         self._dialogues.forget(model)
         self._run(self._calls.unload(model))
 
@@ -277,13 +279,13 @@ class AsyncClient(Connection):
 
     async def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> dict[str, np.ndarray]:
         """See `Client.infer`."""
         return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version), self._run)
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> npt.NDArray[Any]:
+    ) -> np.ndarray:
         """See `Client.predict`."""
         return (await self.infer(model, X, outputs=outputs, version=version))[outputs[0]]
 

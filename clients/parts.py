@@ -3,10 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.errors import InferenceError, ModelNotFound, ServerUnavailable
 from triton_regressors.clients.tensors import Tensors, row_count, take
@@ -20,7 +18,7 @@ class Answer:
     """What a model answered to one request, and which version of it did. outputs: name → array [rows, width]."""
 
     version: str
-    outputs: dict[str, npt.NDArray[Any]]
+    outputs: dict[str, np.ndarray]
 
     @property
     def origin(self) -> tuple[object, ...]:
@@ -41,8 +39,10 @@ class Part:
         return take(tensors, slice(self.first, self.stop))
 
     def error(self, error: InferenceError) -> InferenceError:
-        """An error that the part's request met, with the row that it names counted in the whole table. Where it names
-        none, it says which rows were asked, unless there is no server or model to ask."""
+        """Return an error that the part's request met, with the row that it names counted in the whole table.
+
+        Where it names none, it says which rows were asked, unless there is no server or model to ask.
+        """
         if self.stop - self.first == self.total or isinstance(error, (ModelNotFound, ServerUnavailable)):
             return error
         text, named = _ROW.subn(lambda row: f"{row[1]}row {int(row[2]) + self.first}", str(error), count=1)
@@ -78,7 +78,7 @@ def cut(tensors: Tensors, max_rows: int, max_bytes: int, answer_bytes: int) -> l
     return parts
 
 
-def joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
+def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
     """The answers to a table's parts as one: output name → array [rows, width]."""
     first = answers[0].outputs
     if len(answers) == 1:
@@ -86,7 +86,7 @@ def joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
     return {name: np.concatenate([answer.outputs[name] for answer in answers]) for name in first}
 
 
-def _string_bytes(array: npt.NDArray[np.object_]) -> npt.NDArray[np.int64]:
+def _string_bytes(array: np.ndarray) -> np.ndarray:
     """Bytes of each row of strings in a request: those of each string, and four for its length."""
     lengths = np.fromiter(map(len, array.ravel()), np.int64, array.size)
     return np.asarray((lengths + 4).reshape(array.shape).sum(axis=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ class IncompleteComparison(ComparisonError):  # noqa: N818  # it is what is left
         self.partial = partial
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
     """What `compare` measured.
 
@@ -38,6 +39,10 @@ class Comparison:
     p99_ms: float | None = None
     interrupted: bool = False
     failure: str = ""
+
+    def __repr__(self) -> str:
+        sentences = textwrap.wrap(self.verdict(), 100, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join([f"Comparison of {self.model}: {len(self.points)} of {self.planned} points", *sentences])
 
     @property
     def configurations(self) -> tuple[BatchingConfiguration, ...]:
@@ -65,6 +70,26 @@ class Comparison:
             f"row{'s' if point.load.rows != 1 else ''} a request; p50 {figures.latency.p50_ms:.3g} ms, "
             f"p99 {figures.latency.p99_ms:.3g} ms{'' if figures.stable else ' (not stable)'}."
         )
+
+    def measured_on(self) -> str:
+        """The model's version and engine, what it ran on and the packages' versions in one line.
+
+        What is not known is left out; all of it where nothing was measured.
+        """
+        found = {name: value for name, value in self.environment.items() if value}
+        if "processor" in found:
+            found["runs_on"] += f" ({found['processor']})"
+        titles = {
+            "model_version": "version",
+            "engine": "engine",
+            "runs_on": "on",
+            "triton_server": "Triton server",
+            "torch": "torch",
+            "triton_language": "Triton language",
+            "triton_regressors": "client's triton_regressors",
+            "tritonclient": "tritonclient",
+        }
+        return ", ".join(f"{title} {found[name]}" for name, title in titles.items() if name in found)
 
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the figures."""

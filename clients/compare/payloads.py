@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.http import InferenceServerClient as HttpClient
 from tritonclient.http import InferInput, InferRequestedOutput
@@ -43,8 +42,12 @@ class Signature:
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> Signature:
-        """Read it from a configuration; ComparisonError unless all are of one dimension per row, the output FP32, and
-        the inputs FP32, FP64, INT64 or strings."""
+        """Read it from a configuration.
+
+        Raises:
+            ComparisonError: a tensor has not one dimension per row, the output is not FP32, or an input is none of
+                FP32, FP64, INT64 and strings.
+        """
         if not config.input or not config.output:
             raise ComparisonError(
                 f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "
@@ -70,7 +73,7 @@ class CheckedRows:
     """
 
     tensors: Tensors
-    expected: npt.NDArray[np.float64]
+    expected: np.ndarray
     tolerance: float
 
     def zeros(self) -> CheckedRows:
@@ -113,7 +116,7 @@ class Payloads:
     protocol: str
     output: str
     requests: tuple[bytes, ...]
-    expected: tuple[npt.NDArray[np.float64], ...]
+    expected: tuple[np.ndarray, ...]
     tolerance: float
 
     @classmethod
@@ -150,7 +153,7 @@ class Payloads:
             return "wrong answer: values differ from the expected ones"
         return None
 
-    def _parse(self, sample: Sample) -> npt.NDArray[np.float64]:
+    def _parse(self, sample: Sample) -> np.ndarray:
         if self.protocol == "grpc":
             response = service_pb2.ModelInferResponse.FromString(sample.body)
             at = [output.name for output in response.outputs].index(self.output)
