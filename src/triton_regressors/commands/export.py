@@ -166,13 +166,14 @@ def export(
         versions=versions,
     )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
-    operations = ", ".join(step.operation.kind() for step in plan.steps)
+    count = len(plan.steps)
     at = quote(str(repository))
     console = _console()
     console.print(
         Text.assemble(
             *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
-            f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+            f"{count} operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, "
+            f"{plan.parameter_bytes():,} bytes.",
         ),
         soft_wrap=True,
     )
@@ -222,7 +223,7 @@ def describe(
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
             golden = read_golden(entry.version_directory, document)
-    except PlanError as error:
+    except (PlanError, OSError) as error:
         raise ExportError(str(error)) from error
     if entry is None:
         require("export", "Describing a model")
