@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,13 @@ class Bench:
         location, scale = torch.from_numpy(sample.mean(0)), torch.from_numpy(sample.std(0))
         normal = self.normal(self.sizes.rows, source.n_features)
         return [x.mul_(scale.to(self.device)).add_(location.to(self.device)) for x in normal]
+
+
+def best(case: Mapping[str, Any], *, ours: bool) -> tuple[str, dict[str, Any]]:
+    """Return the name and figures of a measured case's fastest of ours, or of torch's; of ours the exported counts."""
+    found = {name: value for name, value in case["contenders"].items() if name.startswith(OURS) == ours}
+    exported = {name: value for name, value in found.items() if "as exported" in name}
+    return min((exported or found).items(), key=lambda item: item[1]["median_us"])
 
 
 def affine_case(bench: Bench, features: int, targets: int) -> Case:

@@ -12,11 +12,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from benchmarks.environment import RESULTS
+from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.predict import crossovers, fastest
 
 COLOURS = {"torch": "#0072b2", "triton": "#009e73", SCIKIT_LEARN: "#d55e00", ONNXRUNTIME: "#999999"}
-OURS = "triton_regressors"
 # Neither a version nor a date in the file, so that the same figures give the same bytes.
 METADATA = {"Software": None}
 
@@ -89,8 +89,6 @@ def draw_model(axis: Any, model: Mapping[str, Any]) -> None:
 
 def draw_kernels(document: Mapping[str, Any], path: Path) -> None:
     """Draw the share of copy bandwidth that each case reached, ours and the fastest of torch."""
-    from benchmarks.tables import best
-
     cases = document["cases"]
     figure, axis = plt.subplots(figsize=(8, 0.5 * len(cases) + 1.2))
     for offset, ours, colour, label in (

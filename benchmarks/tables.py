@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import RESULTS
+from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
-OURS = "triton_regressors"
 NAMES = {"triton": "Triton language"}
 
 Document = Mapping[str, Any]
@@ -143,13 +143,6 @@ def kernels_section(document: Document, where: str) -> str:
             f"![Share of copy bandwidth]({where}/kernels.png)",
         ]
     )
-
-
-def best(case: Document, *, ours: bool) -> tuple[str, Document]:
-    """Return the name and figures of the fastest of our contenders, or of torch's; of ours the exported one counts."""
-    found = {name: value for name, value in case["contenders"].items() if name.startswith(OURS) == ours}
-    exported = {name: value for name, value in found.items() if "as exported" in name}
-    return min((exported or found).items(), key=lambda item: item[1]["median_us"])
 
 
 def served_section(document: Document, where: str) -> str:

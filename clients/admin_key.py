@@ -45,8 +45,11 @@ def own_key(address: str) -> str | None:
 
 
 def hide_from_process_list(pid: int, key: str) -> bool:
-    """Overwrite the key in the arguments that a child shows in `ps`, to everybody; it has read them. Return whether
-    that was possible: it needs Linux to let a process write a child's memory, as it does by default."""
+    """Overwrite the key in the arguments that a child, which has read them, shows to everybody in `ps`.
+
+    Returns:
+        Whether that was possible: Linux must let a process write a child's memory, as it does by default.
+    """
     with contextlib.suppress(OSError, ValueError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         first, last = int(fields[45]), int(fields[46])  # arg_start and arg_end, the fields 48 and 49 of proc(5)

@@ -44,8 +44,10 @@ def select(repositories: Iterable[Path], models: Sequence[str] | None) -> Select
 
 
 def plain_paths(repositories: Iterable[Path], directory: Path) -> list[Path]:
-    """Where a server finds the repositories: through a link in `directory` where a shell, with which it starts each
-    model's process, would not take the path as it is."""
+    """Return where a server finds the repositories.
+
+    It starts each model's process with a shell: a path that a shell would not take as it is gets a link in `directory`.
+    """
     paths = [repository.resolve() for repository in repositories]
     for number, path in enumerate(paths):
         if not plain(str(path)):
@@ -75,9 +77,11 @@ def signature(entry: Path) -> Signature:
 
 
 def unfinished(entry: Path) -> str | None:
-    """Why a Python-backend entry would hang a Triton server that loads it: its version lacks its model.py, as in the
-    middle of a copy, or its name is not one word to a shell, which the server starts its process with. None if it would
-    not, whatever else is wrong with it: the server itself says that."""
+    """Return why a Python-backend entry would hang a Triton server that loads it; None if it would not.
+
+    Its version lacks its model.py, as in the middle of a copy, or its name is not one word to a shell, which the server
+    starts its process with. Whatever else is wrong with an entry, the server itself says.
+    """
     config = read_config(entry)
     if config is None or config.backend != "python":
         return None

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.numpy1 import install_numpy1
+from triton_regressors.extras import INSTALL_SERVER
 
-WHEEL = "nvidia-pytriton==0.7.0"
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 DIRECTORY_VARIABLE = "TRITONSERVER_DIRECTORY"
 _STUB = "triton_python_backend_stub"
@@ -86,8 +86,8 @@ def find_installation(repository: Path) -> Installation:
     found = _from_wheel() or _from_directory(_CONTAINER_DIRECTORY)
     if found is None:
         raise ServerError(
-            "No Triton server is installed here. Install it with `pip install --no-deps "
-            f"{WHEEL}` (Linux x86-64), or serve with Docker: {docker_command(repository)}"
+            f"No Triton server is installed here. Install it with `{INSTALL_SERVER}` (Linux x86-64), or serve with "
+            f"Docker: {docker_command(repository)}"
         )
     return found
 
@@ -115,8 +115,10 @@ def _from_wheel() -> Installation | None:
 
 
 def inspect_interpreter(path: Path | None) -> Interpreter:
-    """What the Python backend has to know of an interpreter; None is the running one. Its symbolic links are kept,
-    because a virtual environment is recognised by where its `python` lies."""
+    """Return what the Python backend has to know of an interpreter; None is the running one.
+
+    Its symbolic links are kept, because a virtual environment is recognised by where its `python` lies.
+    """
     path = Path(os.path.abspath(sys.executable if path is None else path))
     try:
         answer = subprocess.run(

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.tables import in_words
 from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
+from triton_regressors.extras import require
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
@@ -93,7 +93,7 @@ def _has_names(values: Any) -> bool:
     return isinstance(values, pd.DataFrame) and all(isinstance(name, str) for name in values.columns)
 
 
-def _read_npy(path: Path) -> npt.NDArray[Any]:
+def _read_npy(path: Path) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
@@ -154,6 +154,7 @@ def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> A
 
 
 def _read_parquet(path: Path) -> Any:
+    require("parquet", f"Reading {path}")
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:  # pyarrow's are either

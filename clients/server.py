@@ -20,13 +20,21 @@ from pathlib import Path
 from types import TracebackType
 
 from triton_regressors.clients import admin_key as keys
-from triton_regressors.clients.entries import plain_paths, select
+from triton_regressors.clients.entries import Selection, plain_paths, select
 from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.guard import start_guard
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
-from triton_regressors.clients.server_log import LogLine, missing_model_file, own_line, readable_log_line
-from triton_regressors.clients.startup import HOST, PortTakenError, ending, not_loaded, pick_ports, wait_until_ready
+from triton_regressors.clients.server_log import Loads, LogLine, missing_model_file, own_line, readable_log_line
+from triton_regressors.clients.startup import (
+    HOST,
+    PortTakenError,
+    Progress,
+    ending,
+    not_loaded,
+    pick_ports,
+    wait_until_ready,
+)
 from triton_regressors.clients.watch import Watcher
 
 __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"]
@@ -61,7 +69,9 @@ class TritonServer:
             for that often. None: on request alone (`Client.load`), which works in either case.
         environment: variables for the server and its models, on top of this process's own.
         on_log: called with each line of the log, without its newline, in threads of the server's own.
-        startup_timeout_s: until all models are loaded.
+        startup_timeout_s: for how long nothing may move while the models are loaded; as long as they get on, a start
+            takes what it takes. A model moves when its load begins, gets a process, succeeds or fails, and while the
+            server and its models take CPU time, though no longer than ten times as long without any of the others.
         complete_configs: let the server fill in configurations that leave out inputs or outputs. Entries that `export`
             writes leave out nothing, and it costs a second start of every Python model at each load.
         admin_key: None: $TRITON_ADMIN_KEY if it is set, else a random one.
@@ -102,6 +112,8 @@ class TritonServer:
 
         self._ports: dict[str, int] = {}
         self._lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._loads = Loads()
+        self._entries = Selection(None, {}, {}, strings=False)
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._watcher: Watcher | None = None
@@ -137,6 +149,11 @@ class TritonServer:
         """Whether the server's process is alive."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many models of this start have been loaded so far, and how many are to be; to be read while it runs."""
+        return len(self._loads.ready), len(self._entries.signatures)
+
     def ending(self) -> str:
         """How the server ended by itself: "was ended by SIGSEGV", or its exit code and last error."""
         code = None if self._process is None else self._process.poll()
@@ -161,24 +178,25 @@ class TritonServer:
 
         Raises:
             ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
-                and its reason; if `lenient`: none does), or the time is over. Nothing is left running then.
+                and its reason; if `lenient`: none does), or nothing moves any more. Nothing is left running then.
         """
         if self._process is not None:
             raise ServerError("This Triton server has been started already; call stop() first.")
         for repository in self.repositories:
             if not repository.is_dir():
                 raise ServerError(f"The model repository {repository} is not a directory.")
+        installation = find_installation(self.repositories[0])
         if not os.access(SHARED_MEMORY, os.W_OK):
             raise ServerError(
                 f"The Triton server's Python backend needs {SHARED_MEMORY}, which cannot be written to here."
             )
-        installation = find_installation(self.repositories[0])
         self._entries = select(self.repositories, self.models)
         self.failures = dict(self._entries.left_out)
         if self.failures and not self._lenient:
             raise not_loaded(self.failures, ())
         for attempt in range(1, _STARTS + 1):
             self._lines.clear()
+            self._loads = Loads()
             self._listener = self._on_log
             # Not in /tmp, where a cleaner of old files would take it from a server that runs for weeks.
             self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-server-", dir=SHARED_MEMORY))
@@ -205,8 +223,11 @@ class TritonServer:
                 return
 
     def stop(self) -> None:
-        """Stop the server: it finishes what it is answering (5 s at most), then it, its models' processes, its
-        temporary directory and its shared memory are gone. Harmless if it is not running."""
+        """Stop the server, which finishes what it is answering, in 5 s at most.
+
+        Then it, its models' processes, its temporary directory and its shared memory are gone. Harmless if it is not
+        running.
+        """
         self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:
@@ -326,6 +347,7 @@ class TritonServer:
 
     def _tell(self, line: str) -> None:
         self._lines.append(line)
+        self._loads.note(line)
         if self._listener is not None:
             try:
                 self._listener(line)
@@ -343,7 +365,7 @@ class TritonServer:
         self.failures = self._entries.left_out | wait_until_ready(
             self._ports,
             self._entries.wanted,
-            self._startup_timeout_s,
+            Progress(self.pid, self._loads, self._startup_timeout_s),
             self._process.poll,
             lambda: tuple(self._lines),
             keys.key_headers("http", self.admin_key),
@@ -356,7 +378,7 @@ class TritonServer:
             self.pid,
             self._paths,
             lambda: Client(self.grpc_url, admin_key=self.admin_key),
-            lambda: tuple(self._lines),
+            self._loads.unfinished,
             self._say,
             dict(self._entries.signatures),
             self._poll_s,

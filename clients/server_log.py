@@ -20,12 +20,29 @@ _NOT_LOADED = re.compile(r"^failed to load (?:model )?'(?P<model>[^']+)'(?: vers
 _LOADING = re.compile(r"^loading: (?P<model>.+):\d+$")
 _LOADED = re.compile(r"^(?:successfully loaded|failed to load) '(?P<model>[^']+)'")
 _NO_MODEL_FILE = re.compile(r"Python model file not found in '(?P<path>.*)'$")
+_STEP = re.compile(r"^TRITONBACKEND_ModelInstanceInitialize: ")
 _PORT_TAKEN = re.compile(r"failed to start (?P<service>\w+) service: .*already in use")
+
+# What a Triton server finds wrong with a machine that has no GPU. With one, each of these tells of a fault.
+_WITHOUT_GPU = re.compile(
+    r"Unable to allocate pinned system memory, pinned memory pool will not be available: "
+    r"(CUDA driver version is insufficient for CUDA runtime version|no CUDA-capable device is detected)"
+    r"|failed to allocate pinned system memory: no pinned memory pool, falling back to non-pinned system memory"
+    r"|CUDA memory pool disabled"
+    r"|CudaDriverHelper has not been initialized\."
+    r"|Error: Failed to initialize NVML"
+    r"|DCGM unable to start: DCGM initialization error"
+)
+# Told where many models are stopped at once; what was in flight then, the lines before tell. Their processes are ended.
+_SLOW_STOP = "failed to stop server: Internal - Exit timeout expired. Exiting immediately."
 
 
 class LogLine(NamedTuple):
-    """One line of the log. `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines
-    without the server's prefix, such as a model's own output."""
+    """One line of the log.
+
+    `time` is HH:MM:SS and `level` info, warning, error or fatal; both are empty for lines without the server's prefix,
+    such as a model's own output.
+    """
 
     time: str
     level: str
@@ -52,9 +69,29 @@ def own_line(message: str) -> str:
     return f"{datetime.now():W%m%d %H:%M:%S.%f} {os.getpid()} triton_regressors] {json.dumps(message)}"
 
 
+def means_nothing(line: str, has_gpu: bool) -> bool:
+    """Whether who watches a server may do without a line.
+
+    It is an empty one, a table, or one that frightens and tells no fault of a machine that has or lacks a GPU.
+    """
+    if not line.strip() or is_table(line) or readable_log_line(line).message == _SLOW_STOP:
+        return True
+    return lacks_gpu(line) and not has_gpu
+
+
 def is_table(line: str) -> bool:
     """Whether a line belongs to the tables that the server draws of its options, backends and models at start."""
     return line.startswith(("+--", "| ")) or (line.endswith("] ") and _GLOG.match(line) is not None)
+
+
+def gpu_is_visible() -> bool:
+    """Whether this machine, or this container, has an NVIDIA GPU's device files."""
+    return any(Path("/dev").glob("nvidia*")) or Path("/dev/dxg").exists()  # the second: in WSL
+
+
+def lacks_gpu(line: str) -> bool:
+    """Whether a line tells only that there is no GPU, which frightens and means nothing where none is expected."""
+    return _WITHOUT_GPU.fullmatch(readable_log_line(line).message) is not None
 
 
 def load_failures(lines: Iterable[str]) -> dict[str, str]:
@@ -77,16 +114,35 @@ def load_failures(lines: Iterable[str]) -> dict[str, str]:
     return failures
 
 
-def still_loading(lines: Iterable[str]) -> list[str]:
-    """The models whose loading began and did not end, in the order in which it began."""
-    loading: dict[str, None] = {}
-    for line in lines:
+class Loads:
+    """How far the models are, as the log tells; every line is given to `note`, once and in order.
+
+    Attributes:
+        steps: how many lines have told that a load began, got a process, or ended. It only grows.
+        ready: the models that have been loaded, some of which may have been unloaded since.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.ready: set[str] = set()
+        self._loading: dict[str, None] = {}
+
+    def note(self, line: str) -> None:
+        """Read one line of the log."""
         message = readable_log_line(line).message
         if match := _LOADING.match(message):
-            loading[match["model"]] = None
+            self._loading[match["model"]] = None
         elif match := _LOADED.match(message):
-            loading.pop(match["model"], None)
-    return list(loading)
+            self._loading.pop(match["model"], None)
+            if message.startswith("successfully"):
+                self.ready.add(match["model"])
+        elif not _STEP.match(message):
+            return
+        self.steps += 1
+
+    def unfinished(self) -> list[str]:
+        """The models whose loading began and did not end, in the order in which it began."""
+        return list(self._loading)
 
 
 def missing_model_file(line: str) -> Path | None:
@@ -110,7 +166,7 @@ def last_error(lines: Iterable[str]) -> str:
     error = last = ""
     for line in lines:
         parsed = readable_log_line(line)
-        if parsed.message and not is_table(line):
+        if parsed.message and not is_table(line) and not lacks_gpu(line):
             last = parsed.message
             if parsed.level in ("error", "fatal") or parsed.message.startswith(("error:", "Signal (")):
                 error = parsed.message

@@ -3,17 +3,22 @@
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from triton_regressors.clients.errors import ServerError, plain_reason
-from triton_regressors.clients.server_log import last_error, load_failures, still_loading, taken_service
+from triton_regressors.clients.server_log import Loads, last_error, load_failures, taken_service
 
 HOST = "127.0.0.1"
+_MOVES = 0.01  # of one core's time is work; a server that waits for a model takes none
+_BUSY = 10  # how many times as long work alone counts as progress
+_NAMED = 5  # of the models that did not load in time
 
 
 class PortTakenError(Exception):
@@ -47,10 +52,67 @@ def pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
         return ports
 
 
+class Progress:
+    """Whether a server that was launched still gets on.
+
+    Progress is a step of a model's load, as the log tells it: one begins, gets a process, succeeds or fails. Work is
+    progress too, the CPU time of the server and its models' processes, but no more than ten times as long: a model that
+    computes for ever is not waited for.
+
+    Args:
+        group: the process group of the server and its models.
+        loads: what its log tells.
+        patience_s: for how long nothing may move.
+    """
+
+    def __init__(self, group: int, loads: Loads, patience_s: float) -> None:
+        self._group = group
+        self._loads = loads
+        self._patience_s = patience_s
+        self._steps, self._cpu_s = 0, 0.0
+        self._step_at = self._work_at = self._looked_at = time.monotonic()
+
+    def stands_still(self) -> str:
+        """Since when nothing has moved, in words, if that is too long; else "". To be asked often."""
+        now = time.monotonic()
+        if self._loads.steps > self._steps:
+            self._steps = self._loads.steps
+            self._step_at = self._work_at = now
+        if now - self._looked_at >= min(1.0, self._patience_s / 4):
+            self._looked_at = now
+            cpu_s = cpu_seconds(self._group)
+            if cpu_s - self._cpu_s >= _MOVES * self._patience_s:
+                self._cpu_s, self._work_at = cpu_s, now
+        if now - self._work_at > self._patience_s:
+            return f"did nothing for {self._patience_s:g} s"
+        if now - self._step_at > _BUSY * self._patience_s:
+            return f"worked for {_BUSY * self._patience_s:g} s and got no further"
+        return ""
+
+    def still_loading(self) -> str:
+        """The models that are not loaded, in words: "; still loading: 'a', 'b'", or "" if there are none."""
+        names = self._loads.unfinished()
+        if not names:
+            return ""
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"; still loading: {', '.join(repr(name) for name in names[:_NAMED])}{more}"
+
+
+def cpu_seconds(group: int) -> float:
+    """The CPU time that a process group has taken so far, with that of its processes that have ended."""
+    ticks = 0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = status.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def wait_until_ready(
     ports: Mapping[str, int],
     models: Sequence[str] | None,
-    timeout_s: float,
+    progress: Progress,
     exit_code: Callable[[], int | None],
     log_lines: Callable[[], Sequence[str]],
     headers: Mapping[str, str],
@@ -60,7 +122,7 @@ def wait_until_ready(
     Args:
         ports: of the services gRPC, HTTP and metrics.
         models: the models that it should load; None: all in its repositories.
-        timeout_s: how long to wait.
+        progress: tells when to wait no longer.
         exit_code: of the server's process; None while it runs.
         log_lines: what it has written so far.
         headers: of the request that lists its models.
@@ -70,10 +132,9 @@ def wait_until_ready(
 
     Raises:
         PortTakenError: the server found a port taken.
-        ServerError: it ended, or was not ready in time.
+        ServerError: it ended, or gets no further.
     """
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while not (why := progress.stands_still()):
         service = taken_service(log_lines())  # it says so half a minute before it ends
         if service is not None:
             raise PortTakenError(service, ports[service])
@@ -85,10 +146,9 @@ def wait_until_ready(
         if _live(ports):
             return _failures(ports["HTTP"], models, log_lines(), headers)
         time.sleep(0.05)
-    lines = log_lines()
-    loading = ", ".join(f"'{name}'" for name in still_loading(lines))
-    what = f"; still loading: {loading}." if loading else "."
-    raise ServerError(f"The Triton server was not ready after {timeout_s:g} s{what}", log="\n".join(lines))
+    raise ServerError(
+        f"The Triton server was not ready and {why}{progress.still_loading()}.", log="\n".join(log_lines())
+    )
 
 
 def ending(code: int, lines: Sequence[str]) -> str:

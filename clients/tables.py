@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.errors import InvalidRequest
 
@@ -35,7 +34,7 @@ def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
     return table[list(columns)]
 
 
-def numbers(table: Any, owner: str = "") -> npt.NDArray[Any]:
+def numbers(table: Any, owner: str = "") -> np.ndarray:
     """A table of numbers as an array; a missing one is NaN. Raises InvalidRequest that names the columns of others."""
     import pandas as pd
 
@@ -55,7 +54,7 @@ def numbers(table: Any, owner: str = "") -> npt.NDArray[Any]:
     return np.asarray(table.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def integers(table: Any) -> npt.NDArray[Any]:
+def integers(table: Any) -> np.ndarray:
     """A table of whole numbers as an array that holds them exactly, int64 if their dtypes are integers."""
     table = table.infer_objects()
     if all(dtype.kind in "iub" for dtype in table.dtypes) and not table.isna().to_numpy().any():

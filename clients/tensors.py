@@ -17,7 +17,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 
-Tensors: TypeAlias = dict[str, npt.NDArray[Any]]
+Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """What rows may be given as: an array for a model's only input, arrays by the inputs' names, or a pandas DataFrame."""
 
@@ -47,6 +47,12 @@ class InputTensor:
     width: int
     columns: tuple[str, ...] = ()
     categories: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        more = ", ..." if len(self.columns) > 3 else ""
+        names = f", columns {', '.join(map(repr, self.columns[:3]))}{more}" if self.columns else ""
+        categories = f", {len(self.categories)} of them categories" if self.categories else ""
+        return f"<InputTensor '{self.name}' {self.datatype} [{self.width}]{names}{categories}>"
 
     @property
     def text(self) -> bool:
@@ -78,17 +84,6 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         raise ServerFault(
             f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
         ) from None
-
-
-def ready_tensors(X: Given, inputs: Sequence[InputTensor]) -> Tensors | None:
-    """X as tensors where it is arrays of numbers in the inputs' types already; None where something is to be done."""
-    given: Mapping[str, Any] = X if isinstance(X, Mapping) else {inputs[0].name: X}
-    tensors: Tensors = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
-    dtypes = {tensor.name: DTYPES.get(tensor.datatype) for tensor in inputs if not tensor.text}
-    if not len(tensors) == len(given) == len(inputs) or tensors.keys() != dtypes.keys():
-        return None
-    ready = all(array.dtype == dtypes[name] and array.ndim == 2 and array.size for name, array in tensors.items())
-    return tensors if ready and len({len(array) for array in tensors.values()}) == 1 else None
 
 
 def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
@@ -132,7 +127,7 @@ def listed(inputs: Sequence[InputTensor]) -> str:
     return f"input{'s' if len(inputs) > 1 else ''} {names}"
 
 
-def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> npt.NDArray[Any]:
+def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     """X as a request carries it to an input of numbers: [rows, columns] in the input's type.
 
     An array of that type is taken as it is. Other floats, integers and booleans are rounded to the nearest float, but
@@ -173,14 +168,25 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> npt.NDArray[Any]:
     return rows
 
 
-def _changed(rows: npt.NDArray[Any], array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def same(given: object, array: np.ndarray) -> bool:
+    """Whether an input's tensor is what was given for it: its strings, or its very numbers.
+
+    The names of the columns and the categories do not matter then. What a table gives is taken by name.
+    """
+    if tables.is_table(given):
+        return False
+    original = np.asarray(given) if array.dtype != object else array
+    return original.dtype in (array.dtype, np.bool_, object) or not _changed(array, original).any()
+
+
+def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
     """Which numbers of an array are others after it was converted."""
     with np.errstate(invalid="ignore"):
         same = (rows.astype(array.dtype) == array) & (np.sign(rows) == np.sign(array))
     return np.asarray(~(same | (np.isnan(rows) & np.isnan(array))))
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], array: npt.NDArray[Any], tensor: InputTensor, why: str) -> None:
+def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str) -> None:
     """Raise InvalidRequest that names the first number that is wrong, if there is one."""
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -188,7 +194,7 @@ def _refuse(wrong: npt.NDArray[np.bool_], array: npt.NDArray[Any], tensor: Input
         raise InvalidRequest(f"{tensor.name}[{row}, {column}]{named} is {array[row, column]}, {why}.")
 
 
-def text_rows(strings: npt.ArrayLike, name: str) -> npt.NDArray[np.object_]:
+def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
     """Strings as a request carries them: `bytes` objects in UTF-8 [rows, columns]; a missing one is empty.
 
     A string is str or bytes; None, NaN and pandas.NA are missing.
@@ -215,29 +221,29 @@ def text_rows(strings: npt.ArrayLike, name: str) -> npt.NDArray[np.object_]:
     return found
 
 
-def datatype(array: npt.NDArray[Any]) -> str:
+def datatype(array: np.ndarray) -> str:
     """What requests call the type of a tensor."""
     return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
 
 
-def wire(array: npt.NDArray[Any]) -> bytes:
+def wire(array: np.ndarray) -> bytes:
     """The bytes of a tensor in a request: little-endian numbers, or strings with their lengths before them."""
     if array.dtype == object:
         return b"".join(struct.pack("<I", len(text)) + text for text in array.ravel().tolist())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def row_count(tensors: Mapping[str, npt.NDArray[Any]]) -> int:
+def row_count(tensors: Mapping[str, np.ndarray]) -> int:
     """How many rows they have."""
     return len(next(iter(tensors.values())))
 
 
-def take(tensors: Mapping[str, npt.NDArray[Any]], rows: slice | npt.NDArray[np.intp]) -> Tensors:
+def take(tensors: Mapping[str, np.ndarray], rows: slice | np.ndarray) -> Tensors:
     """Some rows of them."""
     return {name: array[rows] for name, array in tensors.items()}
 
 
-def _rows(X: Any, tensor: InputTensor) -> npt.NDArray[Any]:
+def _rows(X: Any, tensor: InputTensor) -> np.ndarray:
     """X as a request carries it to an input."""
     if tensor.datatype not in DTYPES:
         accepted = ", ".join(DTYPES)
@@ -263,7 +269,7 @@ def _own_columns(value: Any, tensor: InputTensor) -> Any:
     return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 
 
-def _check_shape(array: npt.NDArray[Any], name: str) -> None:
+def _check_shape(array: np.ndarray, name: str) -> None:
     if array.ndim != 2:
         hint = f"; one row is {name}.reshape(1, -1)" if array.ndim == 1 else ""
         raise InvalidRequest(f"{name} has shape {array.shape}; it must be two-dimensional, [rows, n_features]{hint}.")

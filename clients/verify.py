@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.infer import Client
@@ -38,7 +36,7 @@ class OutputCheck:
         return self.parity.within(self.tolerance)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """What `verify` found. `batchings` says in which ways the rows were sent."""
 
@@ -48,6 +46,17 @@ class Verification:
     outputs: tuple[OutputCheck, ...]
     batchings: tuple[str, ...]
     bit_identical: bool
+
+    def __repr__(self) -> str:
+        errors = ", ".join(
+            f"{check.name}: {check.max_error:.1e} std{'' if check.within else ', beyond tolerance'}"
+            for check in self.outputs
+        )
+        bits = "the same bits" if self.bit_identical else "different bits"
+        return (
+            f"Verification({self.model} version {self.version} {'passed' if self.passed else 'failed'} on {self.rows} "
+            f"golden rows; {errors}; {bits} in {len(self.batchings)} batchings)"
+        )
 
     @property
     def passed(self) -> bool:
@@ -93,12 +102,11 @@ def verify(
     tensors, asked = document.inputs.decode(golden.X), str(found.version)
     rows = row_count(tensors)
     name = model or directory.resolve().name
-    limit = client.config(name).max_batch_size or rows
 
     parity = document.parity
     answers = {
         batching: _ask(client, name, asked, tensors, tuple(golden.outputs), chunks)
-        for batching, chunks in _batchings(rows, limit, seed).items()
+        for batching, chunks in _batchings(rows, seed).items()
     }
     first = next(iter(answers.values()))
     return Verification(
@@ -123,20 +131,20 @@ def verify(
     )
 
 
-def _batchings(rows: int, limit: int, seed: int) -> dict[str, list[npt.NDArray[np.intp]]]:
+def _batchings(rows: int, seed: int) -> dict[str, list[np.ndarray]]:
     """Name → the rows of each request."""
     in_order, shuffled = np.arange(rows), np.random.default_rng(seed).permutation(rows)
     return {
         "one row at a time": [in_order[row : row + 1] for row in range(rows)],
-        "all at once": [in_order[row : row + limit] for row in range(0, rows, limit)],
-        "shuffled, in odd sizes": list(_odd_chunks(shuffled, limit)),
+        "all at once": [in_order],
+        "shuffled, in odd sizes": list(_odd_chunks(shuffled)),
     }
 
 
-def _odd_chunks(order: npt.NDArray[np.intp], limit: int) -> Iterator[npt.NDArray[np.intp]]:
+def _odd_chunks(order: np.ndarray) -> Iterator[np.ndarray]:
     first = count = 0
     while first < len(order):
-        size = min(_ODD_SIZES[count % len(_ODD_SIZES)], limit)
+        size = _ODD_SIZES[count % len(_ODD_SIZES)]
         yield order[first : first + size]
         first, count = first + size, count + 1
 
@@ -147,15 +155,15 @@ def _ask(
     version: str,
     tensors: Tensors,
     outputs: tuple[str, ...],
-    chunks: list[npt.NDArray[np.intp]],
-) -> dict[str, npt.NDArray[Any]]:
+    chunks: list[np.ndarray],
+) -> dict[str, np.ndarray]:
     """Output name → answers [rows, width], in the order of the tensors' rows."""
     parts = [client.infer(model, take(tensors, rows), outputs=outputs, version=version) for rows in chunks]
     back = np.argsort(np.concatenate(chunks))
     return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}
 
 
-def _parity(answer: npt.NDArray[Any], wanted: npt.NDArray[np.float64], units: Sequence[float]) -> Parity:
+def _parity(answer: np.ndarray, wanted: np.ndarray, units: Sequence[float]) -> Parity:
     """What `measure` says; infinite where the server answers with another width."""
     if answer.shape != wanted.shape:
         return Parity(np.inf, np.inf, np.inf)

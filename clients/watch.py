@@ -9,7 +9,6 @@ from pathlib import Path
 from triton_regressors.clients.entries import Signature, entry_directories, signature, unfinished
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server_log import still_loading
 
 TICK_S = 1.0
 
@@ -32,7 +31,7 @@ class Watcher:
         pid: the server's.
         repositories: its model repositories, by the paths that it was given.
         connect: makes a client that may load models.
-        log_lines: what the server has written so far.
+        loading: the names of the models that are being loaded.
         say: tells the user one sentence.
         loaded: name → signature of each entry as it was when the server loaded it; used with `poll_s`.
         poll_s: seconds between looks at the repositories; None: none.
@@ -43,7 +42,7 @@ class Watcher:
         pid: int,
         repositories: Sequence[Path],
         connect: Callable[[], Client],
-        log_lines: Callable[[], Sequence[str]],
+        loading: Callable[[], list[str]],
         say: Callable[[str], None],
         loaded: dict[str, Signature],
         poll_s: float | None,
@@ -51,7 +50,7 @@ class Watcher:
         self._pid = pid
         self._repositories = list(repositories)
         self._connect = connect
-        self._log_lines = log_lines
+        self._loading = loading
         self._say = say
         self._loaded = loaded
         self._seen = dict(loaded)
@@ -113,7 +112,7 @@ class Watcher:
         broken = {self._models.pop(pid) for pid in lasting if pid in self._models}
         if not broken:
             return
-        loading = still_loading(self._log_lines())  # a process that dies in a load is the server's own affair
+        loading = self._loading()  # a process that dies in a load is the server's own affair
         with self._connect() as client:
             ready = {(row["name"], row["version"]) for row in client.index() if row["state"] == "READY"}
             for name, version in sorted(broken & ready):

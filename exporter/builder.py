@@ -144,7 +144,11 @@ class Builder:
     def affine(self, x: Value, weight: ArrayLike, intercept: ArrayLike, function: str = "identity") -> Value:
         """Return `function(x @ weight + intercept)`.
 
-        `weight` is `[width]` or `[width, targets]`; `intercept` is a number or `[targets]`.
+        Args:
+            x: `[rows, width]`.
+            weight: `[width]` or `[width, targets]`.
+            intercept: a number or `[targets]`.
+            function: one of `kernels.functions.FUNCTIONS`.
         """
         w = _float64(weight).reshape(x.width, -1)
         return self.add(Affine(w, np.broadcast_to(_float64(intercept), w.shape[1:]).copy(), function), x)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
+from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
@@ -36,7 +37,7 @@ GOLDEN_ROWS = 16
 GOLDEN_NAN_ROWS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compilation:
     """An estimator as a verified plan, and how it got there."""
 
@@ -53,13 +54,63 @@ class Compilation:
         """The plan after the last pass."""
         return self.stages[-1][1]
 
+    def __repr__(self) -> str:
+        return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
 
-@dataclass(frozen=True)
+    def contract(self, name: str, version: int | None = None) -> Contract:
+        """Return what the model is asked and answers under a name."""
+        return contract_of(name, version, self.document(), self.golden())
+
+    def golden(self) -> Golden:
+        """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+
+        The rows are as the entry gets them, and the answers the estimator's to these.
+        """
+        parts = [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
+        return Golden(
+            np.concatenate([sample.X[:rows] for sample, rows in parts]),
+            {
+                name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+                for name in self.sample.rounded
+            },
+        )
+
+    def document(self) -> Document:
+        """Return the plan, where it came from, how it got here, and its parity."""
+        estimator = self.estimator
+        return Document(
+            plan=self.plan.to_json(),
+            provenance=Provenance(
+                estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
+                class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
+                feature_names=tuple(feature_names(estimator) or ()),
+                scikit_learn=sklearn.__version__,
+                triton_regressors=__version__,
+            ),
+            inputs=self.inputs,
+            nan_columns=tuple(self.nan_columns),
+            parity=self.report.record(),
+            stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class Export:
-    """An entry that was written, and the compilation behind it."""
+    """An entry that was written, and the compilation behind it; a notebook shows its contract."""
 
     entry: Entry
     compilation: Compilation
+
+    @property
+    def contract(self) -> Contract:
+        """What the entry is asked and what it answers."""
+        return self.compilation.contract(self.entry.name, self.entry.version)
+
+    def __repr__(self) -> str:
+        return f"Export of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
+
+    def _repr_html_(self) -> str:
+        return self.contract.html(str(self.entry.version_directory))
 
 
 @in_one_sentence
@@ -73,11 +124,19 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    `sample` is rows like those to be served as `predict` takes them, a DataFrame or a matrix `[rows, n_features]`;
-    without it rows are drawn to the fitted scale. `input` is what numbers come in: "fp32", "fp64", or "auto", which is
-    FP32 where rounding to it moves no answer, and else FP64, or FP32 with columns of whole numbers as INT64.
-    `missing_strings` stand for a missing value in columns of strings.
-    Raises `ExportError` if the estimator cannot be lowered. Parity is measured, and not yet judged.
+    Parity is measured, and not yet judged.
+
+    Args:
+        estimator: a fitted regressor, or a Pipeline or search that ends in one.
+        sample: rows like those to be served, as `predict` takes them: a DataFrame or a matrix `[rows, n_features]`;
+            None: rows drawn to the fitted scale.
+        tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
+        input: what numbers come in: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no answer, and
+            else FP64, or FP32 with columns of whole numbers as INT64.
+        missing_strings: strings that stand for a missing value in columns of strings.
+
+    Raises:
+        ExportError: the estimator cannot be lowered, or an argument is none of those above.
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
@@ -126,28 +185,34 @@ def export(
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
-    `name`: the model's name on the server (default: the estimator's class in snake case, a Pipeline's last step's).
-    `sample`: rows to verify on, as `predict` takes them (default: rows drawn to the fitted scale).
-    `tolerance`: the largest difference from the estimator's own prediction, in its standard deviations. One unit in the
-    answer's last float32 place is allowed in any case.
-    `input`: the type of numbers in requests, "auto", "fp32" or "fp64", see `compile_estimator`. An entry that exists
-    with FP64 keeps it.
-    `missing_strings`: strings that stand for a missing value, in each column of strings of which they are no category.
+    The arguments from `max_batch_size` on say how the server runs the entry; None leaves the default, or what an
+    existing entry has.
 
-    How the server runs the entry; None leaves the default, or what an existing entry has:
+    Args:
+        estimator: a fitted regressor, or a Pipeline or search that ends in one.
+        repository: the model repository, a directory; it is made where there is none.
+        name: the model's name on the server; None: the estimator's class in snake case, a Pipeline's last step's.
+        sample: rows to verify on, as `predict` takes them; None: rows drawn to the fitted scale.
+        tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
+            the answer's last float32 place is allowed in any case.
+        input: the type of numbers in requests: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no
+            answer, and else FP64, or FP32 with columns of whole numbers as INT64. An entry that exists with FP64
+            keeps it.
+        missing_strings: strings that stand for a missing value, in each column of strings of which they are no
+            category.
+        max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
+            features at most 2²⁸.
+        dynamic_batching: whether requests are gathered into batches (default yes).
+        max_queue_delay_us: how long a request may wait for others, in microseconds (default 0).
+        preferred_batch_sizes: batch sizes the server should try to make (default none).
+        instances: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
+        instance_kind: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
+        engine: "auto", "triton", "torch" or "interpret".
+        versions: how many of the newest versions are served (default 1).
 
-    `max_batch_size`: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows × features
-    at most 2²⁸.
-    `dynamic_batching`: whether requests are gathered into batches (default yes).
-    `max_queue_delay_us`: how long a request may wait for others, in microseconds (default 0).
-    `preferred_batch_sizes`: batch sizes the server should try to make (default none).
-    `instances`: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
-    `instance_kind`: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
-    `engine`: "auto", "triton", "torch" or "interpret".
-    `versions`: how many of the newest versions are served (default 1).
-
-    Raises `ExportError`, and writes nothing, if the estimator, an option or the repository does not allow the export
-    or the plan's answers are not the estimator's.
+    Raises:
+        ExportError: the estimator, an option or the repository does not allow the export, or the plan's answers are
+            not the estimator's. Nothing is written.
     """
     # Here, so that compiling alone does without the server's protobuf.
     from triton_regressors.exporter import repository as repositories
@@ -183,7 +248,7 @@ def export(
     )
     _check(compilation.report, type(estimator).__name__)
     try:
-        entry = repositories.publish(repository, name, plan, _golden(compilation), _document(compilation), serving)
+        entry = repositories.publish(repository, name, plan, compilation.golden(), compilation.document(), serving)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)
@@ -196,7 +261,7 @@ def default_name(estimator: Any) -> str:
 
 
 def stage_summary(stage: str, plan: Plan) -> Stage:
-    """Return a stage of a compilation as an entry keeps it and `describe` prints it."""
+    """Return a stage of a compilation as an entry keeps it and `describe --passes` prints it."""
     return Stage(
         stage,
         tuple(
@@ -211,40 +276,6 @@ def stage_summary(stage: str, plan: Plan) -> Stage:
             )
             for step in plan.steps
         ),
-    )
-
-
-def _golden(compilation: Compilation) -> Golden:
-    """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
-
-    The rows are as the entry gets them, and the answers the estimator's to these.
-    """
-    parts = [(compilation.sample, GOLDEN_ROWS), (compilation.nan_sample, GOLDEN_NAN_ROWS)]
-    return Golden(
-        np.concatenate([sample.X[:rows] for sample, rows in parts]),
-        {
-            name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
-            for name in compilation.sample.rounded
-        },
-    )
-
-
-def _document(compilation: Compilation) -> Document:
-    """Return the plan, where it came from, how it got here, and its parity."""
-    estimator = compilation.estimator
-    return Document(
-        plan=compilation.plan.to_json(),
-        provenance=Provenance(
-            estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
-            class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
-            feature_names=tuple(feature_names(estimator) or ()),
-            scikit_learn=sklearn.__version__,
-            triton_regressors=__version__,
-        ),
-        inputs=compilation.inputs,
-        nan_columns=tuple(compilation.nan_columns),
-        parity=compilation.report.record(),
-        stages=tuple(stage_summary(stage, plan) for stage, plan in compilation.stages),
     )
 
 

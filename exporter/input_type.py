@@ -92,7 +92,8 @@ class InputChoice:
 def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str, tolerance: float) -> InputChoice:
     """Return the lowered model's inputs with their types; `wanted` is "auto", "fp32" or "fp64".
 
-    Raises `ExportError` where FP32 is wanted and has one number for two categories.
+    Raises:
+        ExportError: FP32 is wanted and has one number for two categories.
     """
     plain, profile = lowered.inputs, lowered.profile
     probe = _Probe(oracle, lowered.plan, rows, tolerance)

@@ -114,9 +114,17 @@ def load_estimator(
 ) -> Any:
     """Return the estimator in a `.skops` file, or with `trust_pickle` in a `.joblib`, `.pkl` or `.pickle` file.
 
-    skops rebuilds an object from types it trusts; `trusted_types` names further ones, and `largest_mb` is how many
-    megabytes the file may unpack to. Unpickling runs whatever code the file holds, which is why it is refused unless
-    the caller trusts the file. Raises `ExportError`.
+    skops rebuilds an object from types that it trusts. Unpickling runs whatever code the file holds, which is why it is
+    refused unless the caller trusts the file.
+
+    Args:
+        path: the file; its suffix says what it is.
+        trust_pickle: whether a pickle may be loaded.
+        trusted_types: further types that skops may load, by their full names.
+        largest_mb: how many megabytes a `.skops` file may unpack to.
+
+    Raises:
+        ExportError: the file cannot be read, is damaged, or is not trusted.
     """
     path = Path(path)
     if not os.path.exists(path):  # which is False, and no error, for a name that is too long

@@ -38,7 +38,8 @@ class Lowered:
 def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[str] = ()) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
-    Raises `ExportError` where there is no lowering, or a fitted parameter has none.
+    Raises:
+        ExportError: there is no lowering, or a fitted parameter has none.
     """
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings)

@@ -70,7 +70,10 @@ def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
 def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Plan]]:
     """Return a lowered plan for rows of the dtype of `X`, and the plan after each pass that changed it, by its name.
 
-    `X` is a sample, `[rows, n_features]`, on which precision is measured; `tolerance` is the whole export's.
+    Args:
+        plan: the lowered plan.
+        X: a sample, `[rows, n_features]`, on which precision is measured.
+        tolerance: the whole export's, in standard deviations of the predictions.
     """
     plan = specialise(plan, X.dtype.name)
     stages = [("lowered", plan), *fusion_stages(plan)]

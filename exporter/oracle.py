@@ -33,7 +33,8 @@ class Oracle:
     def table(self, given: Any) -> Any:
         """Return a sample as `predict` takes it: the model's columns, in order, of a DataFrame, or a matrix.
 
-        Raises `ExportError` where columns are missing or something is no number and no string.
+        Raises:
+            ExportError: columns are missing, or something is no number and no string.
         """
         if hasattr(given, "columns") and self._names is not None:
             table = self._own_columns(given)
@@ -59,7 +60,8 @@ class Oracle:
     def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
 
-        Raises `ExportError` where one of these holds what is no finite number and not NaN.
+        Raises:
+            ExportError: one of these holds what is no finite number and not NaN.
         """
         X = np.zeros(table.shape)
         for column in numeric:

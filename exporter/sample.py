@@ -18,7 +18,7 @@ from triton_regressors.kernels.parity import units
 DRAWN_ROWS = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Answered:
     """Rows `X` of the plan's matrix, `[rows, n_features]`, and the estimator's own answers to them as they were given.
 
@@ -29,20 +29,25 @@ class _Answered:
     expected: Answers
     drawn: bool
 
+    def __repr__(self) -> str:
+        rows, features = self.X.shape
+        whose = "drawn" if self.drawn else "given"
+        return f"{type(self).__name__}({rows:,} {whose} rows of {features:,} features, {self.X.dtype})"
+
     @functools.cached_property
     def units(self) -> dict[str, np.ndarray]:
         """The unit of error for each output's columns."""
         return {name: units(values) for name, values in self.expected.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GivenRows(_Answered):
     """Rows as they are given, `X` in float64; `integers` are the columns that hold whole numbers by their dtype."""
 
     integers: frozenset[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sample(_Answered):
     """Rows as an entry gets them, `X` in the dtype of its plan.
 
@@ -56,7 +61,9 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
     """Return rows with the estimator's answers: the given ones, or rows drawn to the fitted scale.
 
     Rows that the estimator itself answers with NaN or infinity are left out; they have no right answer.
-    Raises `ExportError` where the rows do not fit, or the estimator answers none of them.
+
+    Raises:
+        ExportError: the rows do not fit, or the estimator answers none of them.
     """
     drawn, name = given is None, type(oracle.estimator).__name__
     which = "drawn rows; give rows of your data with --sample" if drawn else "rows of the sample"
@@ -80,7 +87,10 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
 def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
     """Return rows as a client sends them to these inputs, without those that it refuses to send.
 
-    A client does not round a category, and no number beyond the input's type. Raises `ExportError` if nothing is left.
+    A client does not round a category, and no number beyond the input's type.
+
+    Raises:
+        ExportError: no row is left.
     """
     X = inputs.rounded(rows.X)
     changed = differ(X, rows.X)

@@ -45,7 +45,8 @@ SPARSE = tuple(type(scipy.sparse.eye(2, format=form)) for form in ("csr", "csc",
 def make_sound(estimator: Any) -> None:
     """Check all that an estimator holds, and build the search trees in it anew.
 
-    Raises `ValueError`, in one clause that names the part, for what does not fit together.
+    Raises:
+        ValueError: in one clause that names the part, something does not fit together.
     """
     for part in list(_parts(estimator)):
         for check in [check for kind, check in CHECKS.items() if isinstance(part, kind)]:
@@ -82,8 +83,12 @@ def in_one_sentence(compiling: Callable[_Arguments, _Result]) -> Callable[_Argum
 def check_nodes(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
     """Raise `ValueError` unless nodes, `[nodes]` each, are a tree with its root first.
 
-    `left`, `right`: the children's numbers; `inner`: whether a node has children. Each node but the root must be the
-    child of one node, and come after it.
+    Each node but the root must be the child of one node, and come after it.
+
+    Args:
+        left: the left children's numbers.
+        right: the right children's.
+        inner: whether a node has children.
     """
     children = np.stack([left[inner], right[inner]]).astype(np.int64)
     if ((children <= np.flatnonzero(inner)) | (children >= len(inner))).any():

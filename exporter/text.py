@@ -53,7 +53,8 @@ class TextColumns:
     def numbers(self, column: int, values: Sequence[Any]) -> np.ndarray:
         """Return the numbers of strings of a column, which learns those that it does not know; NaN for a missing one.
 
-        Raises `ValueError` for a value that is neither a string nor None or NaN.
+        Raises:
+            ValueError: a value is neither a string nor None or NaN.
         """
         known = self._categories.setdefault(column, {})
         found = np.full(len(values), np.nan)
@@ -105,7 +106,8 @@ class TextColumns:
     def fill(self, X: np.ndarray, table: Any) -> None:
         """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`.
 
-        Raises `ExportError` for a string that the entry takes for a missing value and the estimator does not.
+        Raises:
+            ExportError: the entry takes a string for a missing value, and the estimator does not.
         """
         for column, known in self._categories.items():
             values = (table.iloc[:, column] if hasattr(table, "columns") else table[:, column]).tolist()

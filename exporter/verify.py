@@ -14,7 +14,7 @@ from triton_regressors.kernels.parity import Parity, measure
 from triton_regressors.kernels.run import Runner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What was measured: by which engine, on how many rows, and the parity of each output.
 
@@ -33,6 +33,11 @@ class Report:
     types: Mapping[str, str]
     why: str
     forced: bool
+
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{name}: {parity.max_error:.1e} std" for name, parity in self.outputs.items())
+        rows = "drawn" if self.drawn else "given"
+        return f"Report({errors}, {self.rows:,} {rows} rows, {self.engine} engine, tolerance {self.tolerance:.0e})"
 
     def record(self) -> ParityReport:
         """Return the report as an entry keeps it."""

@@ -1,5 +1,7 @@
-"""Which numbers a request may hold: no infinity anywhere, NaN only in the columns whose NaN the model answers, and no
-unknown category in the columns where scikit-learn refuses it.
+"""Which numbers a request may hold.
+
+No infinity anywhere, NaN only in the columns whose NaN the model answers, and no unknown category in the columns where
+scikit-learn refuses it.
 """
 
 from __future__ import annotations

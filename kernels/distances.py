@@ -156,9 +156,16 @@ def finish_distance(a, METRIC: tl.constexpr, P: tl.constexpr):
 def reference_reduced_distances(
     x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metric: str, p: float
 ) -> torch.Tensor:
-    """Return the reduced distances of float64 `x`, `[rows, features]`, to every point, `[rows, points]`.
+    """Return the reduced distances of rows to every point, float64 `[rows, points]`.
 
-    `columns` is `[features, points]`. Some points at a time, so that their distances stay in the cache.
+    Some points are taken at a time, so that their distances stay in the cache.
+
+    Args:
+        x: float64 `[rows, features]`.
+        columns: the points, float64 `[features, points]`.
+        factor: float64 `[features]`, see above.
+        metric: one of `METRICS`.
+        p: minkowski's.
     """
     width = max(DISTANCES_AT_ONCE // max(len(x), 1), 64)
     pieces = [_reduced(x, piece, factor, metric, p) for piece in columns.split(width, dim=1)]

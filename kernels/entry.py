@@ -118,7 +118,7 @@ class ParityReport:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """A step of a plan as `describe` shows it."""
+    """A step of a plan as `describe --passes` shows it."""
 
     output: str
     op: str
@@ -155,8 +155,11 @@ class Document:
 
 @dataclass(frozen=True)
 class Golden:
-    """Rows `[rows, n_features]` of the plan's matrix, which has numbers in place of strings, and for each output the
-    estimator's own predictions of them, float64 `[rows, width]`."""
+    """Rows to try an entry on, and what the estimator predicts of them.
+
+    `X` is `[rows, n_features]`, the plan's matrix, which has numbers in place of strings; the predictions are, for each
+    output, float64 `[rows, width]`.
+    """
 
     X: np.ndarray
     outputs: Mapping[str, np.ndarray]

@@ -35,6 +35,9 @@ INPUT = "X"
 DTYPES = ("float32", "float64")
 """What the input's numbers may be."""
 
+FEW = 5
+"""How many operations of a plan, or inputs of a step, its `repr` names."""
+
 Parameters = Mapping[str, torch.Tensor]
 
 
@@ -50,6 +53,14 @@ class Operation(ABC):
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
     """How the kernel can sum, the most exact first. One that has several has them as its field `precision`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # that of a dataclass holds its arrays
+
+    def __repr__(self) -> str:
+        parameters = sum(array.size for _, array in self.arrays())
+        return f"{type(self).__name__}({self.describe()}{', ' * bool(self.describe())}{parameters:,} parameters)"
 
     @classmethod
     def kind(cls) -> str:
@@ -130,7 +141,7 @@ class Operation(ABC):
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step:
     """An operation, the values it reads and the value it makes; steps with the same operation and names are equal."""
 
@@ -138,12 +149,15 @@ class Step:
     inputs: tuple[str, ...]
     output: str
 
+    def __repr__(self) -> str:
+        return f"Step({self.output} = {self.operation!r} of {_few(self.inputs)})"
+
     def launches(self) -> int:
         """Return how many kernels the step launches."""
         return self.operation.launches(len(self.inputs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
 
@@ -177,6 +191,12 @@ class Plan:
         if not self.outputs:
             raise PlanError("A plan needs at least one output.")
         object.__setattr__(self, "_widths", widths)
+
+    def __repr__(self) -> str:
+        steps = _few([step.operation.kind() for step in self.steps])
+        outputs = ", ".join(f"{name} [rows, {width}]" for name, width in self.output_widths().items())
+        ends = f"{INPUT} {self.dtype} [rows, {self.n_features}] → {outputs}"
+        return f"Plan({ends}: {steps}; {self.parameter_count():,} parameters)"
 
     def with_steps(self, steps: Iterable[Step]) -> Plan:
         """Return the plan with other steps and everything else as it is."""
@@ -277,6 +297,11 @@ def load_plan(version: Path, document: Document | None = None) -> Plan:
     """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
     document = read_document(version) if document is None else document
     return Plan.from_json(document.plan, read_weights(version))
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return names in words, of many the first few."""
+    return ", ".join([*names[:FEW], *([f"and {len(names) - FEW:,} more"] if len(names) > FEW else [])])
 
 
 def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:

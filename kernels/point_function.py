@@ -3,7 +3,7 @@
 `z_r = (x_r − shift) · factor`. `x`: `[rows, F]` float32 or float64; `points`: `[P, F]` float64, `sᵢ` in the units of
 `z`; `shift`, `factor`: `[F]` float64; `out`: `[rows, P]`. `γ` is `gamma`, `c` is `coef0`; everything is float64.
 
-The measure `m(z, s)`:
+The metric `m(z, s)`:
     dot                 `z · s`
     cosine              `z · s / (‖z‖ ‖s‖)`, and 0 where either is zero
     squared_euclidean   `‖z − s‖²`
@@ -44,7 +44,7 @@ from .plan import Operation, Parameters
 from .powers import power, torch_power, whole
 from .tiles import matmul
 
-MEASURES = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
+METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
@@ -95,7 +95,7 @@ def pairwise_block(
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
-    MEASURE: tl.constexpr,
+    METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
     PIECES: tl.constexpr,
@@ -118,7 +118,7 @@ def pairwise_block(
             s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
             m = dot(z, s, m)
             norm += tl.sum(z * z, axis=1)
-        if MEASURE == "squared_euclidean":
+        if METRIC == "squared_euclidean":
             m = norm[:, None] - 2.0 * m + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]
             m = tl.where(m < 0.0, 0.0, m)
     else:
@@ -126,24 +126,24 @@ def pairwise_block(
             z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
             z = (z - tl.load(shift + feature)) * tl.load(factor + feature)
             s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
-            if MEASURE == "dot":
+            if METRIC == "dot":
                 m += z[:, None] * s[None, :]
-            elif MEASURE == "cosine":
+            elif METRIC == "cosine":
                 m += z[:, None] * s[None, :]
                 norm += z * z
-            elif MEASURE == "manhattan":
+            elif METRIC == "manhattan":
                 m += tl.abs(z[:, None] - s[None, :])
-            elif MEASURE == "chi2":
+            elif METRIC == "chi2":
                 z = tl.where(z < NEGATIVE, float("nan"), tl.where(z < 0.0, 0.0, z))
                 d, total = z[:, None] - s[None, :], z[:, None] + s[None, :]
                 m += d * d / tl.where(total == 0.0, 1.0, total)
             else:
                 d = z[:, None] - s[None, :]
                 m += d * d
-    if MEASURE == "cosine":
+    if METRIC == "cosine":
         length = tl.sqrt(norm)
         m = m / tl.where(length < TINY_NORM, 1.0, length)[:, None]
-    elif MEASURE == "euclidean":
+    elif METRIC == "euclidean":
         m = tl.sqrt(m)
     u = m * tl.load(numbers) + tl.load(numbers + 1)
     if PROFILE == "power":
@@ -169,7 +169,7 @@ class PointFunction(Operation):
     points: np.ndarray
     shift: np.ndarray
     factor: np.ndarray
-    measure: str
+    metric: str
     profile: str
     gamma: float = 1.0
     coef0: float = 0.0
@@ -184,24 +184,24 @@ class PointFunction(Operation):
         for name in ("shift", "factor"):
             if getattr(self, name).shape != (features,):
                 raise PlanError(f"{kind}: {name} must be [{features}], not {list(getattr(self, name).shape)}.")
-        if self.measure not in MEASURES:
-            raise PlanError(f"{kind}: measure must be one of {', '.join(MEASURES)}, not '{self.measure}'.")
+        if self.metric not in METRICS:
+            raise PlanError(f"{kind}: metric must be one of {', '.join(METRICS)}, not '{self.metric}'.")
         if self.profile not in PROFILES:
             raise PlanError(f"{kind}: profile must be one of {', '.join(PROFILES)}, not '{self.profile}'.")
         if self.table.ndim != 2 or not self.table.size:
             raise PlanError(f"{kind}: table must be [pieces, terms], not {list(self.table.shape)}.")
 
     def expanded(self) -> bool:
-        """Whether the measure is computed from matrix products."""
-        return self.points.shape[1] > MANY_FEATURES and self.measure in ("dot", "cosine", "squared_euclidean")
+        """Whether the metric is computed from matrix products."""
+        return self.points.shape[1] > MANY_FEATURES and self.metric in ("dot", "cosine", "squared_euclidean")
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
         points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
-        if self.measure == "cosine":
+        if self.metric == "cosine":
             length = np.sqrt(np.einsum("fp,fp->p", points, points))
             points /= np.where(length < TINY_NORM.value, 1.0, length)
-        elif self.measure == "squared_euclidean" and self.expanded():
+        elif self.metric == "squared_euclidean" and self.expanded():
             centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
             points -= centre[:, None]
             shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
@@ -217,29 +217,29 @@ class PointFunction(Operation):
     def matrix(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the function of each float64 row and each point, `[rows, points]`, in plain torch."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
-        if self.measure == "chi2":
+        if self.metric == "chi2":
             z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
         if self.expanded():
             m = matmul(z, points)
-            if self.measure == "squared_euclidean":
+            if self.metric == "squared_euclidean":
                 m = torch.clamp_min((z * z).sum(1)[:, None] - 2.0 * m + parameters["norms"], 0.0)
         else:
             m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
             for column, s in zip(z.T[:, :, None], points, strict=True):
-                if self.measure in ("dot", "cosine"):
+                if self.metric in ("dot", "cosine"):
                     m.addcmul_(column, s)
-                elif self.measure == "manhattan":
+                elif self.metric == "manhattan":
                     m += torch.abs_(column - s)
-                elif self.measure == "chi2":
+                elif self.metric == "chi2":
                     d, total = column - s, column + s
                     m += d * d / torch.where(total == 0, 1.0, total)
                 else:
                     d = column - s
                     m.addcmul_(d, d)
-        if self.measure == "cosine":
+        if self.metric == "cosine":
             length = torch.sqrt((z * z).sum(1))[:, None]
             m = m / torch.where(length < TINY_NORM.value, 1.0, length)
-        elif self.measure == "euclidean":
+        elif self.metric == "euclidean":
             m = torch.sqrt(m)
         return self._torch_profile(m.mul_(self.gamma).add_(self.coef0), parameters["table"])
 
@@ -269,7 +269,7 @@ class PointFunction(Operation):
         return {
             "FEATURES": features,
             "POINTS": points,
-            "MEASURE": self.measure,
+            "METRIC": self.metric,
             "PROFILE": self.profile,
             "WHOLE": whole(self.exponent),
             "PIECES": pieces,
@@ -289,4 +289,4 @@ class PointFunction(Operation):
     def what(self) -> str:
         """Return the function and the points in a few words."""
         shown = "" if self.profile == "identity" else f"{self.profile} of "
-        return f"{shown}{self.measure.replace('_', ' ')} to {len(self.points)} points"
+        return f"{shown}{self.metric.replace('_', ' ')} to {len(self.points)} points"

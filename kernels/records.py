@@ -27,11 +27,18 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any, where: str = "", names: Mapping[str, Any] | None = None) -> T:
-    """Return the record of this class that a JSON object holds; raise `ValueError` where it is none.
+    """Return the record of this class that a JSON object holds.
 
-    `where` is the path to the object, for errors. `names` are those in annotations that the class's module imports for
-    type checkers alone. Fields may be records, `str`, `int`, `float`, `bool`, `tuple[X, ...]`, `Mapping[str, X]`,
-    `X | None` and `Any`.
+    Fields may be records, `str`, `int`, `float`, `bool`, `tuple[X, ...]`, `Mapping[str, X]`, `X | None` and `Any`.
+
+    Args:
+        kind: the class, a dataclass.
+        value: what `json.loads` returned.
+        where: the path to the object, for errors.
+        names: those in annotations that the class's module imports for type checkers alone.
+
+    Raises:
+        ValueError: the object is no such record, with the path to what is wrong.
     """
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} must be an object")

@@ -19,7 +19,12 @@ def in_tiles(
     compute what is left over at their end in another way. Rows therefore go through `compute` in tiles of one size, the
     last one filled up with whatever was there before, and a row's answer depends neither on how many rows come with it
     nor on its place: 24 rows times a power of two are a whole number of the blocks that matrix libraries work in.
-    `elements_per_row` is how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
+
+    Args:
+        x: `[rows, features]`, float32 or float64.
+        compute: maps a float64 tile `[tile, features]` to `[tile, width]`.
+        width: the answer's.
+        elements_per_row: how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
     tile = tile_rows(elements_per_row)
     answer = torch.empty(-(-len(x) // tile) * tile, width, dtype=torch.float64, device=x.device)
@@ -52,7 +57,10 @@ def product(
 ) -> torch.Tensor:
     """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
 
-    `finish` is given each tile of the product, `[tile, columns]`, and changes it in place.
+    Args:
+        x: `[rows, features]`, float32 or float64.
+        weight: float64 `[features, columns]`.
+        finish: is given each tile of the product, `[tile, columns]`, and changes it in place.
     """
     columns = weight.shape[1]
     tile = tile_rows(sum(weight.shape))

@@ -100,8 +100,12 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
 def find_leaves(x: torch.Tensor, parameters: Mapping[str, torch.Tensor], feature_bits: int) -> torch.Tensor:
     """Return the number of the leaf that each row reaches in each tree, int32 `[rows · trees]`.
 
-    `x`: `[rows, features]`, float32 or float64 as the thresholds are; `parameters`: those of a tree ensemble. Every
-    lane takes a step at a time. When half of them have arrived, the others go on alone.
+    Every lane takes a step at a time. When half of them have arrived, the others go on alone.
+
+    Args:
+        x: `[rows, features]`, float32 or float64 as the thresholds are.
+        parameters: those of a tree ensemble.
+        feature_bits: how many bits of a node hold its feature.
     """
     nodes, thresholds, sets, roots = (parameters[name] for name in ("nodes", "thresholds", "sets", "roots"))
     numbers, holds_nan, wide = x.reshape(-1), bool(x.isnan().any()), len(thresholds) > 0

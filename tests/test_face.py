@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,4 +68,4 @@ def test_export_has_every_serving_option_by_name():
     for option in ServingOptions.__dataclass_fields__:
         assert parameters[option].default is None
     for name in list(parameters)[2:]:
-        assert f"`{name}`" in tr.export.__doc__, name
+        assert re.search(rf"^ +(\w+, )*{name}(, \w+)*: ", tr.export.__doc__, re.MULTILINE), name

@@ -97,8 +97,9 @@ def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, 
 
 
 def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
-    """Read configurations from a TOML file: one `[[configuration]]` table each, with the fields of
-    `BatchingConfiguration` as its keys.
+    """Read configurations from a TOML file.
+
+    Each is a `[[configuration]]` table, with the fields of `BatchingConfiguration` as its keys.
 
     Raises:
         ComparisonError: a missing file, bad TOML, an unknown key, a value of the wrong kind or a repeated label, with

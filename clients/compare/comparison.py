@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ class IncompleteComparison(ComparisonError):  # noqa: N818  # it is what is left
         self.partial = partial
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
     """What `compare` measured.
 
@@ -38,6 +39,10 @@ class Comparison:
     p99_ms: float | None = None
     interrupted: bool = False
     failure: str = ""
+
+    def __repr__(self) -> str:
+        sentences = textwrap.wrap(self.verdict(), 100, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join([f"Comparison of {self.model}: {len(self.points)} of {self.planned} points", *sentences])
 
     @property
     def configurations(self) -> tuple[BatchingConfiguration, ...]:

@@ -78,8 +78,10 @@ def describe_environment(
 
 
 def processors(config: model_config_pb2.ModelConfig) -> tuple[list[str], list[int]]:
-    """Return what a model's instances run on, of "CPU", "GPU", "a choice of the model's" and "a choice of the
-    server's", and the numbers of the GPUs as the server counts them."""
+    """Return what a model's instances run on, and the numbers of the GPUs as the server counts them.
+
+    They run on one or more of "CPU", "GPU", "a choice of the model's" and "a choice of the server's".
+    """
     names = {"KIND_CPU": "CPU", "KIND_GPU": "GPU", "KIND_MODEL": "a choice of the model's"}
     kinds, gpus = [], []
     for group in config.instance_group:

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.jobs import MAX_OUTSTANDING, NO_ANSWER, OK, Armed, Go, Job, Records, Stop
@@ -81,24 +80,26 @@ class Observed:
     code: 0 for ok, NO_ANSWER, or the number of an entry in `messages` plus one. busy: CPU share per worker.
     """
 
-    start_s: npt.NDArray[np.float64]
-    end_s: npt.NDArray[np.float64]
-    code: npt.NDArray[np.int64]
+    start_s: np.ndarray
+    end_s: np.ndarray
+    code: np.ndarray
     messages: tuple[str, ...]
     samples: tuple[Sample, ...]
     busy: tuple[float, ...]
 
     @property
-    def ok(self) -> npt.NDArray[np.bool_]:
+    def ok(self) -> np.ndarray:
         """Which requests were answered well."""
-        return np.equal(self.code, OK)
+        ok: np.ndarray = self.code == OK
+        return ok
 
     @property
-    def unanswered(self) -> npt.NDArray[np.bool_]:
+    def unanswered(self) -> np.ndarray:
         """Which requests got no answer."""
-        return np.equal(self.code, NO_ANSWER)
+        unanswered: np.ndarray = self.code == NO_ANSWER
+        return unanswered
 
-    def errors(self, chosen: npt.NDArray[np.bool_]) -> dict[str, int]:
+    def errors(self, chosen: np.ndarray) -> dict[str, int]:
         """How often each error occurred among the chosen requests."""
         counted: dict[str, int] = {}
         for code, count in zip(*np.unique(self.code[chosen & (self.code != OK)], return_counts=True), strict=True):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.jobs import Job
@@ -118,9 +117,7 @@ def measure_load(
     )
 
 
-def summarise(
-    seen: Observed, begin: float, end: float, open_loop: bool
-) -> tuple[npt.NDArray[np.float64], int, dict[str, int]]:
+def summarise(seen: Observed, begin: float, end: float, open_loop: bool) -> tuple[np.ndarray, int, dict[str, int]]:
     """Latencies in seconds, good answers and errors of the time from `begin` to `end` (monotonic seconds).
 
     Closed loop: the requests that ended in it. Open loop: those that were due in it, however late their answer came

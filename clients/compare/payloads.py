@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.http import InferenceServerClient as HttpClient
 from tritonclient.http import InferInput, InferRequestedOutput
@@ -14,7 +13,7 @@ from tritonclient.http import InferInput, InferRequestedOutput
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load, Sample
 from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.infer import Client, infer_in_batches
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
 from triton_regressors.kernels.errors import PlanError
@@ -43,8 +42,12 @@ class Signature:
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> Signature:
-        """Read it from a configuration; ComparisonError unless all are of one dimension per row, the output FP32, and
-        the inputs FP32, FP64, INT64 or strings."""
+        """Read it from a configuration.
+
+        Raises:
+            ComparisonError: a tensor has not one dimension per row, the output is not FP32, or an input is none of
+                FP32, FP64, INT64 and strings.
+        """
         if not config.input or not config.output:
             raise ComparisonError(
                 f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "
@@ -70,7 +73,7 @@ class CheckedRows:
     """
 
     tensors: Tensors
-    expected: npt.NDArray[np.float64]
+    expected: np.ndarray
     tolerance: float
 
     def zeros(self) -> CheckedRows:
@@ -101,7 +104,7 @@ def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
 
 def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> CheckedRows:
     """Rows of the user's own, whose expected answers are those the server gives before anything is changed."""
-    answers = infer_in_batches(client, model, tensors, outputs=(signature.output,))
+    answers = client.infer(model, tensors, outputs=(signature.output,))
     expected = answers[signature.output].astype(np.float64)
     return CheckedRows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
 
@@ -113,7 +116,7 @@ class Payloads:
     protocol: str
     output: str
     requests: tuple[bytes, ...]
-    expected: tuple[npt.NDArray[np.float64], ...]
+    expected: tuple[np.ndarray, ...]
     tolerance: float
 
     @classmethod
@@ -150,7 +153,7 @@ class Payloads:
             return "wrong answer: values differ from the expected ones"
         return None
 
-    def _parse(self, sample: Sample) -> npt.NDArray[np.float64]:
+    def _parse(self, sample: Sample) -> np.ndarray:
         if self.protocol == "grpc":
             response = service_pb2.ModelInferResponse.FromString(sample.body)
             at = [output.name for output in response.outputs].index(self.output)

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
@@ -123,7 +122,7 @@ def input_data(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def latencies_s(profile: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+def latencies_s(profile: Mapping[str, Any]) -> np.ndarray:
     """Latency in seconds of every request that was answered in the windows which the report is about: the last 3."""
     experiments = profile.get("experiments") or [{}]
     requests: Sequence[Mapping[str, Any]] = experiments[-1].get("requests", ())
@@ -169,8 +168,11 @@ def measure_load(
     read_counters: Callable[[], ServerCounters],
     settings: Settings,
 ) -> Figures:
-    """Run perf_analyzer for one point, and once more if it was not stable. Raises ComparisonError with its last words
-    if it fails otherwise."""
+    """Run perf_analyzer for one point, and once more if it was not stable.
+
+    Raises:
+        ComparisonError: it fails otherwise, with its last words.
+    """
 
     def once(any_result: bool) -> _Run:
         with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files

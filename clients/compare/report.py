@@ -42,8 +42,10 @@ def share(value: float) -> str:
 
 
 def columns(points: Sequence[Point], best: Point | None) -> list[tuple[str, list[str]]]:
-    """Headings and cells for people, first what marks a point: * for the best one, and `marks`. What is the same for
-    all points (protocol, one row a request) is left out."""
+    """Return headings and cells for people, first what marks a point: * for the best one, and `marks`.
+
+    What is the same for all points (protocol, one row a request) is left out.
+    """
     several_protocols = len({point.load.protocol for point in points}) > 1
     several_rows = any(point.load.rows != 1 for point in points)
     open_loop = any(point.load.rate is not None for point in points)

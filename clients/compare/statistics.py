@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 PERCENTILES = (50, 90, 95, 99)
 STABLE_WINDOWS = 3
@@ -29,7 +28,7 @@ class Latencies:
     mean_ms: float
 
     @classmethod
-    def of(cls, latencies_s: npt.NDArray[np.float64]) -> Latencies:
+    def of(cls, latencies_s: np.ndarray) -> Latencies:
         """Summarise raw latencies in seconds, in any order; workers' arrays are concatenated first, never averaged."""
         if latencies_s.size == 0:
             return cls(*[float("nan")] * 6)

@@ -201,9 +201,9 @@ class _Algebra:
             raise self._refuse(f"there is no lowering for its kernel {kind.__name__}")
         length = np.squeeze(kernel.length_scale).astype(np.float64)
         factor = 1.0 / np.broadcast_to(length, (self.x.width,))
-        fields: dict[str, Any] = {"measure": "euclidean", "profile": "exp"}
+        fields: dict[str, Any] = {"metric": "euclidean", "profile": "exp"}
         if kind is RBF or kernel.nu == np.inf:
-            fields.update(measure="squared_euclidean", gamma=-0.5)
+            fields.update(metric="squared_euclidean", gamma=-0.5)
         elif kernel.nu == 0.5:
             fields.update(gamma=-1.0)
         elif kernel.nu == 1.5:
@@ -218,11 +218,11 @@ class _Algebra:
 
     def _pairwise_diagonal(self, function: Pairwise) -> Terms:
         """Return what a function of `z · z`, the cosine of nothing or a distance of zero is."""
-        if function.measure == "cosine":
+        if function.metric == "cosine":
             # 1, and 0 for a row of zeros.
             length = self.builder.scale(self._squares(), 0.0, 1e30)
             return Terms(0.0, ((1.0, self.builder.elementwise(length, "identity", high=1.0)),))
-        if function.measure != "dot":
+        if function.metric != "dot":
             return Terms(1.0 if function.profile == "exp" else 0.0)
         if function.profile == "identity":
             return Terms(0.0, ((1.0, self._squares()),))

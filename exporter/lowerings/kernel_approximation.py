@@ -155,7 +155,13 @@ def kernel_function(
 ) -> Pairwise:
     """Return scikit-learn's pairwise kernel between `x` and the points, and note where they lie.
 
-    `parameters` are its keyword arguments; those that the kernel does not take are passed over.
+    Args:
+        estimator: whose kernel it is, for errors.
+        x: `[rows, width]`.
+        kernel: its name in `sklearn.metrics.pairwise`.
+        points: `[points, width]`, dense or sparse.
+        parameters: the kernel's keyword arguments; those that it does not take are passed over.
+        builder: notes that rows lie where the points do.
     """
     if not isinstance(kernel, str) or kernel not in KERNELS:
         shown = f"'{kernel}'" if isinstance(kernel, str) else "a callable"
@@ -177,15 +183,15 @@ def kernel_function(
             return function_of_points(s, "cosine", "identity")
         case "additive_chi2":
             return function_of_points(s, "chi2", "identity", gamma=-1.0)
-    measure = {"rbf": "squared_euclidean", "laplacian": "manhattan", "chi2": "chi2"}[kernel]
-    return function_of_points(s, measure, "exp", gamma=-float(gamma))
+    metric = {"rbf": "squared_euclidean", "laplacian": "manhattan", "chi2": "chi2"}[kernel]
+    return function_of_points(s, metric, "exp", gamma=-float(gamma))
 
 
-def function_of_points(points: np.ndarray, measure: str, profile: str, **numbers: Any) -> Pairwise:
+def function_of_points(points: np.ndarray, metric: str, profile: str, **numbers: Any) -> Pairwise:
     """Return the operation for points in the units of `x`."""
     width = points.shape[1]
     fields = {"shift": np.zeros(width), "factor": np.ones(width), **numbers}
-    return Pairwise(points=points, measure=measure, profile=profile, **fields)
+    return Pairwise(points=points, metric=metric, profile=profile, **fields)
 
 
 def kernel_matrix(x: Value, kernel: Pairwise, builder: Builder) -> Value:
@@ -239,4 +245,4 @@ def _kernel_of_pca(transformer: KernelPCA, x: Value, points: Any, builder: Build
 
 
 def _is_linear(kernel: Pairwise) -> bool:
-    return kernel.measure == "dot" and kernel.profile == "identity"
+    return kernel.metric == "dot" and kernel.profile == "identity"

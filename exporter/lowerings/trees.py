@@ -93,10 +93,26 @@ def arrange(
 ) -> TreeEnsemble:
     """Lay nodes out as `tree_ensemble` wants them: tree after tree, level after level, siblings side by side.
 
-    For a sum the trees are put in the order of their depths. Unless they must be `exact`, thresholds are rounded down:
-    for a float32 x, `x ≤ threshold` and `x ≤ the largest float32 that is not above it` are the same.
+    For a sum the trees are put in the order of their depths. An example: scikit-learn grew this tree depth first,
 
-    Raises `ValueError` where nodes are no trees.
+        node      0   1   2   3   4
+        left      1   2  -1  -1  -1
+        right     4   3  -1  -1  -1
+
+    and its levels are 0, then 1 and 4, then 2 and 3. Laid out as 0 1 4 2 3, children lie side by side, and a node needs
+    the place of one of them alone: 0's is 1, and 1's, which stands at 1, is 3.
+
+    Args:
+        trees: the nodes, see `Trees`.
+        exact: whether thresholds stay as they are; else they are rounded down: for a float32 x, `x ≤ threshold` and
+            `x ≤ the largest float32 that is not above it` are the same.
+        baseline: see `TreeEnsemble`, as the next three.
+        divisor: of the sum.
+        function: of the sum.
+        output: "sum" or "leaves".
+
+    Raises:
+        ValueError: the nodes are no trees.
     """
     starts = np.cumsum(trees.sizes) - trees.sizes
     for start, size in zip(starts, trees.sizes, strict=True):

@@ -77,10 +77,14 @@ def of_pairs(rule: Pair) -> Callable[[Plan], Plan]:
 def of_steps(
     rewrite: Callable[[Step, Scope], list[Step] | None], *, may_add_steps: bool = False
 ) -> Callable[[Plan], Plan]:
-    """Make a pass of a rewriting of one step, which returns the steps in its place, or None to leave it.
+    """Make a pass of a rewriting of one step.
 
-    It is left too where the plan would cost no less or have more steps, since something else reads what the step reads;
-    `may_add_steps` is for a rewriting whose new steps write less than what it saves.
+    A step is left as it is where the plan would cost no less or have more steps, since something else reads what the
+    step reads.
+
+    Args:
+        rewrite: returns the steps in a step's place, or None to leave it.
+        may_add_steps: for a rewriting whose new steps write less than what it saves.
     """
 
     def run(plan: Plan) -> Plan:

@@ -30,7 +30,7 @@ def pairwise_kernel(
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
-    MEASURE: tl.constexpr,
+    METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
     PIECES: tl.constexpr,
@@ -45,7 +45,7 @@ def pairwise_kernel(
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
     y = pairwise_block(
         x, shift, factor, points, norms, numbers, table, row, point, rows,
-        FEATURES=FEATURES, POINTS=POINTS, MEASURE=MEASURE, PROFILE=PROFILE, WHOLE=WHOLE,
+        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
         PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
     )  # fmt: skip
     inside = (row < rows)[:, None] & (point < POINTS)[None, :]

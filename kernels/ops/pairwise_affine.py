@@ -46,7 +46,7 @@ def pairwise_affine_kernel(
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
-    MEASURE: tl.constexpr,
+    METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
     PIECES: tl.constexpr,
@@ -75,7 +75,7 @@ def pairwise_affine_kernel(
         point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
         k = pairwise_block(
             x, shift, factor, points, norms, numbers, table, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, MEASURE=MEASURE, PROFILE=PROFILE, WHOLE=WHOLE,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
             PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
         )  # fmt: skip
         k = tl.where((point < POINTS)[None, :], k, 0.0)

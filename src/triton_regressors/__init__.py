@@ -97,15 +97,17 @@ _PLACES = {
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
 }
 """Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
-_NEED_EXPORT = ("exporter.compiler", "exporter.loading", "exporter.registry")
+_NEEDS = {"clients.compare.report": "compare"} | dict.fromkeys(
+    ("exporter.compiler", "exporter.loading", "exporter.registry"), "export"
+)
 
 
 def __getattr__(name: str) -> Any:
     place = next((place for place, names in _PLACES.items() if name in names), None)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if place in _NEED_EXPORT:
-        require("export", f"{__name__}.{name}")
+    if place in _NEEDS:
+        require(_NEEDS[place], f"{__name__}.{name}")
     value = getattr(import_module(f"{__name__}.{place}"), name)
     globals()[name] = value
     return value

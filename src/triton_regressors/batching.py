@@ -17,10 +17,11 @@ INT32 = 2**31 - 1
 class Batching:
     """How a Triton server gathers requests into batches; None leaves what the model's configuration has.
 
-    `dynamic_batching`: whether requests are gathered into batches.
-    `max_queue_delay_us`: how long a request may wait for others, in microseconds.
-    `preferred_batch_sizes`: batch sizes in rows that the server should try to make; if empty, the largest possible.
-    `instances`: how many copies run side by side in each instance group; on a GPU group, on each of its GPUs.
+    Args:
+        dynamic_batching: whether requests are gathered into batches.
+        max_queue_delay_us: how long a request may wait for others, in microseconds.
+        preferred_batch_sizes: batch sizes in rows that the server should try to make; if empty, the largest possible.
+        instances: how many copies run side by side in each instance group; on a GPU group, on each of its GPUs.
 
     What is wrong raises what `refusal` makes of the sentence.
     """

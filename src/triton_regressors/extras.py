@@ -1,21 +1,35 @@
 """Which packages the extras of this distribution bring, and the error where a part of it needs one that is missing."""
 
+import sys
 from importlib.util import find_spec
 
 from triton_regressors.errors import MissingExtra
 
 EXTRAS = {
+    "compare": ("matplotlib",),
     "export": ("joblib", "sklearn", "skops", "torch", "triton"),
+    "parquet": ("pyarrow",),
     "serve": ("torch", "triton"),
 }
 """Extra → the packages that it brings, as they are imported; an entry on the server computes with those of `serve`."""
+INSTALL_SERVER = "pip install --no-deps nvidia-pytriton==0.7.0"
+"""The command that brings the Triton server itself, which no extra can: its wheel asks for numpy below 2."""
 
 
 def require(extra: str, what: str) -> None:
     """Raise `MissingExtra` unless every package of an extra is installed; `what` needs them."""
     missing = [package for package in EXTRAS[extra] if find_spec(package) is None]
-    if missing:
+    if not missing:
+        return
+    if "triton" in missing and sys.platform != "linux":
         raise MissingExtra(
-            f"{what} needs {', '.join(missing)}, not installed here; `pip install 'triton-regressors[{extra}]'` "
-            f"brings {'it' if len(missing) == 1 else 'them'}."
+            f"{what} needs the Triton language (the package triton), which there is for Linux alone, be it in WSL or "
+            "in a container. The client, `predict` and `verify` work here."
         )
+    said = (
+        f"{what} needs {', '.join(missing)}, not installed here; `pip install 'triton-regressors[{extra}]'` "
+        f"brings {'it' if len(missing) == 1 else 'them'}"
+    )
+    if extra == "serve" and find_spec("pytriton") is None:
+        said += f", and `{INSTALL_SERVER}` the Triton server itself"
+    raise MissingExtra(f"{said}.")

@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triton_regressors.clients import installation
+from tests.clients.conftest import MODEL
+from triton_regressors.clients import installation, startup
 from triton_regressors.clients.errors import ServerError, ServerUnavailable, plain_reason
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
+from triton_regressors.clients.server_log import last_error, means_nothing
 from triton_regressors.clients.startup import ending
 
 pytestmark = pytest.mark.server
@@ -210,9 +212,38 @@ class TestModelsThatDoNotLoad:
     def test_one_that_never_ends(self, repository: Path, write_model: WriteModel) -> None:
         write_model(repository, "slow", code=FAILS.replace("raise ValueError", "import time; time.sleep(60) or print"))
         server = TritonServer([repository], startup_timeout_s=2)
-        with pytest.raises(ServerError, match=r"not ready after 2 s; still loading: 'slow'\.$"):
+        with pytest.raises(ServerError, match=r"not ready and did nothing for 2 s; still loading: 'slow'\.$"):
             server.start()
         assert not server.running
+        assert server.progress == (1, 2)
+
+    def test_one_that_computes_for_ever(
+        self, repository: Path, write_model: WriteModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(startup, "_BUSY", 3)
+        code = "    def initialize(self, args):\n        while True:\n            pass\n"
+        for name in "abcdefg":
+            write_model(repository, name, code=f"class TritonPythonModel:\n{code}")
+        server = TritonServer([repository], models=list("abcdefg"), startup_timeout_s=1)
+        with pytest.raises(ServerError) as caught:
+            server.start()
+        says = r"not ready and worked for 3 s and got no further; still loading: ('\w', ){4}'\w' and 2 more\.$"
+        assert re.search(says, str(caught.value))
+        assert not server.running
+
+    def test_those_that_get_on_are_waited_for(
+        self, repository: Path, write_model: WriteModel, start: Callable[..., TritonServer]
+    ) -> None:
+        """Longer, in all, than nothing may move: while they load one after another, and while one computes."""
+        sleeps = "import time; time.sleep(1.2)"
+        computes = "import time\n        until = time.monotonic() + 4\n        while time.monotonic() < until: pass"
+        for number in range(8):  # the Triton server loads four at a time
+            write_model(repository, f"sleeps{number}", code=MODEL.replace("        pass", f"        {sleeps}"))
+        write_model(repository, "computes", code=MODEL.replace("        pass", f"        {computes}"))
+        began = time.monotonic()
+        server = start([repository], startup_timeout_s=2)
+        assert time.monotonic() - began > 4
+        assert server.progress == (10, 10)
 
 
 def test_paths_that_a_shell_would_read_are_no_trouble(tmp_path: Path, write_model: WriteModel) -> None:
@@ -394,6 +425,33 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_readable_log_line(line: str, parsed: tuple[str, str, str]) -> None:
     assert readable_log_line(line) == parsed
+
+
+WITHOUT_GPU = """\
+W1122 10:25:39.811978 29953 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory, pinned memory pool \
+will not be available: CUDA driver version is insufficient for CUDA runtime version"
+I1122 10:25:39.812500 29953 cuda_memory_manager.cc:117] "CUDA memory pool disabled"
+E1122 10:25:39.812657 29953 server.cc:241] "CudaDriverHelper has not been initialized."
+W1122 10:25:45.917753 29953 pinned_memory_manager.cc:170] "failed to allocate pinned system memory: no pinned memory \
+pool, falling back to non-pinned system memory"
+Error: Failed to initialize NVML
+W1122 10:25:56.273685 29953 metrics.cc:798] "DCGM unable to start: DCGM initialization error"
+"""
+FAULTS = """\
+W1122 10:25:39.811978 29953 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory, pinned memory pool \
+will not be available: out of memory"
+E1122 10:25:39.812657 29953 model_repository_manager.cc:1] "failed to load 'm' version 1: CUDA memory pool disabled"
+Error: Failed to initialize NVML: unknown error
+E1122 10:25:39.812657 29953 a.cc:1] "instance group m_0 of model m specifies invalid or unsupported gpu id 0"
+"""
+
+
+def test_lines_that_only_tell_that_there_is_no_gpu() -> None:
+    """As a server of the wheel writes them; one that tells anything else is none of them."""
+    assert all(means_nothing(line, has_gpu=False) for line in WITHOUT_GPU.splitlines())
+    assert not any(means_nothing(line, has_gpu=True) for line in WITHOUT_GPU.splitlines())
+    assert not any(means_nothing(line, has_gpu=False) for line in FAULTS.splitlines())
+    assert last_error(("E1121 09:32:06.080731 8097 a.cc:4] no port", *WITHOUT_GPU.splitlines())) == "no port"
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def test_right_answers_pass(client: Client, entry: Path) -> None:
     assert {output.name for output in result.outputs} == {"y", "std"}
     assert all(output.max_error < 1e-6 for output in result.outputs)
     assert len(result.batchings) == 3
+    assert repr(result).startswith("Verification(sums version 1 passed on 41 golden rows; y: ")
+    assert repr(result).endswith(" std; the same bits in 3 batchings)")
     assert verify(client, "sums", repository=entry.parent, seed=7) == result
 
 
@@ -78,6 +80,8 @@ def test_a_wrong_row_fails(client: Client, entry: Path) -> None:
     assert result.bit_identical
     (check,) = result.outputs
     assert not check.within
+    assert " failed on 41 golden rows; y: " in repr(result)
+    assert " std, beyond tolerance; the same bits " in repr(result)
     assert check.max_error == pytest.approx(3 * GOLDEN.std() / wrong.std(), rel=1e-3)
 
 

@@ -128,6 +128,19 @@ def test_entries_come_change_and_go(polled: TritonServer, client: Client, write_
     assert answers(client, "sums")
 
 
+def test_an_entry_that_does_not_change_is_loaded_once(tmp_path: Path, write_model: WriteModel) -> None:
+    """Neither at the first look, nor because another one comes or changes."""
+    write_model(tmp_path / "repository", "sums")
+    with TritonServer([tmp_path / "repository"], poll_s=1) as server, Client(server.grpc_url) as client:
+        write_model(tmp_path, "later").rename(tmp_path / "repository" / "later")
+        wait_for(lambda: answers(client, "later"))
+        model = tmp_path / "repository" / "later" / "1" / "model.py"
+        model.write_text(model.read_text().replace("2 * x.sum", "3 * x.sum"))
+        wait_for(lambda: client.predict("later", ROWS) == 1.5 * TWICE)
+        loads = re.findall(r"loading: (\w+):1", server.log)
+    assert loads == ["sums", "later", "later"]
+
+
 def test_a_version_that_is_being_copied_is_left_until_it_is_whole(
     polled: TritonServer, client: Client, write_model: WriteModel
 ) -> None:

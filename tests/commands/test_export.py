@@ -1,6 +1,8 @@
 """The commands `export` and `describe`, as a user types them."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,24 +61,66 @@ def test_export_writes_an_entry_and_prints_its_parity(folder):
     code, out, err = run("export", "poly.skops", "--sample", "rows.npy", "--max-queue-delay-us", 100, cwd=folder)
     assert (code, err) == (0, "")
     assert "Wrote poly version 1" in out
-    assert "max |error| / std" in out
-    assert "triton-regressors serve model_repository" in out
+    assert re.search(r"input   X  FP32  \[rows, 4\]  in training order\n  output  y  FP32  \[rows, 1\] ", out)
+    assert re.search(r"parity  y: largest error \S+ standard deviations on 60 rows from the given sample\n", out)
+    assert "triton-regressors serve model_repository\n" in out
+    assert out.endswith("triton-regressors describe poly\n")
+    assert len(out.splitlines()) <= 15
     document = read_document(folder / "model_repository/poly/1")
     assert [step["op"] for step in document.plan["steps"]] == ["quadratic"]
     assert document.parity.rows == 60
     assert "max_queue_delay_microseconds: 100" in (folder / "model_repository/poly/config.pbtxt").read_text()
 
 
-def test_describe_shows_every_stage_of_a_model_and_of_its_entry(run_here):
-    run_here("export", "bayes.skops")
-    code, out, _ = run_here("describe", "poly.skops")
-    assert code == 0
-    for words in ("as lowered", "after: fold into expansions", "after: use the quadratic form", "launches", "bytes"):
-        assert words in out
-    code, out, _ = run_here("describe", "model_repository/bayes")
-    assert code == 0
-    for words in ("bayes version 1 (BayesianRidge)", "std", "InferRequestedOutput", "max |error| / std"):
-        assert words in out
+CONTRACT = ("Inputs", "Outputs", "Parity with the estimator's own predict", "Ask it from Python", "Ask it from a shell")
+PASSES = ("as lowered", "after: fold into expansions", "after: use the quadratic form")
+
+
+def test_describe_begins_with_the_contract_of_a_model_and_of_its_entry(run_here):
+    run_here("export", "poly.skops", "--repository", "here", "--max-batch-size", "7")
+    of_file, of_entry, by_name = (
+        run_here("describe", *arguments)
+        for arguments in (["poly.skops"], ["here/poly"], ["poly", "--repository", "here"])
+    )
+    assert of_entry == by_name
+    assert of_file[1].replace("not exported yet", "version 1") == of_entry[1]
+    code, out, err = of_entry
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "poly (Pipeline), version 1"
+    assert [line for line in lines if line in CONTRACT] == list(CONTRACT)
+    assert not any(title in out for title in PASSES)
+    assert len(lines) < 40
+    _, out, _ = run_here("describe", "poly", "--repository", "here", "--passes")
+    assert out.startswith(of_entry[1])
+    for words in (*PASSES, "launches", "bytes"):
+        assert words in out[len(of_entry[1]) :]
+
+
+def test_describe_of_an_entry_imports_no_torch_and_no_scikit_learn(folder):
+    run("export", "bayes.skops", cwd=folder)
+    code = "import sys; from triton_regressors.__main__ import main; sys.argv[0] = 'triton-regressors'\n"
+    code += "try: main()\nfinally: print(sorted({'torch', 'sklearn', 'tritonclient', 'pandas'} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "describe", "bayes"], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the standard deviation of the prediction" in done.stdout
+    assert 'client.infer("bayes", rows, outputs=["y", "std"])' in done.stdout
+    assert done.stdout.endswith("\n[]\n")
+
+
+def test_describe_of_an_unknown_name_lists_the_entries_that_there_are(run_here, folder):
+    run_here("export", "poly.skops", "--repository", "known", "--name", "a")
+    run_here("export", "poly.skops", "--repository", "known", "--name", "b")
+    (folder / "known" / "notes").mkdir()
+    code, out, err = run_here("describe", "c", "--repository", "known")
+    assert (code, out) == (1, "")
+    assert err == "Error: There is no file c, and no entry of that name in known, which has a, b."
+    assert run_here("describe", "c", "--repository", "known/notes")[2].endswith(" in known/notes, which has none.")
+    assert run_here("describe", "c", "--repository", "none")[2] == (
+        "Error: There is no file c, and no repository none with an entry of that name."
+    )
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]", "[bold]m[/bold]", ":smile:"])
@@ -88,7 +132,8 @@ def test_names_and_paths_are_printed_as_they_are(run_here, folder, name):
     code, out, err = run_here("export", model, "--name", "tags", "--repository", repository, "--sample", "rows.npy")
     assert (code, err) == (0, "")
     assert f"Wrote tags version 1 to {repository}/tags/1: " in out
-    assert f"triton-regressors serve {repository}" in out
+    assert f"triton-regressors serve {shlex.quote(repository)}\n" in out
+    assert f"triton-regressors describe tags --repository {shlex.quote(repository)}\n" in out
 
 
 @pytest.mark.parametrize("tag", ["[/x]", "[red]", ":smile:"])
@@ -100,7 +145,7 @@ def test_describe_prints_what_a_plan_holds_as_it_is(run_here, folder, tag):
     what = replace(first.steps[0], what=f"before {tag} after")
     stages = (replace(first, stage=tag, steps=(what, *first.steps[1:])), replace(last, stage=tag))
     write_document(version, replace(document, stages=stages, parity=replace(document.parity, rows_from=tag)))
-    code, out, _ = run_here("describe", "described/tags")
+    code, out, _ = run_here("describe", "described/tags", "--passes")
     assert code == 0
     for words in (f"after: {tag}", f"before {tag} after", f"rows from {tag}"):
         assert words in " ".join(out.split())

@@ -16,6 +16,7 @@ import pytest
 from tests.clients.conftest import MODEL
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
+from triton_regressors.clients.server_log import gpu_is_visible
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
@@ -37,16 +38,47 @@ def serving(repository: Path, stderr: int = subprocess.STDOUT) -> Iterator["subp
 
 
 def test_one_that_nobody_reads_ends(tmp_path: Path, write_model: WriteModel) -> None:
-    """As in `serve | head -1`, while it starts."""
+    """As in `serve 2>&1 | head -1`, while it starts."""
     write_model(tmp_path, "sums")
-    with serving(tmp_path, stderr=subprocess.PIPE) as process:
+    with serving(tmp_path) as process:
         assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.stderr.read() == ""
         assert process.wait(timeout=30) in (0, 1)
     assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
+
+
+def test_the_log_goes_to_stderr_without_what_frightens(tmp_path: Path, write_model: WriteModel) -> None:
+    write_model(tmp_path / "repository", "sums")
+    with (tmp_path / "log").open("w") as log, serving(tmp_path / "repository", stderr=log.fileno()) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline()]
+        while "export TRITON_ADMIN_KEY=" not in shown[-1]:
+            shown.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+        assert process.wait(timeout=30) == 0
+    said = (tmp_path / "log").read_text()
+    assert shown[0].strip().startswith("Serving")
+    assert not re.search(r"\d\d:\d\d:\d\d (info|warning|error)", "".join(shown))
+    assert "successfully loaded 'sums'" in said
+    assert said.endswith("The Triton server has stopped.\n")
+    if not gpu_is_visible():
+        assert said.startswith("No NVIDIA GPU is visible here: models run on the CPU.\n")
+        assert not re.search("warning|error|CUDA|NVML|DCGM", said, re.IGNORECASE)
+
+
+def test_a_terminal_shows_how_many_are_ready(tmp_path: Path, write_model: WriteModel) -> None:
+    for name in "ab":
+        write_model(tmp_path, name)
+    terminal, stderr = os.openpty()
+    with serving(tmp_path, stderr=stderr):
+        os.close(stderr)
+        shown = b""
+        while b"2 of 2 models ready" not in shown:
+            shown += os.read(terminal, 4096)
+        os.close(terminal)
+    assert b"0 of 2 models ready" in shown
 
 
 def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:

@@ -1,5 +1,6 @@
 """An estimator's way through the exporter: what is made once, and what is given in what form."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,14 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures, QuantileTransformer
+from sklearn.svm import SVR
 
-from triton_regressors import ExportError
+from triton_regressors import ExportError, export
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lower import lower, string_columns
 from triton_regressors.kernels.plan import Plan
@@ -85,3 +88,41 @@ def test_what_a_model_says_of_its_input_is_a_record() -> None:
     assert codes.inputs.categorical == (0, 1)
     assert np.isfinite(codes.profile.location).all()
     assert set(codes.profile.choices) == {0, 1}
+
+
+NOTEBOOK = {
+    "ridge": (Ridge(), X),
+    "degree_2": (make_pipeline(PolynomialFeatures(2), BayesianRidge()), X),
+    "forest": (RandomForestRegressor(20, random_state=0), X),
+    "process": (GaussianProcessRegressor(alpha=1.0), X),
+    "strings": (make_pipeline(make_column_transformer((OneHotEncoder(), ["zip", "kind"])), Ridge()), TABLE),
+    "union": (
+        make_pipeline(FeatureUnion([(f"u{i}", QuantileTransformer(n_quantiles=20 + i)) for i in range(9)]), SVR()),
+        X,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTEBOOK)
+def test_the_last_line_of_a_notebook_prints_a_few_lines(name: str, tmp_path: Path) -> None:
+    estimator, rows = NOTEBOOK[name]
+    result = export(estimator.fit(rows, y), tmp_path, name=name, sample=rows)
+    compilation = result.compilation
+    plan = compilation.plan
+    _assert_short(result, 8)
+    _assert_short(compilation, 3)
+    for shown in (result.entry, plan, *plan.steps, compilation.report, compilation.sample, compilation.nan_sample):
+        _assert_short(shown, 1)
+    for _, stage in compilation.stages:
+        _assert_short(stage, 1)
+    assert repr(result).startswith(f"Export of {name} version 1\n  input   ")
+    html = result._repr_html_()
+    assert html == result.contract.html(str(tmp_path / name / "1"))
+    for words in (f"<b>{name}</b>", "version 1", "largest error", "tr.Client(", "curl -s"):
+        assert words in html
+
+
+def _assert_short(shown: Any, lines: int) -> None:
+    found = repr(shown).splitlines()
+    assert len(found) <= lines
+    assert max(map(len, found)) < 200

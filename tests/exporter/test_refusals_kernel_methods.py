@@ -192,7 +192,7 @@ def test_matern_tables_are_the_function_to_1e_12(nu: float) -> None:
     distances = np.concatenate([[0.0], np.logspace(-20, 4, 5001), 2.0 ** np.arange(-40, 8), 1.25 * 2.0 ** np.arange(9)])
     table = matern_table(nu)
     op = Pairwise(
-        points=np.zeros((1, 1)), shift=np.zeros(1), factor=np.ones(1), measure="euclidean", profile="table", table=table
+        points=np.zeros((1, 1)), shift=np.zeros(1), factor=np.ones(1), metric="euclidean", profile="table", table=table
     )  # fmt: skip
     builder = Builder(1)
     found = run_plan(builder.plan({"y": builder.add(op, builder.input)}), distances[:, None])["y"]

@@ -1,7 +1,5 @@
 """Models of columns of strings: the tensors they ask for, and what is refused. Their answers: see test_cases.py."""
 
-import io
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from rich.console import Console
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
@@ -23,7 +20,6 @@ from tests.exporter.compiled import compiled, matrix
 from triton_regressors import export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.describe import describe_entry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.inputs import Inputs
@@ -192,16 +188,6 @@ def test_a_sample_that_spells_a_missing_value_is_refused_by_name() -> None:
     assert str(error.value).startswith("The sample's column 0 ('city') holds the string 'nan', which is no category")
     compilation = compile_estimator(model, sample=sample, missing_strings=())
     np.testing.assert_allclose(compilation.sample.expected["y"][:, 0], model.predict(sample), rtol=1e-12)
-
-
-def test_the_snippet_that_describe_shows_can_be_run(tmp_path: Path) -> None:
-    model, X = CASES["strings-one-hot"].fitted()
-    entry = export(model, tmp_path, name="houses", sample=X).entry
-    console = Console(width=60, file=io.StringIO())
-    console.print(describe_entry(entry.directory), crop=False)
-    snippet = console.file.getvalue().rpartition("From a client:\n")[2].partition("\nFrom a shell:\n")[0]
-    compile(textwrap.dedent(snippet), "snippet", "exec")
-    assert '"cat": np.array([["Paris", "cook"], ["Paris", "cook"]], dtype=object),  # your city, job' in snippet
 
 
 def test_a_new_version_keeps_the_columns(tmp_path: Path) -> None:

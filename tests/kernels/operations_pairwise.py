@@ -10,21 +10,21 @@ from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contra
 from triton_regressors.kernels.plan import Operation
 
 FUNCTIONS: dict[str, dict[str, Any]] = {
-    "polynomial": {"measure": "dot", "profile": "power", "gamma": 0.3, "coef0": 0.5, "exponent": 3.0},
-    "power 2.5": {"measure": "squared_euclidean", "profile": "power", "gamma": 0.3, "coef0": 1.0, "exponent": 2.5},
-    "rational_quadratic": {"measure": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -0.7},
-    "reciprocal": {"measure": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -1.0},
-    "constant": {"measure": "dot", "profile": "power", "exponent": 0.0},
-    "sigmoid": {"measure": "dot", "profile": "tanh", "gamma": 0.2, "coef0": -0.3},
-    "cosine": {"measure": "cosine", "profile": "identity"},
-    "rbf": {"measure": "squared_euclidean", "profile": "exp", "gamma": -0.2},
-    "laplacian": {"measure": "manhattan", "profile": "exp", "gamma": -0.3},
-    "chi2": {"measure": "chi2", "profile": "exp", "gamma": -0.02},
-    "distance": {"measure": "euclidean", "profile": "identity"},
-    "matern_3_2": {"measure": "euclidean", "profile": "matern_3_2", "gamma": 0.8},
-    "matern_5_2": {"measure": "euclidean", "profile": "matern_5_2", "gamma": 0.8},
-    "sine": {"measure": "euclidean", "profile": "sine", "gamma": 1.3, "exponent": 0.9},
-    "table": {"measure": "euclidean", "profile": "table"},
+    "polynomial": {"metric": "dot", "profile": "power", "gamma": 0.3, "coef0": 0.5, "exponent": 3.0},
+    "power 2.5": {"metric": "squared_euclidean", "profile": "power", "gamma": 0.3, "coef0": 1.0, "exponent": 2.5},
+    "rational_quadratic": {"metric": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -0.7},
+    "reciprocal": {"metric": "squared_euclidean", "profile": "power", "coef0": 1.0, "exponent": -1.0},
+    "constant": {"metric": "dot", "profile": "power", "exponent": 0.0},
+    "sigmoid": {"metric": "dot", "profile": "tanh", "gamma": 0.2, "coef0": -0.3},
+    "cosine": {"metric": "cosine", "profile": "identity"},
+    "rbf": {"metric": "squared_euclidean", "profile": "exp", "gamma": -0.2},
+    "laplacian": {"metric": "manhattan", "profile": "exp", "gamma": -0.3},
+    "chi2": {"metric": "chi2", "profile": "exp", "gamma": -0.02},
+    "distance": {"metric": "euclidean", "profile": "identity"},
+    "matern_3_2": {"metric": "euclidean", "profile": "matern_3_2", "gamma": 0.8},
+    "matern_5_2": {"metric": "euclidean", "profile": "matern_5_2", "gamma": 0.8},
+    "sine": {"metric": "euclidean", "profile": "sine", "gamma": 1.3, "exponent": 0.9},
+    "table": {"metric": "euclidean", "profile": "table"},
 }
 
 
@@ -36,7 +36,7 @@ def pairwise(name: str, features: int, points: int, seed: int = 0) -> Pairwise:
         fields["table"] = rng.standard_normal((55 * 4, 5))
     drawn = rng.standard_normal((points, features))
     shift, factor = 0.3 * rng.standard_normal(features), rng.uniform(0.5, 1.5, features)
-    if fields["measure"] == "chi2":
+    if fields["metric"] == "chi2":
         drawn, shift = np.abs(drawn) * (drawn > -0.5), np.full(features, -8.0)
     return Pairwise(points=drawn, shift=shift, factor=factor, **fields)
 

@@ -129,15 +129,15 @@ def test_a_power_of_a_negative_base_is_numpys(device: torch.device) -> None:
 def plain(op: Pairwise, x: np.ndarray) -> np.ndarray:
     """Return a function of rows and points as NumPy and SciPy compute it."""
     z = (x - op.shift) * op.factor
-    metric = {"squared_euclidean": "sqeuclidean", "manhattan": "cityblock"}.get(op.measure, op.measure)
-    if op.measure == "dot":
+    metric = {"squared_euclidean": "sqeuclidean", "manhattan": "cityblock"}.get(op.metric, op.metric)
+    if op.metric == "dot":
         m = z @ op.points.T
-    elif op.measure == "chi2":
+    elif op.metric == "chi2":
         d, total = z[:, None] - op.points, z[:, None] + op.points
         m = np.where(total == 0, 0.0, d**2 / np.where(total == 0, 1.0, total)).sum(axis=2)
     else:
         m = cdist(z, op.points, metric)
-        m = 1 - m if op.measure == "cosine" else m
+        m = 1 - m if op.metric == "cosine" else m
     u = op.gamma * m + op.coef0
     profiles: dict[str, Any] = {
         "identity": lambda: u,
@@ -164,7 +164,7 @@ def test_table_is_piecewise_polynomials(device: torch.device) -> None:
     """On piece k of the table the function is its polynomial; before the first constant, past the last zero."""
     table = np.arange(12.0).reshape(4, 3) + 1  # 2⁻⁵² · (1, 1.25, 1.5, 1.75), to 2⁻⁵¹
     op = Pairwise(
-        points=np.zeros((1, 1)), shift=np.zeros(1), factor=np.full(1, 2.0**-52), measure="euclidean",
+        points=np.zeros((1, 1)), shift=np.zeros(1), factor=np.full(1, 2.0**-52), metric="euclidean",
         profile="table", table=table,
     )  # fmt: skip
     x = np.array([0.0, 0.5, 1.0, 1.125, 1.25, 1.4375, 1.96875, 2.0, 100.0])[:, None]
@@ -182,10 +182,10 @@ def test_distances_far_from_zero(device: torch.device, features: int) -> None:
     x = (10_000 + rng.standard_normal((20, features))).astype(np.float32)
     points = x[:9].astype(np.float64)
     rbf = Pairwise(
-        points=points, shift=np.zeros(features), factor=np.ones(features), measure="squared_euclidean", profile="exp",
+        points=points, shift=np.zeros(features), factor=np.ones(features), metric="squared_euclidean", profile="exp",
         gamma=-0.5,
     )  # fmt: skip
-    distance = dataclasses.replace(rbf, measure="euclidean", profile="identity", gamma=1.0)
+    distance = dataclasses.replace(rbf, metric="euclidean", profile="identity", gamma=1.0)
     for op in (rbf, distance):
         expected = plain(op, x.astype(np.float64))
         for found in (run_reference(op, [x]), run_kernel(op, [x.astype(np.float64)], device, torch.float64)):
@@ -200,8 +200,8 @@ def test_rows_of_zeros_have_no_direction_and_chi2_takes_no_negative_number(devic
     x = np.zeros((3, features), dtype=np.float32)
     x[1, 0], x[2, 0] = -1, -1e-12
     fields: dict[str, Any] = {"points": points, "shift": np.zeros(features), "factor": np.ones(features)}
-    cosine = Pairwise(**fields, measure="cosine", profile="identity")
-    chi2 = Pairwise(**fields, measure="chi2", profile="identity")
+    cosine = Pairwise(**fields, metric="cosine", profile="identity")
+    chi2 = Pairwise(**fields, metric="chi2", profile="identity")
     for run in (run_reference, lambda op, arrays: run_kernel(op, arrays, device)):
         assert (run(cosine, [x])[0] == 0).all()
         assert run(cosine, [x])[1, 1] == 0
@@ -229,7 +229,7 @@ def test_many_targets_are_not_contracted_as_the_matrix_is_made() -> None:
 
 
 W = np.ones
-POINTS: dict[str, Any] = {"points": W((4, 3)), "shift": W(3), "factor": W(3), "measure": "dot", "profile": "exp"}
+POINTS: dict[str, Any] = {"points": W((4, 3)), "shift": W(3), "factor": W(3), "metric": "dot", "profile": "exp"}
 AFFINE: dict[str, Any] = {**POINTS, "weight": W((4, 2)), "intercept": W(2)}
 WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
     "points": (Pairwise(**POINTS), (2,), "pairwise: points must be [points, 2], not [4, 3]."),
@@ -240,10 +240,10 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
     ),
     "shift": (Pairwise(**{**POINTS, "shift": W(2)}), (3,), "pairwise: shift must be [3], not [2]."),
     "factor": (Pairwise(**{**POINTS, "factor": W(4)}), (3,), "pairwise: factor must be [3], not [4]."),
-    "measure": (
-        Pairwise(**{**POINTS, "measure": "hamming"}),
+    "metric": (
+        Pairwise(**{**POINTS, "metric": "hamming"}),
         (3,),
-        "pairwise: measure must be one of dot, cosine, squared_euclidean, euclidean, manhattan, chi2, not 'hamming'.",
+        "pairwise: metric must be one of dot, cosine, squared_euclidean, euclidean, manhattan, chi2, not 'hamming'.",
     ),
     "profile": (
         Pairwise(**{**POINTS, "profile": "cos"}),

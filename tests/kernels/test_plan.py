@@ -230,3 +230,26 @@ def test_a_part_of_the_plan_that_is_not_there(version: Path, missing: str) -> No
     message = refusal(version)
     assert message.startswith("The plan and its weights do not fit together:")
     assert missing in message
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_is_shown_in_a_line(name: str) -> None:
+    op, _ = OPERATIONS[name]
+    shown = repr(op)
+    assert shown.startswith(f"{type(op).__name__}(")
+    assert shown.endswith(f"{sum(array.size for _, array in op.arrays()):,} parameters)")
+    assert "\n" not in shown
+    assert len(shown) < 150
+
+
+def test_a_plan_and_its_steps_are_shown_in_a_line_each() -> None:
+    plan = small_plan()
+    assert repr(plan) == (
+        "Plan(X float32 [rows, 4] → y [rows, 6], std [rows, 1]: scale, affine, quadratic, concatenate; 47 parameters)"
+    )
+    assert repr(plan.steps[1]) == "Step(v1 = Affine(4 → 2, 10 parameters) of v0)"
+    many = plan.with_steps(
+        [*plan.steps, *(Step(Concatenate(), tuple(f"v{i}" for i in range(4)) * 50, f"w{i}") for i in range(9))]
+    )
+    assert repr(many).endswith(": scale, affine, quadratic, concatenate, concatenate, and 8 more; 47 parameters)")
+    assert repr(many.steps[-1]) == "Step(w8 = Concatenate(0 parameters) of v0, v1, v2, v3, v0, and 195 more)"

@@ -1,50 +1,55 @@
 """Runs what `describe` prints of an entry for its clients, against a real server."""
 
-import io
 import json
+import re
 import shlex
 import textwrap
 import urllib.request
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.exporter.describe import describe_entry
+from triton_regressors.contract import contract_of
+from triton_regressors.kernels.entry import find_entry, read_document, read_golden
 
 
 def run_snippets(
-    entry: Path, server: TritonServer, changes: Mapping[str, str] | None = None
-) -> list[dict[str, np.ndarray]]:
-    """Return the outputs, of one target each, of the Python over gRPC and over HTTP, and of the shell's command.
+    directory: Path, server: TritonServer, changes: Mapping[str, str] | None = None
+) -> tuple[Any, list[dict[str, np.ndarray]]]:
+    """Return the rows, and the outputs of the Python over gRPC and over HTTP and of the shell's command.
 
-    `changes` are words of one or both and what a user puts in their place; Python's None is the shell's "".
+    `changes` are patterns of what is in both and what a user puts in their place, as Python has it.
     """
-    console = Console(width=60, file=io.StringIO())
-    console.print(describe_entry(entry), crop=False)
-    python, _, shell = console.file.getvalue().rpartition("From a client:\n")[2].partition("\nFrom a shell:\n")
+    entry = find_entry(directory)
+    document = read_document(entry.version_directory)
+    golden = read_golden(entry.version_directory, document)
+    text = contract_of(entry.name, entry.version, document, golden).text(width=60)
+    python, _, shell = text.rpartition("Ask it from Python\n")[2].partition("\nAsk it from a shell\n")
     for old, new in (changes or {}).items():
-        assert old in python + shell
-        shell = shell.replace(old, new.replace("None", '""'))
-        python = python.replace(old, new)
-    python = textwrap.dedent(python)
-    over_grpc = python.replace("127.0.0.1:8001", server.grpc_url)
-    over_http = python.replace("tritonclient.grpc", "tritonclient.http").replace("127.0.0.1:8001", server.http_url)
-    found = []
-    for code in (over_grpc, over_http):
-        names: dict[str, Any] = {}
-        with redirect_stdout(io.StringIO()) as printed:
-            exec(compile(code, "snippet", "exec"), names)
-        assert printed.getvalue().strip() == str(names["answer"].as_numpy("y"))
-        found.append({"y": names["answer"].as_numpy("y")[:, 0]})
-        names["client"].close()
+        assert re.search(old, python)
+        assert re.search(old, shell)
+        python = re.sub(old, new, python)
+        shell = re.sub(old, {"None": '""', 'float("nan")': "NaN"}[new], shell)
+    address = '"127.0.0.1:8001"'
+    assert address in python
+    found, outputs = [], tuple(document.parity.outputs)
+    for there in (f'"{server.grpc_url}"', f'"{server.http_url}", protocol="http"'):
+        printed: list[Any] = []
+        names: dict[str, Any] = {"print": printed.append}
+        exec(compile(textwrap.dedent(python).replace(address, there), "snippet", "exec"), names)
+        (answer,) = printed
+        found.append(answer if isinstance(answer, dict) else {outputs[0]: answer})
     curl, silent, url, option, body = shlex.split(shell, comments=True)
     assert (curl, silent, option) == ("curl", "-s", "-d")
     with urllib.request.urlopen(f"http://{url.replace('127.0.0.1:8000', server.http_url)}", body.encode()) as answer:
-        outputs = json.load(answer)["outputs"]
-    found.append({output["name"]: np.array(output["data"]) for output in outputs})
-    return found
+        found.append(
+            {
+                output["name"]: np.array(output["data"]).reshape(output["shape"])
+                for output in json.load(answer)["outputs"]
+            }
+        )
+    assert all(tuple(each) == outputs for each in found)
+    return names["rows"], found

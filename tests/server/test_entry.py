@@ -217,7 +217,11 @@ def test_what_the_server_refuses_by_itself(
     raw.close()
 
 
-def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> None:
-    expected = models()["ridge"].expected(np.zeros((2, len(FEATURES)), np.float32))["y"]
-    for found in run_snippets(repository / "ridge", server):
-        np.testing.assert_allclose(found["y"], expected[:, 0], rtol=1e-6)
+@pytest.mark.parametrize("name", ["ridge", "bayes"])
+def test_the_snippets_of_describe(server: TritonServer, repository: Path, name: str) -> None:
+    rows, answers = run_snippets(repository / name, server)
+    expected = models()[name].expected(np.array(rows, np.float32))
+    for found in answers:
+        assert found.keys() == expected.keys()
+        for output, values in found.items():
+            np.testing.assert_allclose(values, expected[output], rtol=1e-6)

@@ -187,16 +187,14 @@ def test_the_limit_of_strings_is_the_entrys_own(client: Client) -> None:
 
 
 def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> None:
-    model, _ = MODELS["one-hot"].fitted()
-    rows = pd.DataFrame({"city": ["Paris"] * 2, "age": 0.0, "id": 0, "job": "cook", "income": 0.0})
-    expected = model.predict(rows[model.feature_names_in_])
-    for found in run_snippets(repository / "one-hot", server):
-        np.testing.assert_allclose(found["y"], expected, rtol=1e-6)
-    as_missing = run_snippets(repository / "owners", server, {'["Ada", "cat"]': '["Ada", None]'})
-    for found in as_missing:
-        np.testing.assert_allclose(
-            found["y"], fit_owners().predict(pd.DataFrame({"owner": ["Ada"] * 2, "pet": [None] * 2})), rtol=1e-6
-        )
+    rows, answers = run_snippets(repository / "one-hot", server)
+    expected = MODELS["one-hot"].fitted()[0].predict(rows)
+    for found in answers:
+        np.testing.assert_allclose(found["y"][:, 0], expected, rtol=1e-6)
+    rows, answers = run_snippets(repository / "owners", server, {'"(cat|dog)"': "None"})
+    assert rows.pet.tolist() == [None]
+    for found in answers:
+        np.testing.assert_allclose(found["y"][:, 0], fit_owners().predict(rows), rtol=1e-6)
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="beside numpy 1 every server reads strings")

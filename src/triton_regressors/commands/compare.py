@@ -196,6 +196,7 @@ def compare(
         triton-regressors compare diabetes --configurations mine.toml
         triton-regressors compare diabetes --url gpu-server:8001 -o on-gpu
     """
+    require("compare", "The report of `compare`")
     if url is None and http_url is None and python is None:
         require("serve", "The Triton server that `compare` starts without --url")
     with loading():

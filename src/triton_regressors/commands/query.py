@@ -14,9 +14,10 @@ from rich.text import Text
 from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect, entry_names
 from triton_regressors.commands.loading import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    import numpy as np
 
 _SHOWN_ROWS = 10
 _STDOUT = Path("-")
@@ -62,7 +63,6 @@ def predict(
         triton-regressors predict diabetes rows.npy --url gpu-server:8001
     """
     with loading():
-        from triton_regressors.clients.infer import infer_in_batches
         from triton_regressors.clients.rows import read_tensors
     to_file = None if output == _STDOUT else output
     if to_file is not None:
@@ -71,7 +71,7 @@ def predict(
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
         tensors = read_tensors(rows, client.config(name), named)
-        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
+        answers = client.infer(name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
     notes = Console(stderr=True)
     if output == _STDOUT or (output is None and not sys.stdout.isatty()):
@@ -122,7 +122,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _as_columns(answers: dict[str, npt.NDArray[Any]]) -> Any:
+def _as_columns(answers: dict[str, np.ndarray]) -> Any:
     """A DataFrame with a column y, or y_0, y_1, ... where an output has several."""
     import pandas as pd
 
@@ -148,6 +148,8 @@ def _check_writable(output: Path) -> None:
 
     if output.suffix.lower() not in SUFFIXES:
         raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}; - is stdout.")
+    if output.suffix.lower() == ".parquet":
+        require("parquet", f"Writing {output}")
     if not output.parent.is_dir():
         raise RowsError(f"Cannot write predictions to {output}: there is no directory {output.parent}.")
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +45,8 @@ def serve(
 
     For development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
     docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
-    does not load is listed and left out; a model whose process dies is loaded again.
+    does not load is listed and left out; a model whose process dies is loaded again. Models may take their time to
+    load, as long as they get on. The log goes to stderr; what is served, and where, to stdout.
 
     Examples:
         triton-regressors serve
@@ -57,15 +58,18 @@ def serve(
     with loading():
         from triton_regressors.clients.errors import ServerError
         from triton_regressors.clients.server import TritonServer
-        from triton_regressors.clients.server_log import is_table
-    console = Console()
+        from triton_regressors.clients.server_log import gpu_is_visible, means_nothing
+    console, log = Console(), Console(stderr=True)
+    has_gpu = gpu_is_visible()
+    starting = log.status("")  # on a terminal alone
     if directory.is_dir() and poll is None and not any(directory.glob("*/config.pbtxt")):
         raise ServerError(f"{directory} holds no entry to serve; `triton-regressors export` writes them.")
 
     def show(line: str) -> None:
-        if line.strip() and not is_table(line):
+        starting.update(_progress(server))
+        if not means_nothing(line, has_gpu):
             try:
-                console.print(_readable(line))
+                log.print(_readable(line), soft_wrap=True)
             except (SystemExit, BrokenPipeError):  # nobody reads any more, as after `serve | head`
                 signal.raise_signal(signal.SIGTERM)  # this is a thread of the server's: the main one is to end
 
@@ -80,13 +84,17 @@ def serve(
         on_log=show,
         lenient=True,
     )
-    with _interrupted_by_signals(), suppress(KeyboardInterrupt), server:
+    with _interrupted_by_signals(), suppress(KeyboardInterrupt), ExitStack() as running:
+        if not has_gpu:
+            log.print("No NVIDIA GPU is visible here: models run on the CPU.")
+        with starting:
+            running.enter_context(server)
         console.print(_endpoints(server, directory))
         console.print(_how_to_load(server), soft_wrap=True)
         while server.running:
             time.sleep(0.2)
         raise ServerError(f"The Triton server {server.ending()}.", log=server.log)
-    console.print("The Triton server has stopped.")
+    log.print("The Triton server has stopped.")
 
 
 @contextmanager
@@ -106,6 +114,11 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _progress(server: TritonServer) -> str:
+    ready, models = server.progress
+    return f"{ready} of {models} model{'' if models == 1 else 's'} ready"
 
 
 def _readable(line: str) -> Text:

@@ -72,6 +72,15 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     assert page.count("[red]a[/x]&lt;b&gt;&amp;$^$") >= 6  # title, heading, verdict, plots, table, settings
 
 
+def test_a_comparison_is_shown_in_a_few_lines() -> None:
+    points = [point(f"configuration {number}", figures(100 + number, 1)) for number in range(40)]
+    lines = repr(Comparison("m", points, planned=41)).splitlines()
+    assert lines[0] == "Comparison of m: 40 of 41 points"
+    assert " ".join(line.strip() for line in lines[1:]) == Comparison("m", points).verdict()
+    assert len(lines) <= 5
+    assert max(map(len, lines)) <= 100
+
+
 def test_best_is_the_highest_throughput_within_the_limit() -> None:
     points = [point("a", figures(100, 1)), point("b", figures(300, 9)), point("c", figures(200, 4))]
     assert best_point(points).configuration.label == "b"

@@ -1,0 +1,120 @@
+"""Code that asks a server on this machine for an entry's answers, ready to be copied.
+
+Its row is made of numbers and strings that the model is known to take: of each column the middle one of the golden
+rows. So it is no row of anybody's data.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from triton_regressors.kernels.entry import Golden
+from triton_regressors.kernels.inputs import Inputs
+
+MANY = 64
+"""Of more columns, no row is written out."""
+WIDTH = 100
+DIGITS = 4
+
+
+def python_snippet(
+    name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str], golden: Golden
+) -> str:
+    """Return Python that asks for one row with this package's client: a DataFrame where the columns have names."""
+    row = example(inputs, golden)
+    if feature_names and inputs.n_features <= MANY:
+        imports, rows = "import pandas as pd\n", _table(inputs, feature_names, row)
+    else:
+        values = {tensor: _array(part) for tensor, part in row.items()}
+        imports = "import numpy as np\n" if any(value.startswith("np.") for value in values.values()) else ""
+        items = [f"{_literal(tensor)}: {value}" for tensor, value in values.items()]
+        rows = next(iter(values.values())) if len(values) == 1 else _laid_out("{", items, "}")
+    which = "any table with these columns" if feature_names else "their columns in training order"
+    asked = f"predict({_literal(name)}, rows)"
+    if list(outputs) != ["y"]:
+        asked = f"infer({_literal(name)}, rows, outputs={json.dumps(outputs)})"
+    return f"""\
+{imports}import triton_regressors as tr
+
+rows = {rows}  # or yours: {which}
+with tr.Client("127.0.0.1:8001") as client:
+    print(client.{asked})"""
+
+
+def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Golden) -> str:
+    """Return a shell command that asks for the same in JSON; of wide rows, a sentence."""
+    columns, row = inputs.columns(), example(inputs, golden)
+    if inputs.n_features > MANY:
+        return f"# Rows of more than {MANY} columns are not for a command line."
+    request = {
+        "inputs": [
+            {"name": tensor, "datatype": datatype, "shape": [1, len(columns[tensor])], "data": [row[tensor]]}
+            for tensor, datatype in inputs.datatypes().items()
+        ],
+        "outputs": [{"name": output} for output in outputs],
+    }
+    url = f"127.0.0.1:8000/v2/models/{quote(name)}/infer"
+    return f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
+
+
+def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
+    """Return a row that the model takes, each tensor's part of it as Python's numbers and strings."""
+    middle = np.sort(golden.X, axis=0)[len(golden.X) // 2 :][:1]
+    found: dict[str, list[Any]] = {}
+    columns = inputs.columns()
+    for tensor, values in inputs.decode(middle).items():
+        if values.dtype == object:
+            found[tensor] = [text.decode() for text in values[0]]
+        elif values.dtype.kind == "i":
+            found[tensor] = values[0].tolist()
+        else:
+            found[tensor] = [
+                value if column in inputs.categorical else float(f"{value:.{DIGITS}g}")
+                for column, value in zip(columns[tensor], values[0].tolist(), strict=True)
+            ]
+    return found
+
+
+def _table(inputs: Inputs, feature_names: Sequence[str], row: Mapping[str, Sequence[Any]]) -> str:
+    """Return a row as Python's DataFrame, its columns in training order."""
+    values = {
+        column: value
+        for tensor, columns in inputs.columns().items()
+        for column, value in zip(columns, row[tensor], strict=True)
+    }
+    items = [f"{_literal(feature_names[column])}: [{_literal(value)}]" for column, value in sorted(values.items())]
+    return _laid_out("pd.DataFrame({", items, "})")
+
+
+def _array(part: Sequence[Any]) -> str:
+    """Return a tensor's part of a row as Python has it; many numbers are zeros."""
+    if len(part) > MANY and not isinstance(part[0], str):
+        return f"np.zeros((1, {len(part)}))"
+    return _laid_out("[[", [_literal(value) for value in part], "]]")
+
+
+def _literal(value: Any) -> str:
+    """Return a number or a string as Python has it."""
+    if isinstance(value, float) and np.isnan(value):
+        return 'float("nan")'
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _laid_out(start: str, items: Sequence[str], end: str) -> str:
+    """Return items between brackets: in one line, or in lines of up to `WIDTH` characters."""
+    whole = start + ", ".join(items) + end
+    if len(whole) <= WIDTH // 2:
+        return whole
+    lines = [start]
+    for item in items:
+        if len(lines) > 1 and len(lines[-1]) + len(item) + 2 <= WIDTH:
+            lines[-1] += f" {item},"
+        else:
+            lines.append(f"    {item},")
+    return "\n".join([*lines, end])
