@@ -222,15 +222,22 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
     except TypeError:  # an unhashable callable
         name = None
     if name is None or more:
-        shown = getattr(function, "__name__", repr(function))
-        what = f"{parameter} is {shown}" + (" with keyword arguments" if more else "")
-        known = ", ".join(sorted(f"{_module(known)}.{known.__name__}" for known in FUNCTIONS))
-        raise builder.refuse(transformer, f"{what}; supported: None, numpy.clip to numbers, {known}")
+        raise builder.refuse(transformer, _unknown_function(parameter, function, bool(more)))
     return builder.elementwise(x, name)
 
 
-def _module(function: Callable[..., Any]) -> str:
-    return "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
+def _unknown_function(parameter: str, function: Callable[..., Any], arguments: bool) -> str:
+    """Return that the kernels have no counterpart of a function, or none with keyword arguments, and what to do."""
+    shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
+    what = f"its {parameter} is {shown}"
+    what += (
+        " with keyword arguments, and only numpy.clip's limits are read" if arguments else ", which no kernel computes"
+    )
+    decorator = "lowers_inverse" if parameter == "inverse_func" else "lowers"
+    return (
+        f"{what}. Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit, or "
+        f"make it a transformer class with a lowering of its own under @triton_regressors.{decorator}"
+    )
 
 
 def _or(array: Any, default: float) -> np.ndarray:
