@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.loading import import_modules, loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MISSING_STRINGS
 from triton_regressors.extras import require
 
@@ -32,6 +32,10 @@ InputOption = Annotated[
 ]
 TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
 TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
+Import = Annotated[
+    list[str] | None,
+    typer.Option("--import", help="A module of yours to import first, with classes and lowerings; can be repeated."),
+]
 LargestMb = Annotated[int, typer.Option(min=1, help="Megabytes that a .skops file may unpack to.")]
 
 
@@ -44,6 +48,7 @@ def export(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
     max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
     dynamic_batching: Annotated[
@@ -73,6 +78,7 @@ def export(
         from triton_regressors.exporter.compiler import export as export_estimator
         from triton_regressors.exporter.describe import parity_table
         from triton_regressors.exporter.loading import load_estimator
+    import_modules(import_)
     estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     result = export_estimator(
         estimator,
@@ -113,6 +119,7 @@ def describe(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
     """Show the plan before and after each pass, its parameters, bytes and launches, and its parity."""
@@ -128,6 +135,7 @@ def describe(
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
         console.print(describe_entry(what, version), crop=False)  # its snippet is to be copied
         return
+    import_modules(import_)
     estimator = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     compilation = compile_estimator(estimator, sample=_sample(sample, estimator), tolerance=tolerance, input=input)
     console.print(describe_compilation(compilation))
