@@ -222,21 +222,24 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
     except TypeError:  # an unhashable callable
         name = None
     if name is None or more:
-        raise builder.refuse(transformer, _unknown_function(parameter, function, bool(more)))
+        raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
     return builder.elementwise(x, name)
 
 
-def _unknown_function(parameter: str, function: Callable[..., Any], arguments: bool) -> str:
-    """Return that the kernels have no counterpart of a function, or none with keyword arguments, and what to do."""
+def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
+    """Return why a function is not lowered, unknown or with keyword arguments, and what to do."""
     shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
-    what = f"its {parameter} is {shown}"
-    what += (
-        " with keyword arguments, and only numpy.clip's limits are read" if arguments else ", which no kernel computes"
-    )
+    why = ", which no kernel computes"
+    instead = "Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit"
+    if known:
+        why, instead = (
+            " with keyword arguments, of which only numbers as numpy.clip's limits are read",
+            "Leave them out",
+        )
     decorator = "lowers_inverse" if parameter == "inverse_func" else "lowers"
     return (
-        f"{what}. Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit, or "
-        f"make it a transformer class with a lowering of its own under @triton_regressors.{decorator}"
+        f"its {parameter} is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own under "
+        f"@triton_regressors.{decorator}"
     )
 
 

@@ -138,7 +138,8 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "function with arguments": (
         transformed(transformer=FunctionTransformer(np.log, np.exp, inv_kw_args={"where": True})),
-        r"its inverse_func is exp with keyword arguments, and only numpy\.clip's limits are read\. Give ",
+        r"its inverse_func is exp with keyword arguments, of which only numbers as numpy\.clip's limits are read\. "
+        r"Leave them out, or make it a transformer class ",
     ),
     "feature function of the user's": (
         lambda: make_pipeline(FunctionTransformer(triple), Ridge()).fit(X, y),

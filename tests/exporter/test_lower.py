@@ -55,6 +55,12 @@ class Predicting:
         return np.asarray(X) @ self.weights
 
 
+class Unknowing(Plain):
+    """Has the count's name, and no count."""
+
+    n_features_in_ = None
+
+
 class Mixed(RegressorMixin, Plain):
     """Has scikit-learn's mixin without its base."""
 
@@ -107,6 +113,7 @@ def fitted(model: Any) -> Any:
         (Counting().fit(X, y), 1),
         (Predicting(), 1),
         (Mixed().fit(X, y), 1),
+        (Unknowing().fit(X, y), 1),
         (fitted(Plain()), 2),
         (fitted(Counting()), 2),
         (make_pipeline(Plain().fit(X, y)), 1),

@@ -24,9 +24,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from triton_regressors import ExportError, answers, lowers
+from triton_regressors import ExportError, answers, lowers, lowers_inverse
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.registry import _ANSWERS, _LOWERINGS
+from triton_regressors.exporter.registry import _ANSWERS, _INVERSES, _LOWERINGS
 
 X = np.random.default_rng(0).uniform(1.0, 2.0, (40, 3))
 y = X @ [1.0, 2.0, 3.0]
@@ -34,7 +34,7 @@ LABELS = (y > y.mean()).astype(int)
 WORDS = ["red big house", "blue small flat", "green garden house", "tiny red flat"] * 10
 TABLE = pd.DataFrame({"text": WORDS, "age": np.arange(40.0)})
 LONGEST = 340
-"""How many characters the longest of these messages may have, and an eighth of them."""
+"""How many characters the longest of these messages may have."""
 
 
 class MyRegressor(RegressorMixin, BaseEstimator):
@@ -257,6 +257,36 @@ def test_what_stands_behind_text_is_exported_as_the_message_says() -> None:
     pipeline = make_pipeline(columns, Ridge()).fit(TABLE, y)
     compilation = compile_estimator(pipeline[1:], sample=pipeline[:1].transform(TABLE))
     assert np.allclose(compilation.sample.expected["y"].ravel(), pipeline.predict(TABLE))
+
+
+class Tripled(TransformerMixin, BaseEstimator):
+    """What was a function, as a class."""
+
+    def fit(self, X: Any, y: Any = None) -> "Tripled":
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X / 3
+
+    def inverse_transform(self, X: Any) -> Any:
+        return triple(X)
+
+
+def test_a_function_of_ones_own_is_exported_as_a_class_as_the_message_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in (_LOWERINGS, _INVERSES):
+        monkeypatch.setitem(table, Tripled, None)
+
+    @lowers(Tripled)
+    def lower(transformer: Any, x: Any, builder: Any) -> Any:
+        return builder.scale(x, 0.0, 1 / 3)
+
+    @lowers_inverse(Tripled)
+    def invert(transformer: Any, y: Any, builder: Any) -> Any:
+        return builder.scale(y, 0.0, 3.0)
+
+    model = TransformedTargetRegressor(make_pipeline(Tripled(), Ridge()), transformer=Tripled()).fit(X, y)
+    assert compile_estimator(model, sample=X).report.outputs["y"].within(1e-5)
 
 
 @pytest.mark.parametrize("make", [LogisticRegression, lambda: make_pipeline(StandardScaler(), LogisticRegression())])
