@@ -101,7 +101,7 @@ class Calls:
 
         def parse(result: Any) -> Answer:
             response = result.get_response()
-            answered = response["model_version"] if isinstance(response, dict) else response.model_version
+            answered = response.get("model_version", "") if isinstance(response, dict) else response.model_version
             return Answer(answered, {name: _array(result, name, model) for name in outputs})
 
         call = self._call(

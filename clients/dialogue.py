@@ -58,7 +58,7 @@ class Dialogues:
 
         The table is converted by what the server said of the model when it was asked for the first time. Where that may
         be out of date unseen, the server is asked again once the answer is here: a model that takes the same before and
-        after has taken it meanwhile.
+        after has taken it meanwhile, unless it was replaced and put back in between, both under one version number.
         """
         self._calls.check(model, outputs, version)
         try:

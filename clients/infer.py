@@ -38,9 +38,9 @@ class Client(Connection):
 
     **Size.** A table that is larger than the model's max_batch_size, or than 32 MiB, goes in several requests, one
     after another and in order, and its answers come back as one. They have the same bits as if each row had been sent
-    alone, and they are all of one version of the model: where it is loaded anew meanwhile, the whole table is asked
-    again. If one part fails, its error is raised, with the row counted in the whole table, and nothing is returned. A
-    model without batches (max_batch_size 0) gets the table whole.
+    alone, and they are all of one version of the model, by its number: where another one begins to answer meanwhile,
+    the whole table is asked again. If one part fails, its error is raised, with the row counted in the whole table, and
+    nothing is returned. A model without batches (max_batch_size 0) gets the table whole.
 
     **Requests.** What a model takes is asked with the first prediction, and remembered. Numbers that need no rounding,
     and strings, take one request from then on; the server refuses them by itself where the model was loaded anew with

@@ -48,12 +48,14 @@ class Value:
 class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
-    `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it.
+    `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
+    what is raised where `n_features` is a guess that does not fit.
     """
 
-    def __init__(self, n_features: int, profile: Profile | None = None) -> None:
+    def __init__(self, n_features: int, profile: Profile | None = None, misfit: ExportError | None = None) -> None:
         self.input = Value(INPUT, n_features, tuple(range(n_features)))
         self.profile = Profile(n_features) if profile is None else profile
+        self._misfit = misfit
         self._guards: list[Value] = []
         self._steps: list[Step] = []
         self._path: list[str] = []
@@ -89,8 +91,9 @@ class Builder:
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
         expected = getattr(estimator, "n_features_in_", x.width)
-        if expected != x.width:
-            raise self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
+        if expected is not None and expected != x.width:
+            misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
+            raise self._misfit or misfit
         try:
             result = lowering(estimator, x, self)
         except Exception as error:  # whatever fitted attributes that do not fit together make of it
@@ -200,9 +203,15 @@ class Builder:
         try:
             check_is_fitted(estimator)
         except NotFittedError:
-            raise self.refuse(estimator, "it is not fitted; call fit first") from None
-        except TypeError as error:
-            raise self.refuse(estimator, f"it is not a fitted estimator ({error})") from None
+            reason = "it is not fitted; call fit first"
+            if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(
+                "sklearn."
+            ):
+                reason = "none of its attributes ends in '_', as those of a fitted one do; call fit first, or give its "
+                reason += "class a __sklearn_is_fitted__"
+            raise self.refuse(estimator, reason) from None
+        except (AttributeError, TypeError):
+            pass  # no BaseEstimator, or made of what is none: scikit-learn cannot tell
 
 
 def _vector(numbers: ArrayLike, width: int) -> np.ndarray:

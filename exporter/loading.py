@@ -194,4 +194,19 @@ def _read(path: Path, read: Any) -> Any:
     try:
         return read()
     except Exception as error:  # a damaged file can make the readers raise almost anything
-        raise ExportError(f"Cannot read {path}: {one_line(error)}.") from error
+        raise ExportError(f"Cannot read {path}: {_why_not(error)}.") from error
+
+
+def _why_not(error: Exception) -> str:
+    """Return why a file could not be read, and what to do where a class of the user's is not found."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"it holds a class of the module {error.name}, which is not installed. If that is a module of yours, say "
+            f"--import {error.name} in its directory"
+        )
+    if isinstance(error, AttributeError) and "__main__" in str(error):
+        return (
+            f"it holds a class of a script or a notebook ({one_line(error)}). Move the class to a module of its own, "
+            "save the estimator again, and name the module with --import"
+        )
+    return one_line(error)

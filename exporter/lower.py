@@ -46,7 +46,10 @@ def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[s
     builder = Builder(n_features, profile)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
-        raise builder.refuse(estimator, "it has no predict; give a regressor, or a Pipeline that ends in one")
+        what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
+        raise builder.refuse(
+            estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
+        )
     try:
         plan = builder.plan(outputs)
     except PlanError as error:
@@ -75,11 +78,12 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
     if given.ndim == 2:
         return len(given.T)
     # An unfitted or unknown estimator is refused by name before its width matters.
-    builder = Builder(1)
-    builder.lower_outputs(estimator, builder.input)
-    raise ExportError(
+    unsized = ExportError(
         f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
     )
+    builder = Builder(1, misfit=unsized)
+    builder.lower_outputs(estimator, builder.input)
+    raise unsized
 
 
 def _stated_width(estimator: Any) -> int | None:

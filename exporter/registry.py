@@ -16,7 +16,8 @@ What an export is measured against is registered beside the lowering too, with `
 than `predict`: for an estimator that hands its rows to another one, what that one answers.
 
 A subclass of a registered class is lowered as that class if it computes as it does: it may have attributes and methods
-of its own, and override what `UNRELATED` says, and nothing else.
+of its own, and override what `UNRELATED` says and what a lowering says nothing of, such as a feature scaler's
+`inverse_transform`, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ import functools
 import importlib
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.unsupported import defined_again, no_inverse, no_lowering, overriding
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.builder import Builder, Value
@@ -40,21 +43,44 @@ _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 UNRELATED = re.compile(
     r"_?(fit|partial_fit)\w*|score|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
-    r"get_feature_names_out|_get_param_names|_repr_\w+|_validate_params|_more_tags|_get_tags|"
-    r"__(init|new|init_subclass|class_getitem|del|dict|weakref|repr|str|eq|hash|annotate|annotate_func|"
+    r"get_feature_names_out|_get_param_names|_repr_\w+|_\w*doc_link\w*|_validate_params|_more_tags|_get_tags|"
+    r"feature_importances_|staged_predict|"
+    r"__(init|new|init_subclass|subclasshook|class_getitem|del|setattr|delattr|dict|dir|weakref|sizeof|"
+    r"repr|str|format|eq|ne|lt|le|gt|ge|hash|annotate|annotate_func|"
     r"sklearn_tags|sklearn_clone|sklearn_is_fitted|getstate|setstate|reduce|reduce_ex|copy|deepcopy)__"
 )
 """Methods that change nothing of what a fitted estimator computes: those that fit, score, set, show and copy it."""
 
-_LOWERINGS: dict[type, Lowering] = {}
-_TRANSFORMS: dict[type, Lowering] = {}
-_INVERSES: dict[type, Inverse] = {}
-_ANSWERS: dict[type, Answering] = {}
-_REFUSALS: dict[type, str] = {}
+
+class _Table(dict[type, Any]):
+    """What is registered for classes. A class may override the methods `apart`, with which it has nothing to do."""
+
+    def __init__(self, *apart: str) -> None:
+        super().__init__()
+        self.apart = apart
+
+
+_LOWERINGS = _Table("inverse_transform")
+_TRANSFORMS = _Table("predict", "inverse_transform")
+_INVERSES = _Table("predict", "transform")
+_ANSWERS = _Table("inverse_transform")
+_REFUSALS: dict[type, tuple[str, str]] = {}
+
+OURS = "triton_regressors.exporter.lowerings."
+"""What the names of the modules begin with that register this package's own lowerings."""
 
 
 def lowers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
-    """Register a function as the lowering of these estimator classes; the last registration of a class holds."""
+    """Register a function as the lowering of these estimator classes.
+
+    It adds the operations of their `predict` or `transform` to a plan and returns the value that these make:
+
+        @triton_regressors.lowers(MyRegressor)
+        def lower_my_regressor(estimator, x, builder):
+            return builder.affine(x, estimator.weights_, estimator.bias_)
+
+    A user's registration of a class holds against one of this package's, and the newest of several.
+    """
     return _register(_LOWERINGS, classes)
 
 
@@ -76,38 +102,37 @@ def answers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
     return _register(_ANSWERS, classes)
 
 
-def refuses(reason: str, *classes: type) -> None:
-    """Say in one clause why these classes cannot have a lowering."""
-    _REFUSALS.update(dict.fromkeys(classes, reason))
+def refuses(reason: str, instead: str, *classes: type) -> None:
+    """Say in one clause why these classes cannot have a lowering, and in one sentence what to do instead."""
+    _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
 
 
 def find_lowering(estimator: Any, subject: str) -> Lowering:
     """Return the lowering of an estimator; `subject` is how an error names it."""
-    lowering: Lowering = _find(_LOWERINGS, estimator, subject)
+    lowering: Lowering = _find(estimator, subject, _LOWERINGS)
     return lowering
 
 
 def find_transform(transformer: Any, subject: str) -> Lowering:
     """Return the lowering of a transformer's `transform`: one of its own, or else that of the estimator."""
-    _load_lowerings()
-    base = _base(_TRANSFORMS, transformer)
-    if base is None or _overridden(transformer, base) is not None:
-        return find_lowering(transformer, subject)
-    _refuse_shadowed(transformer, subject)
-    return _TRANSFORMS[base]
+    lowering: Lowering = _find(transformer, subject, _TRANSFORMS, _LOWERINGS)
+    return lowering
 
 
 def find_inverse(transformer: Any, subject: str) -> Inverse:
     """Return the lowering of a transformer's inverse; `subject` is how an error names it."""
-    inverse: Inverse = _find(_INVERSES, transformer, subject)
+    inverse: Inverse = _find(transformer, subject, _INVERSES)
     return inverse
 
 
 def find_answers(estimator: Any) -> Answering | None:
-    """Return what gives the estimator's own answers in place of its `predict`, or None."""
+    """Return what gives the estimator's own answers in place of its `predict`, or None.
+
+    A class that overrides what its base answers with answers by its own `predict`.
+    """
     _load_lowerings()
     base = _base(_ANSWERS, estimator)
-    return None if base is None else _ANSWERS[base]
+    return None if base is None or _overridden(estimator, base, _ANSWERS.apart) is not None else _ANSWERS[base]
 
 
 def lowerings() -> dict[type, Lowering]:
@@ -119,41 +144,58 @@ def lowerings() -> dict[type, Lowering]:
 def refusals() -> dict[type, str]:
     """Return every class that is known to have no lowering, and why."""
     _load_lowerings()
-    return dict(_REFUSALS)
+    return {cls: reason for cls, (reason, _) in _REFUSALS.items()}
 
 
-def _register(table: dict[type, Any], classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
+def _register(table: _Table, classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
     if not classes or not all(isinstance(cls, type) for cls in classes):
         raise TypeError(
             "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso)."
         )
+    # Ours may load after a user's, and a user may register one of our functions: the module that registers counts.
+    ours = sys._getframe(2).f_globals.get("__name__", "").startswith(OURS)
 
     def register(function: _AnyLowering) -> _AnyLowering:
-        table.update(dict.fromkeys(classes, function))
+        for cls in classes:
+            table[cls] = table.get(cls, function) if ours else function
         return function
 
     return register
 
 
-def _find(table: dict[type, Any], estimator: Any, subject: str) -> Any:
+def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
+    """Return what the first of the tables has for the estimator's class, or for the base that it computes as.
+
+    Raises `ExportError` where none has anything.
+    """
     _load_lowerings()
-    base, refused = _base(table, estimator), _base(_REFUSALS, estimator)
-    overridden = None if base is None else _overridden(estimator, base)
-    if base is not None and overridden is None:
-        _refuse_shadowed(estimator, subject)
-        return table[base]
-    if refused is not None and _overridden(estimator, refused) is None and table is _LOWERINGS:
-        raise ExportError(f"Cannot export {subject}: {_REFUSALS[refused]}.")
     if isinstance(estimator, type):
         raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
-    what = "its inverse_transform" if table is _INVERSES else "it"
-    if base is not None:
-        what += f" (it is no {base.__name__}, as it overrides {overridden})"
-    raise ExportError(
-        f"Cannot export {subject}: no lowering is registered for {what}. Supported: "
-        f"{', '.join(sorted(cls.__name__ for cls in table))}; others can be registered with "
-        f"triton_regressors.{'lowers_inverse' if table is _INVERSES else 'lowers'}."
-    )
+    why = None
+    for table in tables:
+        base = _base(table, estimator)
+        if base is None:
+            continue
+        overridden = _overridden(estimator, base, table.apart)
+        if overridden is None:
+            _refuse_shadowed(estimator, subject, table.apart)
+            return table[base]
+        why = why or overriding(estimator, base, overridden, table is _INVERSES)
+    raise ExportError(f"Cannot export {subject}: {why or _no_lowering(estimator, tables[-1])}")
+
+
+def _no_lowering(estimator: Any, table: _Table) -> str:
+    """Return why an estimator, none of whose bases is in the table, has no lowering, and what to do."""
+    own = type(estimator)
+    if any((cls.__module__, cls.__qualname__) == (own.__module__, own.__qualname__) for cls in table):
+        return defined_again(own.__name__)
+    if table is _INVERSES:
+        return no_inverse(estimator)
+    refused = _base(_REFUSALS, estimator)
+    if refused is not None and _overridden(estimator, refused) is None:
+        reason, instead = _REFUSALS[refused]
+        return f"{reason}. {instead}"
+    return no_lowering(estimator)
 
 
 def _base(table: dict[type, Any], estimator: Any) -> type | None:
@@ -161,26 +203,36 @@ def _base(table: dict[type, Any], estimator: Any) -> type | None:
     return next((cls for cls in type(estimator).__mro__ if cls in table), None)
 
 
-def _overridden(estimator: Any, base: type) -> str | None:
-    """Return what a class before `base` overrides of it that it may compute with, or None."""
+def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:
+    """Return what the estimator's class overrides of a base that this may compute with, or None.
+
+    A class that the base does not know overrides what it has in common with a class of the base's that comes after it:
+    a mixin does also where it stands behind the base, if it shares an ancestor with that.
+    """
     classes = type(estimator).__mro__
-    for cls in classes[: classes.index(base)]:
+    for place, cls in enumerate(classes):
+        if cls in base.__mro__:
+            continue
         for name, value in vars(cls).items():
-            inherited = _inherited(base, name)
-            if not UNRELATED.fullmatch(name) and (_computes(inherited) or (inherited is not None and _computes(value))):
+            hidden = [vars(other)[name] for other in classes[place:] if other in base.__mro__ and name in vars(other)]
+            if not _is_unrelated(name, apart) and hidden and any(map(_computes, [value, *hidden])):
                 return name
     return None
 
 
-def _refuse_shadowed(estimator: Any, subject: str) -> None:
+def _refuse_shadowed(estimator: Any, subject: str, apart: Sequence[str]) -> None:
     """Raise `ExportError` where an attribute of the instance stands in for a method of its class."""
     for name in getattr(estimator, "__dict__", {}):
         method = _inherited(type(estimator), name)
-        if _computes(method) and not hasattr(type(method), "__set__") and not UNRELATED.fullmatch(name):
+        if _computes(method) and not hasattr(type(method), "__set__") and not _is_unrelated(name, apart):
             raise ExportError(
-                f"Cannot export {subject}: its attribute {name} stands in for the method of its class; delete it, or "
-                "make it a method of a class that is registered with triton_regressors.lowers."
+                f"Cannot export {subject}: its attribute {name} stands in for the method of its class. Delete it, or "
+                "make it a method of a class that is registered with @triton_regressors.lowers."
             )
+
+
+def _is_unrelated(name: str, apart: Sequence[str]) -> bool:
+    return name in apart or UNRELATED.fullmatch(name) is not None
 
 
 def _inherited(cls: type, name: str) -> Any:

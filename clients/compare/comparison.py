@@ -77,7 +77,7 @@ class Comparison:
         What is not known is left out; all of it where nothing was measured.
         """
         found = {name: value for name, value in self.environment.items() if value}
-        if "processor" in found:
+        if {"processor", "runs_on"} <= found.keys():
             found["runs_on"] += f" ({found['processor']})"
         titles = {
             "model_version": "version",

@@ -17,7 +17,7 @@ STYLE = """
   --grid: #363c47; --good: #66d2b1; --good-panel: #13302a; --warn: #f2b661; --warn-panel: #33260f; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1180px; padding: 2rem 1.25rem 4rem; background: var(--page); color: var(--ink);
-  overflow-wrap: anywhere;
+  overflow-wrap: break-word;
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
@@ -84,7 +84,7 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
     title = "Latency against throughput"
     sections = [
         f"<h1>Dynamic batching of {escape(comparison.model)}</h1>",
-        f'<p class="faint">{len(comparison.configurations)} configurations × {loads} loads, '
+        f'<p class="faint">{counted(len(comparison.configurations), "configuration")} × {counted(loads, "load")}, '
         f"measured {escape(str(comparison.environment.get('measured_at', '')).replace('T', ' '))}, "
         f"server {escape(str(comparison.environment.get('server', '')))}</p>",
         f'<p class="faint">{escape(comparison.measured_on())}</p>',
@@ -122,6 +122,11 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
         + "\n".join(sections)
         + "\n</body>\n</html>\n"
     )
+
+
+def counted(number: int, what: str) -> str:
+    """1 load, 2 loads."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _figure(svgs: Sequence[str], caption: str) -> str:

@@ -6,6 +6,7 @@ Colours are told apart by people with any colour vision, and every configuration
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,6 +105,8 @@ def latency_throughput(points: Sequence[Point], p99_ms: float | None = None, nar
                         ha="right",
                         fontsize=8,
                     )
+            for shared in ((left,), (right,)) if narrow else ((left, right),):
+                _label_both_ends(shared)
         handles = [_handle(index, label) for index, label in enumerate(labels)]
         if any(point.floor for point in points):
             handles.append(Line2D([], [], color=FAINT, linewidth=1, linestyle="--", label="dashed: do-nothing model"))
@@ -194,6 +197,15 @@ def _curve(axes: Axes, figures: Sequence[Figures], name: str, index: int, floor:
         zorder=2 if floor else 3,
         clip_on=False,
     )
+
+
+def _label_both_ends(shared: Sequence[Axes]) -> None:
+    """Widen the common vertical axis to labels of `_minor_label`'s, so that a short range has some."""
+    low, high = min(axes.dataLim.y0 for axes in shared), max(axes.dataLim.y1 for axes in shared)
+    if 0 < low <= high < math.inf:
+        decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        labels = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+        shared[0].set_ylim(max(at for at in labels if at < low), min(at for at in labels if at > high))
 
 
 def _handle(index: int, label: str) -> Line2D:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
-from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, fitted_trees, lower_side_by_side, note_thresholds
-from triton_regressors.exporter.registry import lowers
+from triton_regressors.exporter.lowerings.linear import lower_dummy
+from triton_regressors.exporter.lowerings.trees import (
+    Trees,
+    are_trees,
+    arrange,
+    fitted_trees,
+    lower_side_by_side,
+    note_thresholds,
+)
+from triton_regressors.exporter.registry import find_lowering, lowers
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
@@ -24,10 +30,10 @@ def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder:
     note_thresholds(trees, x, builder)
     if isinstance(model.init_, str):
         return builder.add(arrange(trees), x)
-    if type(model.init_) is DummyRegressor:
-        return builder.add(arrange(trees, baseline=model.init_.constant_.item()), x)
-    y = builder.add(arrange(trees), x)
     with builder.at("init_"):
+        if find_lowering(model.init_, builder.subject(model.init_)) is lower_dummy:
+            return builder.add(arrange(trees, baseline=model.init_.constant_.item()), x)
+        y = builder.add(arrange(trees), x)
         first = builder.lower(model.init_, builder.add(Float32(), x))
     return builder.affine(builder.concatenate([first, y]), np.ones(2), 0.0)
 
@@ -62,7 +68,7 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
 def lower_ada_boost(model: AdaBoostRegressor, x: Value, builder: Builder) -> Value:
     """The weighted median of what the estimators predict."""
     estimators = model.estimators_
-    if all(type(estimator) in (DecisionTreeRegressor, ExtraTreeRegressor) for estimator in estimators):
+    if are_trees(estimators, builder):
         predictions = lower_side_by_side(estimators, x, builder)
     else:
         values = []

@@ -12,7 +12,11 @@ from triton_regressors.exporter.registry import lowers_transform, refuses
 
 CLUSTERINGS = (Birch, BisectingKMeans, KMeans, MiniBatchKMeans)
 
-refuses("it predicts clusters; its distances to their centres can stand before a regressor", *CLUSTERINGS)
+refuses(
+    "it predicts clusters, and only regressors are exported",
+    "Put it before a regressor in a Pipeline, which reads its distances to their centres.",
+    *CLUSTERINGS,
+)
 
 
 @lowers_transform(*CLUSTERINGS)

@@ -227,6 +227,7 @@ def invert_dictionary(coder: Any, y: Value, builder: Builder) -> Value:
 
 refuses(
     "its transform is an iterative solver, run for each row until it converges",
+    "Take a projection in its place, such as PCA, TruncatedSVD or FactorAnalysis.",
     NMF,
     MiniBatchNMF,
     LatentDirichletAllocation,

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
-from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.lowerings.trees import arrange, fitted_trees, note_thresholds
+from triton_regressors.exporter.lowerings.trees import are_trees, arrange, fitted_trees, note_thresholds
 from triton_regressors.exporter.registry import lowers, lowers_transform
 
 
@@ -44,7 +43,7 @@ def transform_by_voting(regressor: VotingRegressor, x: Value, builder: Builder) 
 @lowers(BaggingRegressor)
 def lower_bagging(regressor: BaggingRegressor, x: Value, builder: Builder) -> Value:
     """The mean of the members' predictions, each from its own columns of `x`, among which one may be there twice."""
-    if all(type(estimator) in (DecisionTreeRegressor, ExtraTreeRegressor) for estimator in regressor.estimators_):
+    if are_trees(regressor.estimators_, builder):
         return _bagged_trees(regressor, x, builder)
     values = []
     for index, estimator in enumerate(regressor.estimators_):

@@ -198,7 +198,10 @@ class _Algebra:
             numbers = {"gamma": kernel.gamma, **(kernel.pairwise_kernels_kwargs or {})}
             return kernel_function(self.estimator, self.x, kernel.metric, self.points, numbers, self.builder)
         if kind not in (RBF, Matern):
-            raise self._refuse(f"there is no lowering for its kernel {kind.__name__}")
+            raise self._refuse(
+                f"there is no lowering for its kernel {kind.__name__}. Take scikit-learn's own kernels, such as RBF "
+                "and Matern, and sums and products of them"
+            )
         length = np.squeeze(kernel.length_scale).astype(np.float64)
         factor = 1.0 / np.broadcast_to(length, (self.x.width,))
         fields: dict[str, Any] = {"metric": "euclidean", "profile": "exp"}

@@ -222,15 +222,25 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
     except TypeError:  # an unhashable callable
         name = None
     if name is None or more:
-        shown = getattr(function, "__name__", repr(function))
-        what = f"{parameter} is {shown}" + (" with keyword arguments" if more else "")
-        known = ", ".join(sorted(f"{_module(known)}.{known.__name__}" for known in FUNCTIONS))
-        raise builder.refuse(transformer, f"{what}; supported: None, numpy.clip to numbers, {known}")
+        raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
     return builder.elementwise(x, name)
 
 
-def _module(function: Callable[..., Any]) -> str:
-    return "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
+def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
+    """Return why a function is not lowered, unknown or with keyword arguments, and what to do."""
+    shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
+    why = ", which no kernel computes"
+    instead = "Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit"
+    if known:
+        why, instead = (
+            " with keyword arguments, of which only numbers as numpy.clip's limits are read",
+            "Leave them out",
+        )
+    decorator = "lowers_inverse" if parameter == "inverse_func" else "lowers"
+    return (
+        f"its {parameter} is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own under "
+        f"@triton_regressors.{decorator}"
+    )
 
 
 def _or(array: Any, default: float) -> np.ndarray:

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor, RandomT
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.registry import lowers
+from triton_regressors.exporter.registry import find_lowering, lowers
 from triton_regressors.exporter.soundness import NO_CHILD, check_nodes
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
@@ -43,7 +43,7 @@ def lower_tree(tree: Any, x: Value, builder: Builder) -> Value:
 @lowers(ExtraTreesRegressor, RandomForestRegressor)
 def lower_forest(forest: Any, x: Value, builder: Builder) -> Value:
     """`y = Σₜ value[leaf(t, x)] / trees`."""
-    trees = fitted_trees(forest.estimators_)
+    trees = fitted_trees(_own_trees(forest, builder))
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, divisor=float(len(trees.sizes))), x)
 
@@ -51,7 +51,7 @@ def lower_forest(forest: Any, x: Value, builder: Builder) -> Value:
 @lowers(RandomTreesEmbedding)
 def lower_embedding(embedding: RandomTreesEmbedding, x: Value, builder: Builder) -> Value:
     """One column for each leaf of each tree, in the order of the trees and of their nodes: 1 where `x` arrives."""
-    trees = fitted_trees(embedding.estimators_)
+    trees = fitted_trees(_own_trees(embedding, builder))
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, output="leaves"), x)
 
@@ -61,6 +61,27 @@ def lower_side_by_side(estimators: Sequence[Any], x: Value, builder: Builder) ->
     trees = fitted_trees(estimators)
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, output="each"), x)
+
+
+def are_trees(estimators: Sequence[Any], builder: Builder) -> bool:
+    """Return whether all of these, members of the estimator being lowered, are lowered by their nodes alone.
+
+    Raises:
+        ExportError: One of them has no lowering.
+    """
+    plain = True
+    for index, estimator in enumerate(estimators):
+        with builder.at(f"estimators_[{index}]"):
+            plain = find_lowering(estimator, builder.subject(estimator)) is lower_tree and plain
+    return plain
+
+
+def _own_trees(forest: Any, builder: Builder) -> Sequence[Any]:
+    """Return a forest's trees, which may be of another class than it would fit by itself."""
+    if not are_trees(forest.estimators_, builder):
+        raise builder.refuse(forest, "its trees have a lowering of their own. A BaggingRegressor of them is exported")
+    trees: Sequence[Any] = forest.estimators_
+    return trees
 
 
 def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:

@@ -16,8 +16,8 @@
         ├── RequestCancelled             the request was cancelled before it was answered
         └── ServerFault                  the server failed: an error inside the model, or an answer that cannot be read
 
-Each message is one sentence that names what is wrong and what is accepted. `ServerUnavailable` and `RequestTimeout` may
-pass by themselves; the same call again cannot mend the others.
+Each message is one sentence or two, which name what is wrong and what is accepted. `ServerUnavailable` and
+`RequestTimeout` may pass by themselves; the same call again cannot mend the others.
 
 `kernels.errors.PlanError` is a plain ValueError, since entries carry the kernels without the rest of this package;
 whatever a user calls turns it into one of the above.

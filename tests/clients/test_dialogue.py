@@ -193,6 +193,16 @@ class TestRequests:
         assert watched.counted() == []
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_client_that_loads_a_model_asks_anew(server: TritonServer, watched: Watched, protocol: str) -> None:
+    url = server.grpc_url if protocol == "grpc" else server.http_url
+    with Client(url, protocol, timeout_s=29) as client:
+        for _ in range(2):
+            client.predict("spare", np.ones((1, 3)))
+            client.load("spare")
+    assert watched.counted() == ["config", "infer", "load_model"] * 2
+
+
 @BOTH
 class TestModelsThatAreLoadedAnew:
     """Under the same version number, so that no answer tells."""

@@ -94,7 +94,8 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "unsupported": (
         lambda: Doubled().fit(X, y),
         r"^Cannot export Doubled: no lowering is registered for it \(it is no Ridge, as it overrides predict\)\. "
-        r"Supported: ARDRegression, .*Ridge, .* others can be registered with triton_regressors\.lowers\.$",
+        r"Write one, a function of \(estimator, x, builder\) under @triton_regressors\.lowers\(Doubled\); on the "
+        r"command line, --import my_module loads the module that holds it\.$",
     ),
     "unsupported and unfitted": (Doubled, r"^Cannot export Doubled: no lowering is registered"),
     "unsupported step": (
@@ -118,30 +119,37 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Pipeline,
         r"^Cannot export the class Pipeline: export takes a fitted instance of it\.$",
     ),
-    "not an estimator": (lambda: 42, r"^Cannot export int: no lowering is registered"),
-    "nothing": (lambda: None, r"^Cannot export NoneType: no lowering is registered"),
-    "function": (lambda: triple, r"^Cannot export function: no lowering is registered"),
+    "not an estimator": (
+        lambda: 42,
+        r"^Cannot export int: it neither predicts nor transforms new rows\. Give a regressor, or ",
+    ),
+    "nothing": (lambda: None, r"^Cannot export NoneType: it neither predicts nor transforms new rows\. "),
+    "function": (lambda: triple, r"^Cannot export function: it neither predicts nor transforms new rows\. "),
     "lambda": (
         transformed(func=np.log, inverse_func=lambda v: np.exp(v)),
-        r"^Cannot export FunctionTransformer \(step 'transformer_'\): inverse_func is <lambda>; "
-        r"supported: None, .*numpy\.exp, .*scipy\.special\.expit",
+        r"^Cannot export FunctionTransformer \(step 'transformer_'\): its inverse_func is a lambda, which "
+        r"no kernel computes\. Give it a function of numpy or scipy\.special itself, such as numpy\.log1p or "
+        r"scipy\.special\.expit, or make it a transformer class with a lowering of its own under "
+        r"@triton_regressors\.lowers_inverse\.$",
     ),
     "function of the user's": (
         transformed(func=np.log, inverse_func=triple),
-        r"^Cannot export FunctionTransformer \(step 'transformer_'\): inverse_func is triple; supported: None, ",
+        r"^Cannot export FunctionTransformer \(step 'transformer_'\): its inverse_func is triple, which no ",
     ),
     "function with arguments": (
         transformed(transformer=FunctionTransformer(np.log, np.exp, inv_kw_args={"where": True})),
-        r"inverse_func is exp with keyword arguments; supported: None, ",
+        r"its inverse_func is exp with keyword arguments, of which only numbers as numpy\.clip's limits are read\. "
+        r"Leave them out, or make it a transformer class ",
     ),
     "feature function of the user's": (
         lambda: make_pipeline(FunctionTransformer(triple), Ridge()).fit(X, y),
-        r"^Cannot export FunctionTransformer \(step 'functiontransformer'\): func is triple; supported: None, ",
+        r"^Cannot export FunctionTransformer \(step 'functiontransformer'\): its func is triple, which no kernel ",
     ),
     "target transformer without a lowering": (
         transformed(transformer=OrdinalEncoder()),
         r"^Cannot export OrdinalEncoder \(step 'transformer_'\): no lowering is registered for "
-        r"its inverse_transform\. Supported: .*StandardScaler.*triton_regressors\.lowers_inverse\.$",
+        r"its inverse_transform\. Transform targets by one that has it, such as StandardScaler, PowerTransformer or "
+        r"QuantileTransformer, or write one, a function under @triton_regressors\.lowers_inverse\(OrdinalEncoder\)\.$",
     ),
     "steps that do not fit": (
         refitted_on_fewer,

@@ -1,5 +1,8 @@
 """Reading fitted estimators from files, safely."""
 
+import sys
+from types import ModuleType
+
 import joblib
 import numpy as np
 import pytest
@@ -81,6 +84,38 @@ def test_a_damaged_pickle_gets_one_sentence(tmp_path):
     (tmp_path / "m.pkl").write_bytes(b"garbage")
     with pytest.raises(ExportError, match="Cannot read"):
         load_estimator(tmp_path / "m.pkl", trust_pickle=True)
+
+
+class Elsewhere(Ridge):
+    """Of a module that is not there when the estimator is read."""
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (
+            "my_models",
+            "it holds a class of the module my_models, which is not installed. If that is a module of yours, say "
+            "--import my_models in its directory.",
+        ),
+        (
+            "__main__",
+            "it holds a class of a script or a notebook (AttributeError: {error}). Move the class to a module of its "
+            "own, save the estimator again, and name the module with --import.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".skops", ".joblib"])
+def test_a_class_that_is_not_there_gets_what_to_do(tmp_path, monkeypatch, module, sentence, suffix):
+    monkeypatch.setattr(Elsewhere, "__module__", module)
+    path = tmp_path / f"m{suffix}"
+    with monkeypatch.context() as there:
+        there.setitem(sys.modules, module, sys.modules.get(module, ModuleType(module)))
+        there.setattr(sys.modules[module], "Elsewhere", Elsewhere, raising=False)
+        (skops.io.dump if suffix == ".skops" else joblib.dump)(Elsewhere().fit(X, X[:, 0]), path)
+    with pytest.raises(ExportError) as raised:
+        load_estimator(path, trust_pickle=True, trusted_types=[f"{module}.Elsewhere"])
+    assert str(raised.value) == f"Cannot read {path}: {sentence.format(error=str(raised.value.__cause__).rstrip('.'))}"
 
 
 def test_a_directory_gets_one_sentence(tmp_path):

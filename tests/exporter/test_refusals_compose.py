@@ -155,13 +155,13 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "clip to a number for each column": (
         before_ridge(FunctionTransformer(np.clip, kw_args={"a_min": np.zeros(7), "a_max": 1})),
-        "Cannot export FunctionTransformer (step 'functiontransformer'): func is clip with keyword arguments; "
-        "supported: None, numpy.clip to numbers, numpy.",
+        "Cannot export FunctionTransformer (step 'functiontransformer'): its func is clip with keyword arguments, "
+        "of which only numbers as numpy.clip's limits are read. Leave them out, or make it a transformer ",
     ),
     "function with arguments": (
         before_ridge(FunctionTransformer(np.sqrt, kw_args={"dtype": np.float32})),
-        "Cannot export FunctionTransformer (step 'functiontransformer'): func is sqrt with keyword arguments; "
-        "supported: None, numpy.clip to numbers, numpy.",
+        "Cannot export FunctionTransformer (step 'functiontransformer'): its func is sqrt with keyword arguments, "
+        "of which only numbers as numpy.clip's limits are read. Leave them out, or make it a transformer ",
     ),
     "target transformer without inverse": (
         lambda: TransformedTargetRegressor(

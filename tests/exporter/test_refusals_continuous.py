@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             check_inverse=False,
         ).fit(X, y),
         r"^Cannot export KBinsDiscretizer \(step 'transformer_'\): no lowering is registered for its "
-        r"inverse_transform\. Supported: .*PowerTransformer, .*QuantileTransformer",
+        r"inverse_transform\. Transform targets by one that has it, such as StandardScaler, PowerTransformer or ",
     ),
     "unfitted": (
         lambda: QuantileTransformer(),
@@ -54,7 +54,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "not a regressor": (
         lambda: SplineTransformer().fit(X),
-        r"^Cannot export SplineTransformer: it has no predict; give a regressor, or a Pipeline that ends in one\.$",
+        r"^Cannot export SplineTransformer: it transforms rows, and has no predict\. Give a regressor, or "
+        r"a Pipeline that ends in one\.$",
     ),
 }
 

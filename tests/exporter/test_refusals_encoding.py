@@ -100,5 +100,5 @@ def test_an_estimator_inside_an_imputer_is_named_with_its_place() -> None:
         compile_estimator(fitted(imputer, NAN))
     assert str(raised.value).startswith(
         "Cannot export Stranger (step 'encoder.imputation_sequence_[0].estimator.stranger'): "
-        "no lowering is registered for it. Supported: "
+        "no lowering is registered for it. Write one, "
     )

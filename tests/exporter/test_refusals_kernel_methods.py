@@ -36,6 +36,11 @@ K = X @ X.T + 1e4 * np.eye(len(X))
 
 ALL = "'linear', 'poly', 'polynomial', 'rbf', 'laplacian', 'sigmoid', 'cosine', 'chi2', 'additive_chi2'"
 FOUR = "'linear', 'poly', 'rbf', 'sigmoid'"
+KERNELS = "Take scikit-learn's own kernels, such as RBF and Matern, and sums and products of them."
+CLUSTERS = (
+    "it predicts clusters, and only regressors are exported. Put it before a regressor in a Pipeline, which reads its "
+    "distances to their centres."
+)
 
 
 class Halved(RBF):
@@ -91,12 +96,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "clustering": (
         lambda: KMeans(2, n_init=1).fit(X),
-        "Cannot export KMeans: it predicts clusters; its distances to their centres can stand before a regressor.",
+        f"Cannot export KMeans: {CLUSTERS}",
     ),
     "clustering at the end": (
         lambda: make_pipeline(StandardScaler(), Birch()).fit(X),
-        "Cannot export Birch (step 'birch'): "
-        "it predicts clusters; its distances to their centres can stand before a regressor.",
+        f"Cannot export Birch (step 'birch'): {CLUSTERS}",
     ),
     "unfitted Gaussian process": (
         lambda: GaussianProcessRegressor(RBF()),
@@ -108,11 +112,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "compound kernel": (
         compound,
-        "Cannot export GaussianProcessRegressor: there is no lowering for its kernel CompoundKernel.",
+        f"Cannot export GaussianProcessRegressor: there is no lowering for its kernel CompoundKernel. {KERNELS}",
     ),
     "kernel of one's own": (
         gaussian_process(2.0 * Halved(50.0) + WhiteKernel()),
-        "Cannot export GaussianProcessRegressor: there is no lowering for its kernel Halved.",
+        f"Cannot export GaussianProcessRegressor: there is no lowering for its kernel Halved. {KERNELS}",
     ),
     "PairwiseKernel callable": (
         gaussian_process(PairwiseKernel(metric=lambda a, b, gamma: float(np.exp(-gamma * ((a - b) ** 2).sum())))),

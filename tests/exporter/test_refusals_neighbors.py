@@ -141,5 +141,5 @@ def test_an_imputer_of_columns_without_numbers() -> None:
 
 
 def test_a_search_is_no_regressor() -> None:
-    with pytest.raises(ExportError, match="no lowering is registered for it"):
+    with pytest.raises(ExportError, match="NearestNeighbors: it neither predicts nor transforms new rows"):
         compile_estimator(NearestNeighbors().fit(X))

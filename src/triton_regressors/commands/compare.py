@@ -241,7 +241,7 @@ def compare(
                 seed=seed,
                 p99_ms=p99_ms,
                 python=python,
-                console=console,
+                console=Console(stderr=True),
             )
         except IncompleteComparison as error:
             failure, comparison = error, error.partial

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.loading import import_modules, loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MISSING_STRINGS
 from triton_regressors.extras import require
 
@@ -69,6 +69,15 @@ TrustType = Annotated[
     list[str] | None,
     typer.Option(metavar="TYPE", help="A further type that skops may load; can be repeated.", rich_help_panel=_READING),
 ]
+Import = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="A module of yours to import first, with classes and lowerings; can be repeated.",
+        rich_help_panel=_READING,
+    ),
+]
 LargestMb = Annotated[
     int,
     typer.Option(min=1, metavar="MB", help="Megabytes that a .skops file may unpack to.", rich_help_panel=_READING),
@@ -89,6 +98,7 @@ def export(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
     max_batch_size: Annotated[
         int | None,
@@ -147,6 +157,7 @@ def export(
     with loading():
         from triton_regressors.exporter.compiler import export as export_estimator
         from triton_regressors.exporter.loading import load_estimator
+    import_modules(import_)
     estimator = load_estimator(model, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
     result = export_estimator(
         estimator,
@@ -166,13 +177,14 @@ def export(
         versions=versions,
     )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
-    operations = ", ".join(step.operation.kind() for step in plan.steps)
+    count = len(plan.steps)
     at = quote(str(repository))
     console = _console()
     console.print(
         Text.assemble(
             *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
-            f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+            f"{count} operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, "
+            f"{plan.parameter_bytes():,} bytes.",
         ),
         soft_wrap=True,
     )
@@ -200,6 +212,7 @@ def describe(
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
+    import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
     """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell.
@@ -222,13 +235,14 @@ def describe(
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
             golden = read_golden(entry.version_directory, document)
-    except PlanError as error:
+    except (PlanError, OSError) as error:
         raise ExportError(str(error)) from error
     if entry is None:
         require("export", "Describing a model")
         with loading():
             from triton_regressors.exporter.compiler import compile_estimator
             from triton_regressors.exporter.loading import load_estimator
+        import_modules(import_)
         loaded = load_estimator(what, trust_pickle=trust_pickle, trusted_types=trust_type or (), largest_mb=largest_mb)
         compiled = compile_estimator(loaded, sample=_sample(sample, loaded), tolerance=tolerance, input=input)
         name, document, golden = what.stem, compiled.document(), compiled.golden()

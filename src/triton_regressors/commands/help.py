@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -94,9 +95,9 @@ def _words(parameter: Any) -> Text:
     """Its help, and its default where that says something."""
     default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
     if isinstance(default, bool):
-        default = parameter.opts[0] if default and parameter.secondary_opts else None
+        default = parameter.opts[0] if default and parameter.secondary_opts else ""
     text = Text(parameter.help or "")
-    if default not in (None, "", ()) and not callable(default):
+    if default != "" and isinstance(default, str | int | float | Path):
         text.append(f" [default: {default}]", "dim")
     return text
 

@@ -1,9 +1,14 @@
 """How a command imports what it works with: when it runs, because torch and scikit-learn take seconds."""
 
+import importlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from triton_regressors.errors import TritonRegressorsError
 
 INTERRUPTED = 130
 
@@ -19,3 +24,34 @@ def loading() -> Iterator[None]:
     finally:
         if interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def import_modules(names: Sequence[str] | None) -> None:
+    """Import a user's modules, whose lowerings are then registered; those of the current directory too.
+
+    Raises:
+        TritonRegressorsError: A module is not there, or an error is raised in it.
+    """
+    here = os.getcwd()
+    if names and here not in sys.path:
+        sys.path.insert(0, here)
+    for name in names or ():
+        try:
+            with loading():
+                importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            raise TritonRegressorsError(f"Cannot import {name}: {_why_not(name, error)}.") from error
+
+
+def _why_not(name: str, error: BaseException) -> str:
+    """Return why a module was not imported, and where in it that showed."""
+    if name.endswith(".py") or os.sep in name:
+        return "--import takes a module's name, as in --import my_module, and no path"
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+        return f"there is no module {error.name} in {os.getcwd()}, nor is one installed"
+    if isinstance(error, SystemExit):
+        return "it ends the program when it is imported"
+    words = (str(error).splitlines() or [""])[0].rstrip(".")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+    return f"{type(error).__name__}: {words}".rstrip(": ") + place

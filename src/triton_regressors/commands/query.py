@@ -147,7 +147,7 @@ def _check_writable(output: Path) -> None:
     from triton_regressors.clients.rows import SUFFIXES
 
     if output.suffix.lower() not in SUFFIXES:
-        raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}.")
+        raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}; - is stdout.")
     if output.suffix.lower() == ".parquet":
         require("parquet", f"Writing {output}")
     if not output.parent.is_dir():

@@ -564,6 +564,7 @@ def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_pa
         catch_exceptions=False,
     )
     assert result.exit_code == 0, result.output
+    assert result.stderr == "", "progress is for terminals"
     assert "Highest throughput with p99 within 10000 ms: 'two'" in result.output
     assert (tmp_path / "report" / "report.html").is_file()
     found = json.loads((tmp_path / "report" / "comparison.json").read_text())["environment"]

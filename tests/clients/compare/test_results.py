@@ -206,6 +206,7 @@ def test_html_stands_alone_and_escapes(comparison: Comparison, tmp_path: Path) -
     references = re.findall(r"(?:href|src|url)\s*(?:=\s*[\"']|\()([^\"')]+)", page)
     assert all(reference.startswith("#") for reference in references)
     assert "prefers-color-scheme: dark" in page
+    assert page.count('<div class="scroll"><table') == page.count("<table"), "none is wider than the page"
 
 
 def test_html_says_what_it_was_measured_on(comparison: Comparison, tmp_path: Path) -> None:
@@ -229,6 +230,14 @@ def test_a_narrow_screen_has_plots_of_its_own(comparison: Comparison) -> None:
         "Median",
         "99th p",
     }
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_latencies_that_hardly_differ_lie_between_labels(narrow: bool) -> None:
+    figure = latency_throughput([point("a", figures(100, 3.1)), point("a", figures(200, 3.2))], narrow=narrow)
+    median, tail = figure.axes
+    assert tail.get_ylim() == pytest.approx((2, 5) if narrow else (1, 5))
+    assert median.get_ylim() == pytest.approx((1, 2) if narrow else (1, 5))
 
 
 def test_svg_takes_the_colours_of_the_page(comparison: Comparison) -> None:

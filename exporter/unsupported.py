@@ -1,0 +1,103 @@
+"""What is said of an estimator that has no lowering: what it is, and what its user can do, in two sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils import get_tags
+
+KINDS = {
+    "classifier": ("a classifier", "a probability"),
+    "clusterer": ("a clusterer", "the distance to a centre"),
+    "density_estimator": ("a density estimator", "a log-likelihood"),
+    "outlier_detector": ("an outlier detector", "its score"),
+}
+"""scikit-learn's words for what is no regressor: what it is called, and a number of it that one may want to serve."""
+
+FIL = "serve this one with the Triton server's FIL backend"
+LIBRARIES = {
+    "catboost": ("CatBoost", "save this one as ONNX for the Triton server's ONNX Runtime backend"),
+    "lightgbm": ("LightGBM", FIL),
+    "xgboost": ("XGBoost", FIL),
+}
+"""Boosting libraries by their top-level modules: what they are called, and how else their models can be served."""
+
+INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
+"""The transformers of targets that are named as examples."""
+
+
+def no_lowering(estimator: Any) -> str:
+    """Return what an estimator is whose class has no lowering, and what to do."""
+    name, tags = type(estimator).__name__, _tags(estimator)
+    kind = getattr(tags, "estimator_type", None) or getattr(estimator, "_estimator_type", None)
+    if kind is None and hasattr(estimator, "predict_proba"):
+        kind = "classifier"
+    if kind in KINDS:
+        what, number = KINDS[kind]
+        return (
+            f"it is {what}, and only regressors are exported. Fit a regressor, or register a number to serve of it, "
+            f"such as {number}, with @triton_regressors.lowers({name}) and @triton_regressors.answers({name})."
+        )
+    library = next((LIBRARIES[root] for root in map(_root, type(estimator).__mro__) if root in LIBRARIES), None)
+    if library is not None:
+        what, instead = library
+        return (
+            f"it is a model of {what}, whose trees are not read. Fit scikit-learn's HistGradientBoostingRegressor in "
+            f"its place, or {instead}."
+        )
+    read = None if tags is None or tags.input_tags.two_d_array else tags.input_tags
+    if read is not None and (read.string or read.dict):
+        what = "text, and an entry reads strings as whole categories alone" if read.string else "dictionaries"
+        return (
+            f"it reads {what}. Transform rows before they are sent: export the steps behind it, as in pipeline[1:], "
+            "and send what pipeline[:1] makes of the rows."
+        )
+    if not hasattr(estimator, "predict") and not hasattr(estimator, "transform"):
+        return "it neither predicts nor transforms new rows. Give a regressor, or a Pipeline that ends in one."
+    return f"no lowering is registered for it. {_write(name)}"
+
+
+def no_inverse(transformer: Any) -> str:
+    """Return what to do about a transformer of targets whose `inverse_transform` has no lowering."""
+    return (
+        f"no lowering is registered for its inverse_transform. Transform targets by one that has it, such as "
+        f"{INVERTIBLE}, or write one, a function under @triton_regressors.lowers_inverse({type(transformer).__name__})."
+    )
+
+
+def overriding(estimator: Any, base: type, name: str, inverse: bool) -> str:
+    """Return that an estimator is not lowered as a base of which its class overrides `name`, and what to do."""
+    what = "its inverse_transform" if inverse else "it"
+    return (
+        f"no lowering is registered for {what} (it is no {base.__name__}, as it overrides {name}). "
+        f"{_write(type(estimator).__name__, 'lowers_inverse' if inverse else 'lowers')}"
+    )
+
+
+def defined_again(name: str) -> str:
+    """Return what to do about an instance of a class of which another definition has a lowering."""
+    return (
+        f"its class was defined before the {name} that has a lowering, as where a notebook's cell ran twice. Fit it "
+        f"again, with the {name} that there is now."
+    )
+
+
+def _write(name: str, decorator: str = "lowers") -> str:
+    """Return the sentence that says how a class gets a lowering."""
+    return (
+        f"Write one, a function of (estimator, x, builder) under @triton_regressors.{decorator}({name}); on the "
+        "command line, --import my_module loads the module that holds it."
+    )
+
+
+def _root(cls: type) -> str:
+    """Return the top-level module of a class."""
+    return cls.__module__.partition(".")[0]
+
+
+def _tags(estimator: Any) -> Any | None:
+    """Return scikit-learn's tags of an estimator, or None where it has none."""
+    try:
+        return get_tags(estimator)
+    except Exception:  # what is no BaseEstimator, or answers for parts that are none, can raise almost anything
+        return None
