@@ -129,6 +129,31 @@ def make_config(
     return options.apply(config)
 
 
+def for_next_version(config: Any, mine: Any) -> Any:
+    """Return a copy of an entry's `ModelConfig` that tells clients of the columns of its next version, whose is `mine`.
+
+    Names are added where the entry had none. The places of categories are the new version's; where older versions are
+    served beside it, theirs too: what is a category of one of them must not be rounded.
+    """
+    changed = copy.deepcopy(config)
+    if "columns" in mine.parameters:
+        changed.parameters["columns"].string_value = mine.parameters["columns"].string_value
+    policy = config.version_policy
+    alone = policy.WhichOneof("policy_choice") in (None, "latest") and policy.latest.num_versions <= 1
+    served = [mine] if alone else [mine, config]
+    places: dict[str, set[int]] = {}
+    for each in served:
+        if "categories" in each.parameters:
+            for tensor, found in json.loads(each.parameters["categories"].string_value).items():
+                places.setdefault(tensor, set()).update(found)
+    if places:
+        found = {tensor: sorted(places[tensor]) for tensor in sorted(places)}
+        changed.parameters["categories"].string_value = json.dumps(found)
+    else:
+        changed.parameters.pop("categories", None)
+    return changed
+
+
 def _add_warm_up(config: Any) -> None:
     """Have the server run one row and a full batch through each instance before it is ready."""
     for name, rows in (("one row", 1), (FULL_BATCH, config.max_batch_size)):

@@ -26,7 +26,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.exporter.config import ServingOptions, make_config
+from triton_regressors.exporter.config import ServingOptions, for_next_version, make_config
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
@@ -88,7 +88,7 @@ def publish(
     """Write the plan, which `document` holds too, as the next version of an entry and return it.
 
     A new entry gets a config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are
-    given.
+    given, and for what clients must know of the new version's columns.
     """
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
     with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
@@ -98,7 +98,8 @@ def publish(
             try:
                 if (repository / name).exists():
                     check_target(repository, name, *interface)
-                    return _add_version(written, repository / name, options)
+                    mine = make_config(name, *interface[:2], ServingOptions(), interface[2])
+                    return _add_version(written, repository / name, options, mine)
                 config = make_config(name, *interface[:2], options, interface[2])
                 (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
                 written.rename(repository / name)
@@ -108,8 +109,11 @@ def publish(
                     raise
 
 
-def _add_version(written: Path, directory: Path, options: ServingOptions) -> Entry:
-    """Move the version in `written` into an entry as its next one, with the given options in its config.pbtxt."""
+def _add_version(written: Path, directory: Path, options: ServingOptions, mine: Any) -> Entry:
+    """Move the version in `written` into an entry as its next one.
+
+    The entry's config.pbtxt gets the given options, and what `mine`, the version's own, tells clients of its columns.
+    """
     newest = max(versions(directory), default=0)
     if version_number(str(newest + 1)) is None:
         raise ExportError(f"{directory} has version {newest}, and no number comes after it.")
@@ -117,7 +121,7 @@ def _add_version(written: Path, directory: Path, options: ServingOptions) -> Ent
     path = directory / "config.pbtxt"
     content = path.read_bytes()
     try:
-        edited = edit_pbtxt(content, options.apply(from_pbtxt(content)))
+        edited = edit_pbtxt(content, for_next_version(options.apply(from_pbtxt(content)), mine))
     except ValueError as error:
         raise ExportError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
     (written / "config.pbtxt").write_text(edited.decode(), encoding="utf-8")

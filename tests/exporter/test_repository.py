@@ -1,6 +1,7 @@
 """Exports at the same moment, exports that are killed, and what directories of versions are called."""
 
 import fcntl
+import json
 import os
 import signal
 import stat
@@ -11,13 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from triton_regressors import ExportError, export
+from triton_regressors.clients.tensors import input_tensors
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.repository import STAGING
 from triton_regressors.kernels.entry import find_entry, read_document, versions
+from triton_regressors.model_config import from_pbtxt
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]
@@ -188,3 +195,28 @@ def test_a_config_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     config.write_text("name: {")
     with pytest.raises(ExportError, match=rf"^Cannot read {config}: The config\.pbtxt cannot be read: "):
         export(MODEL, tmp_path, name="model")
+
+
+@pytest.mark.parametrize(("served", "expected"), [(1, [(0,), (1,), ()]), (3, [(0,), (0, 1), (0, 1)])])
+def test_clients_are_told_of_the_categories_of_the_versions_that_are_served(
+    tmp_path: Path, served: int, expected: list[tuple[int, ...]]
+) -> None:
+    table = pd.DataFrame({"rooms": [1.0, 2.0, 3.0, 2.0], "floor": [0.0, 1.0, 0.0, 1.0]})
+    models = [
+        *(make_pipeline(make_column_transformer((OneHotEncoder(), [name]), remainder="passthrough"), Ridge())
+          for name in table),
+        Ridge(),
+    ]  # fmt: skip
+    for model, places in zip(models, expected, strict=True):
+        model.fit(table, [1.0, 2.0, 4.0, 3.0])
+        export(model, tmp_path, name="rent", sample=table, input="fp32", versions=served)
+        (told,) = input_tensors(from_pbtxt((tmp_path / "rent" / "config.pbtxt").read_text()))
+        assert told.categories == places
+
+
+def test_a_version_with_names_tells_clients_of_them(tmp_path: Path) -> None:
+    table = pd.DataFrame({"rooms": [1.0, 2.0, 3.0], "floor": [0.0, 1.0, 0.0]})
+    export(Ridge().fit(table.to_numpy(), [1.0, 2.0, 3.0]), tmp_path, name="rent")
+    export(Ridge().fit(table, [1.0, 2.0, 3.0]), tmp_path, name="rent")
+    config = from_pbtxt((tmp_path / "rent" / "config.pbtxt").read_text())
+    assert json.loads(config.parameters["columns"].string_value) == {"X": ["rooms", "floor"]}
