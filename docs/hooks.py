@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 TAKEN = (
     "*.md",
     "LICENSE",
+    "docs/*.css",
     "docs/*.md",
     "docs/images/*.svg",
     "docker/README.md",

@@ -9,11 +9,15 @@ import pytest
 from typer.main import get_command
 
 import triton_regressors as tr
+from benchmarks.libraries import SCIKIT_LEARN
+from benchmarks.predict import fastest
+from benchmarks.tables import read_results
 from docs import estimators
 from docs.examples import PAGES, ROOT
 from triton_regressors.__main__ import make_app
 
 README_LINES = 125
+KINDS = ("regressor", "transformer")
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
 WRITTEN = {name: text for name, text in TEXTS.items() if name != "docs/coverage.md"}
 
@@ -24,6 +28,16 @@ def test_the_page_of_estimators_is_what_make_pages_writes():
 
 def test_readme_stays_short():
     assert len(TEXTS["README.md"].splitlines()) <= README_LINES
+
+
+def test_the_figures_in_readme_are_those_of_the_results():
+    counts = [re.search(rf"\| {kind}s, of .*? \| +(\d+) \|", TEXTS["docs/coverage.md"])[1] for kind in KINDS]
+    forest = read_results()["nvidia-h200"]["predict"]["models"][-1]
+    point = next(point for point in forest["points"] if point["rows"] == 4096)
+    ours, theirs = (fastest(point, name, checked=False)["median_us"] for name in ("triton", SCIKIT_LEARN))
+    assert "Forest" in forest["title"]
+    assert f"{counts[0]} regressors and {counts[1]}\n" in TEXTS["README.md"]
+    assert f"4,096 rows {round(theirs / ours, -1):.0f} times as fast" in TEXTS["README.md"]
 
 
 def test_every_make_target_they_name_exists():
