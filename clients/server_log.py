@@ -70,8 +70,10 @@ def own_line(message: str) -> str:
 
 
 def means_nothing(line: str, has_gpu: bool) -> bool:
-    """Whether who watches a server may do without a line: an empty one, a table, or what frightens and tells no fault
-    of a machine that has or lacks a GPU."""
+    """Return whether who watches a server may do without a line.
+
+    It is empty, belongs to a table, or frightens and tells no fault of a machine that has a GPU, or has none.
+    """
     if not line.strip() or is_table(line) or readable_log_line(line).message == _SLOW_STOP:
         return True
     return lacks_gpu(line) and not has_gpu
