@@ -8,7 +8,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from triton_regressors.clients.errors import (
     ServerUnavailable,
     plain_reason,
 )
+from triton_regressors.clients.parts import Answer, Part
 from triton_regressors.clients.tensors import Tensors, datatype
 
 Protocol = Literal["grpc", "http"]
@@ -46,6 +47,7 @@ _KINDS: dict[str, type[InferenceError]] = {
 _NOT_HTTP = ("HTTPParseError", "ClientResponseError")  # geventhttpclient's, aiohttp's
 _WORDS: tuple[tuple[str, type[InferenceError]], ...] = (  # where the server's status says less than its words
     ("is not available", ModelNotFound),  # statistics of an unknown model
+    ("is not at ready state", ModelNotFound),  # it was loaded once
     ("timeout expired", RequestTimeout),  # the model's own queue policy
     ("not allowed", InvalidRequest),  # load and unload on a server that polls
     ("load failed for model", ServerFault),
@@ -60,6 +62,7 @@ class Call(Generic[T]):
     arguments: Mapping[str, Any]
     parse: Callable[[Any], T]
     timeout_s: float
+    part: Part | None = None  # of a table, that the request is about
 
 
 class Calls:
@@ -80,28 +83,36 @@ class Calls:
             arguments["client_timeout"] = timeout_s
         return Call(method, arguments, parse, timeout_s)
 
-    def infer(
-        self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int
-    ) -> Call[dict[str, np.ndarray]]:
-        """Input name → array in, output name → array out."""
+    @staticmethod
+    def check(model: str, outputs: Sequence[str], version: str | int) -> None:
+        """Raise InvalidRequest unless a request can have these arguments."""
+        _named(model), _numbered(version)
         if isinstance(outputs, str) or not outputs:
             raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
+
+    def infer(
+        self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part
+    ) -> Call[Answer]:
+        """The tensors of a part of a table in, the outputs out. The arguments are as `check` wants them."""
         inputs = [
             self.module.InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array)
             for name, array in tensors.items()
         ]
 
-        def parse(result: Any) -> dict[str, np.ndarray]:
-            return {name: _array(result, name, model) for name in outputs}
+        def parse(result: Any) -> Answer:
+            response = result.get_response()
+            answered = response.get("model_version", "") if isinstance(response, dict) else response.model_version
+            return Answer(answered, {name: _array(result, name, model) for name in outputs})
 
-        return self._call(
+        call = self._call(
             "infer",
             parse,
-            model_name=_named(model),
+            model_name=model,
             inputs=inputs,
             outputs=[self.module.InferRequestedOutput(name) for name in outputs],
-            model_version=_numbered(version),
+            model_version=str(version),
         )
+        return replace(call, part=part)
 
     def config(self, model: str) -> Call[model_config_pb2.ModelConfig]:
         """The configuration in use."""

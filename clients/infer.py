@@ -1,5 +1,6 @@
 """`Client` and `AsyncClient`: a Triton server's models over gRPC or HTTP, with the same errors."""
 
+import asyncio
 import importlib
 import threading
 import weakref
@@ -10,94 +11,71 @@ from typing import Any, TypeVar
 import numpy as np
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.clients.admin_key import own_key
-from triton_regressors.clients.calls import Call, Calls, Protocol, typed_error
-from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, RequestTimeout, ServerUnavailable
-from triton_regressors.clients.tensors import (
-    Given,
-    InputTensor,
-    Tensors,
-    input_tensors,
-    model_tensors,
-    ready_tensors,
-    row_count,
-    take,
+from triton_regressors.clients.calls import Call, Protocol
+from triton_regressors.clients.connection import Connection
+from triton_regressors.clients.dialogue import hold, hold_side_by_side
+from triton_regressors.clients.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    RequestTimeout,
+    ServerUnavailable,
 )
+from triton_regressors.clients.tensors import Given
 
-__all__ = ["AsyncClient", "Client", "Protocol", "infer_in_batches"]
+__all__ = ["AsyncClient", "Client", "Protocol"]
 
 T = TypeVar("T")
-_LOOPBACK = ("127.", "localhost", "[::1]")
 
 
-class _Connection:
-    """What `Client` and `AsyncClient` share: where to, and which errors come back."""
-
-    def __init__(
-        self,
-        url: str,
-        protocol: Protocol = "grpc",
-        timeout_s: float = 30.0,
-        load_timeout_s: float = 600.0,
-        admin_key: str | None = None,
-    ) -> None:
-        if protocol not in ("grpc", "http"):
-            raise InvalidRequest(f"protocol is {protocol!r}; accepted: 'grpc', 'http'.")
-        scheme, separator, address = url.rpartition("://")
-        if separator and scheme not in ("http", "grpc"):
-            raise InvalidRequest(f"url is {url!r}; it must be HOST:PORT, without TLS.")
-        if not (timeout_s > 0 and load_timeout_s > 0):
-            raise InvalidRequest(f"timeout_s is {timeout_s} and load_timeout_s {load_timeout_s}; both must be above 0.")
-        self.url = address.rstrip("/")
-        self.protocol: Protocol = protocol
-        self.timeout_s = timeout_s
-        key = own_key(self.url) if admin_key is None else admin_key
-        self._calls = Calls(protocol, timeout_s, load_timeout_s, key)
-        self._inputs: dict[str, tuple[InputTensor, ...]] = {}  # of the models that were asked, as they were then
-        self._closed = False
-
-    def _learn(self, config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
-        """Keep and return what the inputs of a model are."""
-        self._inputs[config.name] = input_tensors(config)
-        return self._inputs[config.name]
-
-    def _ready(self, model: str, X: Given) -> tuple[Tensors | None, tuple[InputTensor, ...]]:
-        """X as tensors if it is arrays of the very types that the model took when it was asked, else None; and these.
-
-        Nothing is converted by what may be out of date: where a column stood, or which of them hold categories.
-        """
-        known = self._inputs.get(model, ())
-        return ready_tensors(X, known) if known else None, known
-
-    def _grpc_options(self) -> list[tuple[str, int]]:
-        options = [
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each client
-        ]
-        if self.url.startswith(_LOOPBACK):
-            options.append(("grpc.enable_http_proxy", 0))
-        return options
-
-
-class Client(_Connection):
-    """A Triton server's models, over gRPC or HTTP. It may be shared by threads.
+class Client(Connection):
+    """A Triton server's models, over gRPC or HTTP.
 
         with Client("127.0.0.1:8001") as client:
-            y = client.predict("ridge", X)
+            y = client.predict("houses", table)  # a DataFrame of any size, or an array
+
+    **Threads** may share a client. Over gRPC they share one connection; over HTTP each thread has connections of its
+    own, because tritonclient's HTTP client is no thread-safe one. In asyncio, `AsyncClient` asks the same.
+
+    **Size.** A table that is larger than the model's max_batch_size, or than 32 MiB, goes in several requests, one
+    after another and in order, and its answers come back as one. They have the same bits as if each row had been sent
+    alone, and they are all of one version of the model, by its number: where another one begins to answer meanwhile,
+    the whole table is asked again. If one part fails, its error is raised, with the row counted in the whole table, and
+    nothing is returned. A model without batches (max_batch_size 0) gets the table whole.
+
+    **Requests.** What a model takes is asked with the first prediction, and remembered. Numbers that need no rounding,
+    and strings, take one request from then on; the server refuses them by itself where the model was loaded anew with
+    other types, and they are then converted and sent again. Columns of a DataFrame, which are taken by name, and
+    numbers that are rounded to FP32, which must be no categories, it cannot check: for these one small request behind
+    the answer asks whether the model still takes the same, and if not, the answer is dropped and the table sent again.
+
+    **Closing.** Leaving the `with` block, or `close`, ends the connections. A request that another thread has under way
+    then ends in `RequestCancelled` over gRPC; over HTTP it is still answered. Any later one is an `InvalidRequest`.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: for each request but load and unload. Over HTTP it limits each wait for the server, which for an
-            answer that comes in one piece is the same.
-        load_timeout_s: for load and unload.
+        timeout_s: seconds for each request but load and unload, so for each part of a large table. Over gRPC it is from
+            the sending to the answer, connecting included. Over HTTP it limits each wait for the server: to connect,
+            and for the next bytes of the answer, which as a rule comes in one piece.
+        load_timeout_s: seconds for load and unload, counted in the same way.
         admin_key: sent with load, unload and index, for a server that answers these to a key alone, as `serve` and
             the one in docker/ do; None: that of a `TritonServer` which this process runs there, else
             $TRITON_ADMIN_KEY, if it is set.
 
-    Raises, from every method:
-        InferenceError: one of its kinds; see `triton_regressors.errors`.
+    Raises:
+        InvalidRequest: the request is wrong: the table does not fit the model, it holds a number that the model does
+            not take, there is no such output, an argument is wrong, the key is missing, or the client is closed.
+        ModelNotFound: no such model, or no such version of it, is loaded; the message lists those that are, unless the
+            server lists them to holders of its key alone.
+        ServerUnavailable: nothing answers at this address, it is no Triton server's, the server takes no more requests,
+            or it loads the model anew again and again while a table is asked.
+        RequestTimeout: there was no answer in time. The server may still be at work on it.
+        RequestCancelled: the client was closed, or the server cancelled the request.
+        ServerFault: the model failed, could not be loaded, or gave an answer that cannot be read.
+
+    Each method raises these, all of them an `InferenceError`; only `ready` answers False where there is no server, no
+    such model, or no answer in time. `ServerUnavailable` and `RequestTimeout` may pass by themselves; nothing is tried
+    again here because of them.
     """
 
     def __init__(
@@ -140,56 +118,51 @@ class Client(_Connection):
         try:
             return call.parse(getattr(self._transport(call.timeout_s), call.method)(**call.arguments))
         except Exception as error:
-            typed = typed_error(error, self.url, self.protocol, call.timeout_s)
-            if typed is None or typed is error:
+            failure = self._failure(error, call)
+            if failure is error:
                 raise
-            raise typed from error
+            raise failure from error
 
     def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, np.ndarray]:
-        """Output name → array [rows, width], for the outputs asked for.
+        """Return the answers to a table: output name → array [rows, width], for the outputs asked for.
 
         Args:
             model: its name.
             X: a pandas DataFrame, whose columns are taken by name where the model was fitted on named ones; an array of
                 numbers, see `number_rows`; or, where the model has other inputs than X, a mapping of each one's name to
                 an array of numbers or of strings, see `text_rows`. They are sent in the types that the server says the
-                model takes; it is asked first, but once only for arrays that have these types.
+                model takes.
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
         """
-        ready, known = self._ready(model, X)
-        if ready is not None:
-            try:
-                return self._run(self._calls.infer(model, ready, outputs, version))
-            except InvalidRequest:  # the model may take other types by now
-                if self._learn(self.config(model)) == known:
-                    raise
-        tensors = model_tensors(X, self._learn(self.config(model)), model)
-        return self._run(self._calls.infer(model, tensors, outputs, version))
+        return hold(self._dialogues.infer(model, X, outputs, version), self._run)
 
     def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
-        """The first of `outputs` alone: as a rule y, float32 [rows, n_targets]."""
+        """Return the first of `outputs` alone: as a rule y, float32 [rows, n_targets]. The arguments are `infer`'s."""
         return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
-        """The configuration that the model is loaded with, as the ModelConfig protobuf.
+        """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
 
         The server fills in defaults: `dynamic_batching {}` comes back with max_batch_size as its preferred batch size.
         """
-        return self._run(self._calls.config(model))
+        return hold(self._dialogues.config(model), self._run)
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """Return the statistics extension's answer as plain values.
+        """Return what the server counted of a model, the statistics extension's answer as plain values.
 
         It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
         are in ns, last_inference in ms since 1970.
         """
-        return self._run(self._calls.statistics(model))
+        return hold(self._dialogues.statistics(model), self._run)
 
     def index(self) -> list[dict[str, Any]]:
-        """name, version, state and reason of every model in the server's repositories; state is "" if not loaded."""
+        """Return name, version, state and reason of every model in the server's repositories.
+
+        The state is "" if a model was never loaded.
+        """
         return self._run(self._calls.index())
 
     def load(
@@ -217,6 +190,7 @@ class Client(_Connection):
         """
         if restart:
             self.unload(model)
+        self._dialogues.forget(model)
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
@@ -224,10 +198,11 @@ class Client(_Connection):
 
         An unknown model is no error.
         """
+        self._dialogues.forget(model)
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:
-        """Whether the server, or this model on it, takes requests. False also if nothing answers in time."""
+        """Return whether the server, or this model on it, takes requests: False also if nothing answers in time."""
         try:
             return self._run(self._calls.ready(model))
         except (ServerUnavailable, RequestTimeout, ModelNotFound):
@@ -241,29 +216,34 @@ class Client(_Connection):
         self._open.clear()
 
 
-class AsyncClient(_Connection):
+class AsyncClient(Connection):
     """What a service in asyncio asks of a Triton server: predictions, and whether a model is ready for them.
 
         async with AsyncClient("127.0.0.1:8001") as client:
-            y = await client.predict("ridge", X)
+            y = await client.predict("houses", table)
 
     Arguments, answers and errors are `Client`'s. It belongs to the event loop of its first call, and takes any number
-    of requests at a time. A task that is cancelled ends with asyncio.CancelledError, as always. Loading, unloading and
+    of requests at a time; a call from another loop is an `InvalidRequest`. Of a table that goes in several requests,
+    four are under way at a time; if some fail, the error is that of the first rows among them. Loading, unloading and
     statistics are an operator's: `Client` has them.
+
+    A task that is cancelled ends with asyncio.CancelledError, as always, and sends nothing more. `asyncio.timeout`, or
+    `asyncio.wait_for`, limits a whole table, of which timeout_s limits each request.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: for each request.
+        timeout_s: seconds for each request, from the sending to the answer, connecting included.
 
-    Raises, from every method:
-        InferenceError: one of its kinds; see `triton_regressors.errors`.
+    Raises:
+        InferenceError: one of its kinds, for the reasons that `Client` gives.
     """
 
     def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
         super().__init__(url, protocol, timeout_s)
         self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # now: a loop would wait for it
         self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -276,7 +256,11 @@ class AsyncClient(_Connection):
     def _transport(self) -> Any:
         if self._closed:
             raise InvalidRequest("This client is closed.")
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise InvalidRequest("This client belongs to the event loop of its first call; make one for each loop.")
         if self._client is None:  # made inside the event loop that it will belong to
+            self._loop = loop
             self._client = (
                 self._module.InferenceServerClient(self.url, channel_args=self._grpc_options())
                 if self.protocol == "grpc"
@@ -288,24 +272,16 @@ class AsyncClient(_Connection):
         try:
             return call.parse(await getattr(self._transport(), call.method)(**call.arguments))
         except Exception as error:
-            typed = typed_error(error, self.url, self.protocol, call.timeout_s)
-            if typed is None or typed is error:
+            failure = self._failure(error, call)
+            if failure is error:
                 raise
-            raise typed from error
+            raise failure from error
 
     async def infer(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> dict[str, np.ndarray]:
         """See `Client.infer`."""
-        ready, known = self._ready(model, X)
-        if ready is not None:
-            try:
-                return await self._run(self._calls.infer(model, ready, outputs, version))
-            except InvalidRequest:  # the model may take other types by now
-                if self._learn(await self.config(model)) == known:
-                    raise
-        tensors = model_tensors(X, self._learn(await self.config(model)), model)
-        return await self._run(self._calls.infer(model, tensors, outputs, version))
+        return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version), self._run)
 
     async def predict(
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
@@ -315,7 +291,7 @@ class AsyncClient(_Connection):
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""
-        return await self._run(self._calls.config(model))
+        return await hold_side_by_side(self._dialogues.config(model), self._run)
 
     async def ready(self, model: str | None = None) -> bool:
         """See `Client.ready`."""
@@ -330,18 +306,3 @@ class AsyncClient(_Connection):
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-
-def infer_in_batches(
-    client: Client, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-) -> dict[str, np.ndarray]:
-    """`client.infer` for any number of rows: one request after another, none larger than the model's max_batch_size."""
-    config = client.config(model)
-    tensors = model_tensors(X, input_tensors(config), model)
-    rows = row_count(tensors)
-    limit = config.max_batch_size or rows
-    parts = [
-        client.infer(model, take(tensors, slice(first, first + limit)), outputs=outputs, version=version)
-        for first in range(0, rows, limit)
-    ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in outputs}

@@ -70,9 +70,9 @@ def own_line(message: str) -> str:
 
 
 def means_nothing(line: str, has_gpu: bool) -> bool:
-    """Return whether who watches a server may do without a line.
+    """Whether who watches a server may do without a line.
 
-    It is empty, belongs to a table, or frightens and tells no fault of a machine that has a GPU, or has none.
+    It is an empty one, a table, or one that frightens and tells no fault of a machine that has or lacks a GPU.
     """
     if not line.strip() or is_table(line) or readable_log_line(line).message == _SLOW_STOP:
         return True

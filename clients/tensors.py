@@ -48,6 +48,12 @@ class InputTensor:
     columns: tuple[str, ...] = ()
     categories: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        more = ", ..." if len(self.columns) > 3 else ""
+        names = f", columns {', '.join(map(repr, self.columns[:3]))}{more}" if self.columns else ""
+        categories = f", {len(self.categories)} of them categories" if self.categories else ""
+        return f"<InputTensor '{self.name}' {self.datatype} [{self.width}]{names}{categories}>"
+
     @property
     def text(self) -> bool:
         """Whether it takes strings."""
@@ -78,17 +84,6 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         raise ServerFault(
             f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
         ) from None
-
-
-def ready_tensors(X: Given, inputs: Sequence[InputTensor]) -> Tensors | None:
-    """X as tensors where it is arrays of numbers in the inputs' types already; None where something is to be done."""
-    given: Mapping[str, Any] = X if isinstance(X, Mapping) else {inputs[0].name: X}
-    tensors: Tensors = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
-    dtypes = {tensor.name: DTYPES.get(tensor.datatype) for tensor in inputs if not tensor.text}
-    if not len(tensors) == len(given) == len(inputs) or tensors.keys() != dtypes.keys():
-        return None
-    ready = all(array.dtype == dtypes[name] and array.ndim == 2 and array.size for name, array in tensors.items())
-    return tensors if ready and len({len(array) for array in tensors.values()}) == 1 else None
 
 
 def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
@@ -171,6 +166,17 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
         rounded[:, places] = _changed(rows[:, places], array[:, places])
         _refuse(rounded, array, tensor, f"a category, which {tensor.datatype} would round to another number")
     return rows
+
+
+def same(given: object, array: np.ndarray) -> bool:
+    """Whether an input's tensor is what was given for it: its strings, or its very numbers.
+
+    The names of the columns and the categories do not matter then. What a table gives is taken by name.
+    """
+    if tables.is_table(given):
+        return False
+    original = np.asarray(given) if array.dtype != object else array
+    return original.dtype in (array.dtype, np.bool_, object) or not _changed(array, original).any()
 
 
 def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:

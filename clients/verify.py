@@ -102,12 +102,11 @@ def verify(
     tensors, asked = document.inputs.decode(golden.X), str(found.version)
     rows = row_count(tensors)
     name = model or directory.resolve().name
-    limit = client.config(name).max_batch_size or rows
 
     parity = document.parity
     answers = {
         batching: _ask(client, name, asked, tensors, tuple(golden.outputs), chunks)
-        for batching, chunks in _batchings(rows, limit, seed).items()
+        for batching, chunks in _batchings(rows, seed).items()
     }
     first = next(iter(answers.values()))
     return Verification(
@@ -132,20 +131,20 @@ def verify(
     )
 
 
-def _batchings(rows: int, limit: int, seed: int) -> dict[str, list[np.ndarray]]:
+def _batchings(rows: int, seed: int) -> dict[str, list[np.ndarray]]:
     """Name → the rows of each request."""
     in_order, shuffled = np.arange(rows), np.random.default_rng(seed).permutation(rows)
     return {
         "one row at a time": [in_order[row : row + 1] for row in range(rows)],
-        "all at once": [in_order[row : row + limit] for row in range(0, rows, limit)],
-        "shuffled, in odd sizes": list(_odd_chunks(shuffled, limit)),
+        "all at once": [in_order],
+        "shuffled, in odd sizes": list(_odd_chunks(shuffled)),
     }
 
 
-def _odd_chunks(order: np.ndarray, limit: int) -> Iterator[np.ndarray]:
+def _odd_chunks(order: np.ndarray) -> Iterator[np.ndarray]:
     first = count = 0
     while first < len(order):
-        size = min(_ODD_SIZES[count % len(_ODD_SIZES)], limit)
+        size = _ODD_SIZES[count % len(_ODD_SIZES)]
         yield order[first : first + size]
         first, count = first + size, count + 1
 

@@ -7,8 +7,13 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from triton_regressors.clients.numpy1 import NEWEST_PYTHON
+
+# A deadline would make each drawn example a test of how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 GPU = torch.cuda.is_available()
 if not GPU:

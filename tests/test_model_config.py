@@ -329,7 +329,7 @@ def stays(places: list[Path], gone: set[Path]) -> bool:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_edit_gives_the_wanted_message_and_keeps_the_comments_of_what_stays(random: Random) -> None:
     config = fill(random, model_config_pb2.ModelConfig())
     writer = Writer(random)
@@ -347,7 +347,7 @@ def test_any_edit_gives_the_wanted_message_and_keeps_the_comments_of_what_stays(
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_configuration_becomes_any_other(random: Random) -> None:
     config, wanted = (fill(random, model_config_pb2.ModelConfig()) for _ in range(2))
     assert from_pbtxt(edit_pbtxt(to_pbtxt(config).encode(), wanted)) == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+_TABLE = re.compile(r"\s*\[\[\s*configuration\s*\]\]")
 
 
 @dataclass(frozen=True)
@@ -94,19 +97,17 @@ def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, 
 
 
 def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
-    """Read configurations from a TOML file with one `[[configuration]]` table each.
+    """Read configurations from a TOML file.
 
-        [[configuration]]
-        label = "gentle"
-        dynamic_batching = true          # default true
-        max_queue_delay_us = 200         # default 0
-        preferred_batch_sizes = [8, 32]  # default none
-        instances = 2                    # default: the model's own
+    Each is a `[[configuration]]` table, with the fields of `BatchingConfiguration` as its keys.
 
-    Raises ComparisonError for a missing file, bad TOML, an unknown key, a value of the wrong kind or a repeated label.
+    Raises:
+        ComparisonError: a missing file, bad TOML, an unknown key, a value of the wrong kind or a repeated label, with
+            the line that it concerns.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ComparisonError(f"Cannot read the configurations in {path}: {error}.") from error
     except tomllib.TOMLDecodeError as error:
@@ -117,9 +118,18 @@ def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
     tables = document.get("configuration", [])
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ComparisonError(f"{path} holds no [[configuration]] table; at least one is needed.")
-    return distinct(
-        [_from_table(table, f"{path}, configuration {number}") for number, table in enumerate(tables, start=1)]
-    )
+    lines = [f", line {number}" for number, line in enumerate(text.splitlines(), start=1) if _TABLE.match(line)]
+    if len(lines) != len(tables):  # they are written in another of TOML's ways
+        lines = [""] * len(tables)
+    found: list[BatchingConfiguration] = []
+    for number, (table, line) in enumerate(zip(tables, lines, strict=True), start=1):
+        place = f"{path}{line}, configuration {number}"
+        found.append(_from_table(table, place))
+        try:
+            distinct(found)
+        except ComparisonError as error:
+            raise ComparisonError(f"{place}: {error}") from None
+    return tuple(found)
 
 
 def distinct(configurations: Sequence[BatchingConfiguration]) -> tuple[BatchingConfiguration, ...]:

@@ -71,6 +71,26 @@ class Comparison:
             f"p99 {figures.latency.p99_ms:.3g} ms{'' if figures.stable else ' (not stable)'}."
         )
 
+    def measured_on(self) -> str:
+        """The model's version and engine, what it ran on and the packages' versions in one line.
+
+        What is not known is left out; all of it where nothing was measured.
+        """
+        found = {name: value for name, value in self.environment.items() if value}
+        if {"processor", "runs_on"} <= found.keys():
+            found["runs_on"] += f" ({found['processor']})"
+        titles = {
+            "model_version": "version",
+            "engine": "engine",
+            "runs_on": "on",
+            "triton_server": "Triton server",
+            "torch": "torch",
+            "triton_language": "Triton language",
+            "triton_regressors": "client's triton_regressors",
+            "tritonclient": "tritonclient",
+        }
+        return ", ".join(f"{title} {found[name]}" for name, title in titles.items() if name in found)
+
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the figures."""
         found = []

@@ -17,6 +17,7 @@ STYLE = """
   --grid: #363c47; --good: #66d2b1; --good-panel: #13302a; --warn: #f2b661; --warn-panel: #33260f; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1180px; padding: 2rem 1.25rem 4rem; background: var(--page); color: var(--ink);
+  overflow-wrap: break-word;
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
@@ -26,7 +27,8 @@ p { margin: .4rem 0; max-width: 75ch; }
 .verdict { border-color: var(--good); background: var(--good-panel); font-size: 1.05rem; }
 .warning { border-color: var(--warn); background: var(--warn-panel); margin: .5rem 0; }
 figure { margin: .5rem 0 0; padding: 1rem; background: var(--panel); border-radius: 8px; }
-figure svg { display: block; width: 100%; height: auto; }
+figure svg { width: 100%; height: auto; }
+figure .narrow { display: none; }
 figcaption { font-size: .9rem; margin-top: .6rem; max-width: 90ch; }
 .scroll { overflow-x: auto; border: 1px solid var(--grid); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
@@ -38,7 +40,40 @@ tr.best td { background: var(--good-panel); font-weight: 600; }
 .facts th, .facts td { text-align: left; white-space: normal; vertical-align: top;
   border-bottom: 1px solid var(--grid); }
 .facts th { width: 16rem; font-weight: 500; }
+.points :is(th, td):nth-child(2) { position: sticky; left: 0; background: var(--page); }
+.points th:nth-child(2) { background: var(--panel); }
+.points tr.best td:nth-child(2) { background: var(--good-panel); }
+@media (max-width: 640px) {
+  body { padding: 1.25rem .75rem 3rem; }
+  figure { padding: .5rem; }
+  figure .wide { display: none; }
+  figure .narrow { display: block; }
+  .facts :is(th, td) { display: block; width: auto; }
+  .facts th { border-bottom: 0; padding-bottom: 0; }
+  .points :is(th, td) { padding: .38rem .4rem; }
+  .points :is(th, td):nth-child(2) { white-space: normal; min-width: 6.5rem; }
+}
 """
+ENVIRONMENT = {
+    "measured_at": "Measured at",
+    "model": "Model",
+    "model_version": "Its version",
+    "engine": "Its engine",
+    "runs_on": "Its instances run on",
+    "processor": "Processor",
+    "server": "Server",
+    "triton_server": "Triton server",
+    "torch": "torch on the server",
+    "triton_language": "Triton language on the server",
+    "client_cores": "Cores of the client's machine",
+    "client_machine": "Client's machine",
+    "python": "Client's Python",
+    "triton_regressors": "Client's triton_regressors",
+    "grpcio": "Client's grpcio",
+    "tritonclient": "Client's tritonclient",
+}
+"""What was measured on, in words."""
+UNKNOWN = "not known from here: the server does not say"
 TEXT_COLUMNS = ("configuration", "via", "")
 
 
@@ -46,23 +81,25 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
     """The whole page. `columns`: headings and cells of the table; `best`: the number of the recommended point."""
     points = comparison.points
     loads = len({point.load for point in points})
+    title = "Latency against throughput"
     sections = [
         f"<h1>Dynamic batching of {escape(comparison.model)}</h1>",
-        f'<p class="faint">{len(comparison.configurations)} configurations × {loads} loads, '
+        f'<p class="faint">{counted(len(comparison.configurations), "configuration")} × {counted(loads, "load")}, '
         f"measured {escape(str(comparison.environment.get('measured_at', '')).replace('T', ' '))}, "
         f"server {escape(str(comparison.environment.get('server', '')))}</p>",
+        f'<p class="faint">{escape(comparison.measured_on())}</p>',
         f'<p class="verdict">{escape(comparison.verdict())}</p>',
         *(f'<p class="warning">{escape(warning)}</p>' for warning in comparison.warnings()),
-        "<h2>Latency against throughput</h2>",
+        f"<h2>{title}</h2>",
         _figure(
-            inline_svg(latency_throughput(points, comparison.p99_ms), "Latency against throughput"),
+            [inline_svg(latency_throughput(points, comparison.p99_ms, narrow), title) for narrow in (False, True)],
             "Down and to the right is better. Each line joins one configuration's loads, from the lightest to the "
             "heaviest. Dashed: the do-nothing model, which answers zeros without computing, in the same run under the "
             "same configuration; what lies below it is the cost of the server and the network, not of the model.",
         ),
         "<h2>What the batches held</h2>",
         _figure(
-            inline_svg(batch_sizes(points), "Executions per batch size"),
+            [inline_svg(batch_sizes(points, narrow), "Executions per batch size") for narrow in (False, True)],
             "From the server's statistics: how many rows its executions really had. All executions at the rows of one "
             "request mean that nothing was batched.",
         ),
@@ -70,11 +107,13 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
         _points(columns, [point.configuration.label for point in points], best),
         '<p class="faint">queue and compute are the server\'s own means per request. of floor: share of the do-nothing '
         "model's requests per second. client CPU: of the busiest load process, 100 % being one core. "
-        "~ not stable, ! errors.</p>",
+        "* recommended, ~ not stable, ! errors.</p>",
         "<h2>Configurations</h2>",
         _facts({configuration.label: configuration.describe() for configuration in comparison.configurations}),
         "<h2>How it was measured</h2>",
         _facts(_method(comparison)),
+        "<h2>What it ran on</h2>",
+        _facts({ENVIRONMENT.get(name, name): value for name, value in comparison.environment.items()}),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -85,8 +124,18 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
     )
 
 
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+def counted(number: int, what: str) -> str:
+    """1 load, 2 loads."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _figure(svgs: Sequence[str], caption: str) -> str:
+    """A plot as it is on a wide screen and on a narrow one, of which the page shows one."""
+    wide, narrow = svgs
+    return (
+        f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def _points(columns: Sequence[tuple[str, Sequence[str]]], labels: Sequence[str], best: int | None) -> str:
@@ -99,11 +148,15 @@ def _points(columns: Sequence[tuple[str, Sequence[str]]], labels: Sequence[str],
         texts = [cells[index] for _, cells in columns]
         row = "".join(f"<td{kind}>{escape(text)}</td>" for kind, text in zip(kinds, texts, strict=True))
         body.append(f'<tr class="{" ".join(names)}">{row}</tr>' if names else f"<tr>{row}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    rows = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
+    return f'<div class="scroll"><table class="points">{rows}</table></div>'
 
 
 def _facts(facts: Mapping[str, object]) -> str:
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(UNKNOWN if value is None else str(value))}</td></tr>"
+        for name, value in facts.items()
+    )
     return f'<div class="scroll"><table class="facts"><tbody>{rows}</tbody></table></div>'
 
 
@@ -112,7 +165,7 @@ def _method(comparison: Comparison) -> dict[str, object]:
     measured = [figures for point in comparison.points for figures in (point.model, point.floor) if figures]
     shares = [figures.client_cpu_share for figures in measured if math.isfinite(figures.client_cpu_share)]
     open_loop = any(point.load.rate is not None for point in comparison.points)
-    facts: dict[str, object] = {
+    return {
         "Load": (
             "open loop: Poisson arrivals; latency counts from the intended send time, so that waiting to be sent is "
             "part of it"
@@ -130,11 +183,3 @@ def _method(comparison: Comparison) -> dict[str, object]:
         "Busiest load process": f"{max(shares, default=0):.0%} of one core",
         "Load processes": ", ".join(str(n) for n in sorted({figures.client_processes for figures in measured})),
     }
-    names = {
-        "triton_server": "Triton server release",
-        "client_cores": "Cores of the client's machine",
-        "client_machine": "Client's machine",
-    }
-    for name, value in comparison.environment.items():
-        facts[names.get(name, name.replace("_", " ").capitalize() if name != "triton_regressors" else name)] = value
-    return facts

@@ -13,7 +13,7 @@ from tritonclient.http import InferInput, InferRequestedOutput
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load, Sample
 from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.infer import Client, infer_in_batches
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
 from triton_regressors.kernels.errors import PlanError
@@ -104,7 +104,7 @@ def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
 
 def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> CheckedRows:
     """Rows of the user's own, whose expected answers are those the server gives before anything is changed."""
-    answers = infer_in_batches(client, model, tensors, outputs=(signature.output,))
+    answers = client.infer(model, tensors, outputs=(signature.output,))
     expected = answers[signature.output].astype(np.float64)
     return CheckedRows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
 

@@ -6,6 +6,7 @@ Colours are told apart by people with any colour vision, and every configuration
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK, FAINT, GRID = "#2A2A2A", "#6B6B6B", "#D9D9D9"
 """Colours of text, of secondary text and of grid lines; in the HTML report they become the page's own."""
 FONTS = ("DejaVu Sans", "Helvetica", "Arial", "sans-serif")
-MAX_LOADS = 4
+WIDE, NARROW = 10.0, 4.4
+"""Widths of figures in inches; a narrow one can be read on a screen of 400 pixels."""
+MAX_LOADS, MAX_LOADS_NARROW = 4, 2
 MAX_BARS = 64
 SHARE_TICKS = (1, 2, 5, 10, 20, 50, 100)
 STYLE: dict[Any, Any] = {
@@ -52,18 +55,22 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def latency_throughput(points: Sequence[Point], p99_ms: float | None = None) -> Figure:
+def latency_throughput(points: Sequence[Point], p99_ms: float | None = None, narrow: bool = False) -> Figure:
     """Median and p99 latency in ms (logarithmic) against rows per second, one line per configuration over its loads.
 
-    One row of panels for each protocol and number of rows per request; dashed lines are the do-nothing model.
+    One row of panels for each protocol and number of rows per request; dashed lines are the do-nothing model. `narrow`
+    puts the panels under one another, for a telephone.
     """
     facets = list(dict.fromkeys((point.load.protocol, point.load.rows) for point in points))
     labels = list(dict.fromkeys(point.configuration.label for point in points))
     with rc_context(STYLE):
-        legend_rows = -(-(len(labels) + 1) // 4)
-        height = 3.5 * len(facets) + 0.5 + 0.24 * legend_rows
-        figure = Figure(figsize=(10, height), layout="constrained")
-        panels = figure.subplots(len(facets), 2, squeeze=False, sharey="row")
+        across, legend_columns = (1, 2) if narrow else (2, 4)
+        legend_rows = -(-(len(labels) + 1) // legend_columns)
+        height = (6.0 if narrow else 3.5) * len(facets) + 0.5 + 0.24 * legend_rows
+        figure = Figure(figsize=(NARROW if narrow else WIDE, height), layout="constrained")
+        panels = figure.subplots(
+            len(facets) * 2 // across, across, squeeze=False, sharey="none" if narrow else "row"
+        ).reshape(-1, 2)
         for (protocol, rows), (left, right) in zip(facets, panels, strict=True):
             chosen = [point for point in points if (point.load.protocol, point.load.rows) == (protocol, rows)]
             for axes, name in ((left, "p50"), (right, "p99")):
@@ -98,27 +105,29 @@ def latency_throughput(points: Sequence[Point], p99_ms: float | None = None) -> 
                         ha="right",
                         fontsize=8,
                     )
+            for shared in ((left,), (right,)) if narrow else ((left, right),):
+                _label_both_ends(shared)
         handles = [_handle(index, label) for index, label in enumerate(labels)]
         if any(point.floor for point in points):
             handles.append(Line2D([], [], color=FAINT, linewidth=1, linestyle="--", label="dashed: do-nothing model"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(legend_columns, len(handles)))
     return figure
 
 
-def batch_sizes(points: Sequence[Point]) -> Figure:
+def batch_sizes(points: Sequence[Point], narrow: bool = False) -> Figure:
     """Share of executions per batch size in rows: a row of panels per configuration, a column per load.
 
-    Each panel has its own vertical scale, so that a wide spread can be seen too. With more than four loads, the last
-    four, which are the heaviest of the last kind.
+    Each panel has its own vertical scale, so that a wide spread can be seen too. With more than four loads, or two in a
+    `narrow` figure for a telephone, the last, which are the heaviest of the last kind.
     """
     every_load = list(dict.fromkeys(point.load for point in points))
-    loads = every_load[-MAX_LOADS:]
+    loads = every_load[-(MAX_LOADS_NARROW if narrow else MAX_LOADS) :]
     labels = list(dict.fromkeys(point.configuration.label for point in points))
     found = {(point.configuration.label, point.load): point.model.server for point in points}
     largest = max((size for server in found.values() for size in server.executions_per_batch_size), default=1)
     width = -(-largest // MAX_BARS)
     with rc_context(STYLE):
-        figure = Figure(figsize=(10, 1.0 + 1.05 * len(labels)), layout="constrained")
+        figure = Figure(figsize=(NARROW if narrow else WIDE, 1.0 + 1.05 * len(labels)), layout="constrained")
         panels = figure.subplots(len(labels), len(loads), squeeze=False, sharex=True)
         for row, label in enumerate(labels):
             for column, load in enumerate(loads):
@@ -141,7 +150,8 @@ def batch_sizes(points: Sequence[Point]) -> Figure:
                     axes.set_title(_load_title(load, every_load), fontsize=9)
             panels[row][0].set_ylabel(_folded(label), rotation=0, ha="right", va="center", fontsize=8.5)
         figure.supxlabel("batch size, rows per execution", fontsize=9)
-        figure.suptitle("Share of executions per batch size, %", x=0.01, ha="left", fontsize=10)
+        left_out = f" (last {len(loads)} loads)" if len(loads) < len(every_load) else ""
+        figure.suptitle(f"Share of executions per batch size, %{left_out}", x=0.01, ha="left", fontsize=10)
     return figure
 
 
@@ -187,6 +197,15 @@ def _curve(axes: Axes, figures: Sequence[Figures], name: str, index: int, floor:
         zorder=2 if floor else 3,
         clip_on=False,
     )
+
+
+def _label_both_ends(shared: Sequence[Axes]) -> None:
+    """Widen the common vertical axis to labels of `_minor_label`'s, so that a short range has some."""
+    low, high = min(axes.dataLim.y0 for axes in shared), max(axes.dataLim.y1 for axes in shared)
+    if 0 < low <= high < math.inf:
+        decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        labels = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+        shared[0].set_ylim(max(at for at in labels if at < low), min(at for at in labels if at > high))
 
 
 def _handle(index: int, label: str) -> Line2D:

@@ -18,7 +18,7 @@ class Display:
     def __init__(self, console: Console | None) -> None:
         self._progress = (
             None
-            if console is None
+            if console is None or not console.is_terminal  # where it would print an empty line
             else Progress(
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),

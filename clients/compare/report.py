@@ -41,12 +41,18 @@ def share(value: float) -> str:
     return f"{value:.0%}" if math.isfinite(value) else "–"
 
 
-def columns(points: Sequence[Point]) -> list[tuple[str, list[str]]]:
-    """Headings and cells for people. What is the same for all points (protocol, one row a request) is left out."""
+def columns(points: Sequence[Point], best: Point | None) -> list[tuple[str, list[str]]]:
+    """Return headings and cells for people, first what marks a point: * for the best one, and `marks`.
+
+    What is the same for all points (protocol, one row a request) is left out.
+    """
     several_protocols = len({point.load.protocol for point in points}) > 1
     several_rows = any(point.load.rows != 1 for point in points)
     open_loop = any(point.load.rate is not None for point in points)
-    found: list[tuple[str, list[str]]] = [("configuration", [point.configuration.label for point in points])]
+    found: list[tuple[str, list[str]]] = [
+        ("", [("*" if point is best else "") + marks(point) for point in points]),
+        ("configuration", [point.configuration.label for point in points]),
+    ]
     if several_protocols:
         found.append(("via", [point.load.protocol for point in points]))
     if open_loop:
@@ -67,9 +73,7 @@ def columns(points: Sequence[Point]) -> list[tuple[str, list[str]]]:
     ]
     if any(point.floor for point in points):
         found.append(("of floor", [share(point.throughput_of_floor) for point in points]))
-    found.append(("client CPU", [share(point.model.client_cpu_share) for point in points]))
-    found.append(("", [marks(point) for point in points]))
-    return found
+    return [*found, ("client CPU", [share(point.model.client_cpu_share) for point in points])]
 
 
 def marks(point: Point) -> str:
@@ -87,19 +91,19 @@ def best_or_none(comparison: Comparison) -> Point | None:
 
 
 def rich_table(comparison: Comparison) -> Table:
-    """All points, at most 120 columns wide; the recommended one in bold, configurations apart from one another."""
+    """All points, at most 120 columns wide; the recommended one starred, configurations apart from one another."""
     best = best_or_none(comparison)
     points = comparison.points
     table = Table(
         title=Text(f"Dynamic batching configurations of {comparison.model}"),
-        caption="of floor: share of the do-nothing model's requests/s   ~ not stable   ! errors   bold: recommended",
+        caption="* recommended   ~ not stable   ! errors   of floor: share of the do-nothing model's requests/s",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
         show_edge=False,
         header_style="bold",
     )
-    found = columns(points)
+    found = columns(points, best)
     for heading, _ in found:
         if heading == "configuration":
             table.add_column(heading, max_width=LABEL_WIDTH, overflow="fold", vertical="bottom")
@@ -110,7 +114,7 @@ def rich_table(comparison: Comparison) -> Table:
     for index, point in enumerate(points):
         again = index > 0 and points[index - 1].configuration == point.configuration
         last = index + 1 == len(points) or points[index + 1].configuration != point.configuration
-        cells = ["" if again else point.configuration.label, *(column[index] for _, column in found[1:])]
+        cells = ["" if again and heading == "configuration" else column[index] for heading, column in found]
         table.add_row(*map(Text, cells), style="bold green" if point is best else None, end_section=last)
     return table
 
@@ -168,8 +172,8 @@ def write_report(comparison: Comparison, directory: str | Path) -> tuple[Path, .
         table.write_text(as_csv(comparison.points), encoding="utf-8")
         save_png(latency_throughput(comparison.points, comparison.p99_ms), curves)
         save_png(batch_sizes(comparison.points), histogram)
-        found = columns(comparison.points)
         best = best_or_none(comparison)
+        found = columns(comparison.points, best)
         report.write_text(
             html_report(comparison, found, None if best is None else comparison.points.index(best)), encoding="utf-8"
         )

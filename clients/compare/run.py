@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import tritonclient.grpc
-import tritonclient.http
 from rich.console import Console
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.compare import perf_analyzer
 from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
+from triton_regressors.clients.compare.environment import describe_environment
 from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.load import Load, LoadGenerator
 from triton_regressors.clients.compare.lock import only_comparison
@@ -38,7 +33,6 @@ from triton_regressors.clients.compare.statistics import ServerCounters, Window
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.version import __version__
 
 PROTOCOLS = ("grpc", "http")
 GENERATORS = ("builtin", "perf_analyzer")
@@ -156,7 +150,7 @@ def compare(
                 "rows_file": None if rows_file is None else str(rows_file),
                 "configurations": [asdict(configuration) for configuration in chosen],
             }
-            comparison.environment = describe_environment(server)
+            comparison.environment = describe_environment(client, config, server.own, python)
             override = stack.enter_context(BatchingOverride(client, name, server.address(control), floor))
             pool = stack.enter_context(LoadGenerator(0 if tool else max(processes.values())))
 
@@ -281,26 +275,3 @@ def choose_rows(
         where = "no repository is given" if entry is None else f"{entry} has no golden rows"
         raise ComparisonError(f"There are no rows to send for {name!r}: {where}; give --rows-file ROWS.")
     return golden
-
-
-def describe_environment(server: Server) -> dict[str, object]:
-    """Versions, machine and time, for the report."""
-    return {
-        "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "server": "started for this comparison on this machine" if server.own else f"{server.grpc or server.http}",
-        "triton_server": server_version(server),
-        "client_cores": os.cpu_count(),
-        "client_machine": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "triton_regressors": __version__,
-        "grpcio": version("grpcio"),
-        "tritonclient": version("tritonclient"),
-    }
-
-
-def server_version(server: Server) -> str:
-    """The Triton server's release as it tells itself."""
-    library = tritonclient.grpc if server.grpc else tritonclient.http
-    with library.InferenceServerClient(server.grpc or server.http) as client:
-        metadata = client.get_server_metadata()
-        return str(metadata["version"] if isinstance(metadata, dict) else metadata.version)

@@ -9,6 +9,15 @@ from triton_regressors.commands.loading import INTERRUPTED, loading
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.version import __version__
 
+ABOUT = """Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server.
+
+Examples:
+    triton-regressors export diabetes.skops --sample rows.csv
+    triton-regressors serve
+    triton-regressors predict diabetes rows.csv
+    triton-regressors compare diabetes --p99-ms 5
+"""
+
 
 def make_app() -> Any:
     """Return the command line. It says what there is; each command imports what it works with when it runs."""
@@ -16,17 +25,19 @@ def make_app() -> Any:
 
     from triton_regressors.commands.compare import compare
     from triton_regressors.commands.export import describe, export
+    from triton_regressors.commands.help import Command, Group
     from triton_regressors.commands.query import predict, verify
     from triton_regressors.commands.serve import serve
 
     app = typer.Typer(
-        help="Serve scikit-learn regressors with Triton-language kernels on NVIDIA's Triton Inference Server.",
+        help=ABOUT,
+        cls=Group,
+        context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     for command in (export, describe, serve, predict, verify, compare):
-        app.command()(command)
+        app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)
     def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from triton_regressors.clients.admin_key import VARIABLE, own_key
-from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.errors import InvalidRequest, ModelNotFound
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
@@ -104,6 +104,8 @@ def test_without_the_key_management_is_refused_and_all_else_works(
         assert client.config("sums").max_batch_size == 16
         assert client.predict("sums", np.ones((1, 3))).tolist() == [[6]]
         assert client.statistics("sums")["model_stats"]
+        with pytest.raises(ModelNotFound, match=r"^Request for unknown model: 'nothing' is not found\.$"):
+            client.predict("nothing", np.ones((1, 3)))  # without a list of the others
 
 
 @pytest.mark.server

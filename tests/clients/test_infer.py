@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients import errors
-from triton_regressors.clients.infer import AsyncClient, Client, infer_in_batches
+from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
 
@@ -40,12 +40,11 @@ class TestGoodRequests:
     def test_any_layout(self, client: Client, X: np.ndarray) -> None:
         np.testing.assert_array_equal(client.predict("sums", X), SUMS)
 
-    def test_more_rows_than_a_request_may_have(self, server: TritonServer) -> None:
+    def test_more_rows_than_a_request_may_have(self, client: Client) -> None:
         X = np.arange(37 * 3, dtype=np.float32).reshape(37, 3) % 50
-        with Client(server.grpc_url) as client:
-            answers = infer_in_batches(client, "sums", X, outputs=("y", "std"))
+        answers = client.infer("sums", X, outputs=("y", "std"))
         np.testing.assert_array_equal(answers["y"], 2 * X.sum(axis=1, keepdims=True))
-        assert answers["std"].shape == (37, 1)
+        np.testing.assert_array_equal(answers["std"], X[:, :1])
 
     def test_ready(self, client: Client) -> None:
         assert client.ready()
@@ -82,7 +81,6 @@ class TestBadRequests:
             ("nothing", ROWS, {}, errors.ModelNotFound, "Request for unknown model: 'nothing'"),
             ("sums", ROWS, {"version": 7}, errors.ModelNotFound, "'sums' version 7 is not found"),
             ("sums", ROWS[:, :2], {}, errors.InvalidRequest, r"unexpected shape for input 'X'.*got \[2,2\]\.$"),
-            ("sums", np.ones((17, 3)), {}, errors.InvalidRequest, "batch-size must be <= 16 for 'sums'"),
             ("sums", ROWS, {"outputs": ("z",)}, errors.InvalidRequest, "unexpected inference output 'z'"),
             ("sums", -ROWS, {}, errors.InvalidRequest, r"^row 0 of X is negative\.$"),
             ("sums", ROWS * [0, 0, 0] + 100, {}, errors.ServerFault, "ArithmeticError: the sums do not add up.$"),
@@ -172,8 +170,6 @@ class TestLoad:
             used = operator.config("spare")
             assert used.max_batch_size == 2
             assert used.dynamic_batching.max_queue_delay_microseconds == 300
-            with pytest.raises(errors.InvalidRequest, match="must be <= 2"):
-                operator.predict("spare", np.ones((3, 3)))
         finally:
             operator.unload("spare")
             operator.load("spare")
@@ -309,6 +305,28 @@ def test_a_cancelled_task_is_cancelled(server: TritonServer, protocol: str) -> N
             np.testing.assert_array_equal(await client.predict("sums", ROWS), SUMS)
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_an_asynchronous_client_of_another_event_loop(server: TritonServer, protocol: str) -> None:
+    url = server.grpc_url if protocol == "grpc" else server.http_url
+
+    async def make() -> AsyncClient:
+        client = AsyncClient(url, protocol)
+        await client.predict("sums", ROWS)
+        return client
+
+    client = asyncio.run(make())
+    with pytest.raises(errors.InvalidRequest, match="belongs to the event loop of its first call"):
+        asyncio.run(client.predict("sums", ROWS))
+
+
+def test_what_they_show_of_themselves() -> None:
+    client = Client("127.0.0.1:1")
+    assert repr(client) == "<Client of 127.0.0.1:1 over gRPC>"
+    client.close()
+    assert repr(client) == "<Client of 127.0.0.1:1 over gRPC, closed>"
+    assert repr(AsyncClient("http://h:8000", "http")) == "<AsyncClient of h:8000 over HTTP>"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from triton_regressors.clients import errors
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.run import compare
-from triton_regressors.clients.infer import Client, infer_in_batches
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.commands import query
@@ -160,7 +160,7 @@ class TestClients:
 @pytest.mark.parametrize("X", [{name: np.tile(rows, (9, 1)) for name, rows in ROWS.items()}, pd.concat([PEOPLE] * 9)])
 def test_more_rows_than_a_request_may_have(server: TritonServer, X: object) -> None:
     with Client(server.grpc_url) as client:
-        np.testing.assert_array_equal(infer_in_batches(client, "people", X)["y"], np.tile(Y, (9, 1)))
+        np.testing.assert_array_equal(client.predict("people", X), np.tile(Y, (9, 1)))
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

@@ -250,6 +250,21 @@ class TestNumbers:
             number_rows(fits[:, ::-1], tensor)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "shown"),
+    [
+        (InputTensor("X", "FP32", 8), "<InputTensor 'X' FP32 [8]>"),
+        (InputTensor("cat", "BYTES", 2, ("a", "b")), "<InputTensor 'cat' BYTES [2], columns 'a', 'b'>"),
+        (
+            InputTensor("X", "FP64", 900, tuple(f"c{i}" for i in range(900)), (3, 5)),
+            "<InputTensor 'X' FP64 [900], columns 'c0', 'c1', 'c2', ..., 2 of them categories>",
+        ),
+    ],
+)
+def test_an_input_shows_itself_in_a_line(tensor: InputTensor, shown: str) -> None:
+    assert repr(tensor) == shown
+
+
 class TestConfigurations:
     @staticmethod
     def config(columns: str | None = None) -> model_config_pb2.ModelConfig:

@@ -26,7 +26,6 @@ FLOAT64_NOISE = 1e-12
 
 drawn = settings(
     max_examples=8,
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

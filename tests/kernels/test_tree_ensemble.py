@@ -22,7 +22,6 @@ from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_l
 
 drawn = settings(
     max_examples=10,
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -1,5 +1,6 @@
 """A row's bits do not depend on its batch, its place there, the protocol, or the batching configuration."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.server.conftest import Unload, wait_for
 from tests.server.models import KERNELS, MAX_ROWS, export_families, models, rows
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure
 
@@ -94,6 +95,20 @@ def test_batch_sizes_and_positions(
         indices = np.roll(np.concatenate([[17], chosen[chosen != 17]])[:size], shift)  # row 17 in different places
         assert 17 in indices
         assert same(bits(either, entry, X, indices, FAMILIES), alone, indices)
+
+
+def test_tables_larger_than_a_batch(
+    server: TritonServer, entry: str, client: Client, X: np.ndarray, alone: dict[str, np.ndarray]
+) -> None:
+    order = np.random.default_rng(1).integers(MAX_ROWS, size=4 * MAX_ROWS + 7)
+
+    async def side_by_side() -> dict[str, np.ndarray]:
+        async with AsyncClient(server.http_url, "http") as service:
+            return await service.infer(entry, X[order], outputs=FAMILIES)
+
+    for found in (client.infer(entry, X[order], outputs=FAMILIES), asyncio.run(side_by_side())):
+        for family, answers in found.items():
+            assert answers.tobytes() == alone[family][order].tobytes()
 
 
 @pytest.mark.parametrize("outputs", [(family,) for family in FAMILIES] + [FAMILIES[::-1]], ids="-".join)

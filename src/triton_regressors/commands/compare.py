@@ -12,13 +12,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from triton_regressors.commands.connection import ProtocolName
+from triton_regressors.commands.connection import ProtocolName, entry_names
 from triton_regressors.commands.loading import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
     from triton_regressors.clients.compare.results import Point
+
+
+_COMPARED, _LOAD, _SERVER = "What is compared", "The load", "The server"
+_WINDOWS, _RESULT = "How long it is measured", "What comes of it"
 
 
 class GeneratorName(str, Enum):
@@ -29,68 +33,145 @@ class GeneratorName(str, Enum):
 
 
 def compare(
-    name: Annotated[str, typer.Argument(help="The model to compare configurations of.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The model to compare configurations of.", autocompletion=entry_names),
+    ],
     repository: Annotated[
-        Path, typer.Option(help="Its model repository; a Triton server is started on it unless --url is given.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Its model repository; a Triton server is started on it unless --url is given.",
+            rich_help_panel=_SERVER,
+        ),
     ] = DEFAULT_REPOSITORY,
     configurations: Annotated[
-        Path | None, typer.Option(help="A TOML file of 'configuration' tables instead of the default set.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file of configurations, see above, instead of the default eight.",
+            rich_help_panel=_COMPARED,
+        ),
     ] = None,
     concurrency: Annotated[
         list[int] | None,
-        typer.Option("--concurrency", "-c", help="Closed loop: requests outstanding; repeatable. Default: 1, 8, 32."),
+        typer.Option(
+            "--concurrency",
+            "-c",
+            metavar="N",
+            help="Closed loop: requests outstanding; repeatable. Default: 1, 8, 32.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     rate: Annotated[
         list[float] | None,
-        typer.Option(help="Open loop instead: Poisson arrivals at so many requests/s; repeatable."),
+        typer.Option(
+            metavar="PER_S",
+            help="Open loop instead: Poisson arrivals at so many requests/s; repeatable.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     rows: Annotated[
-        list[int] | None, typer.Option("--rows", "-r", help="Rows per request; repeatable. Default: 1.")
+        list[int] | None,
+        typer.Option(
+            "--rows", "-r", metavar="N", help="Rows per request; repeatable. Default: 1.", rich_help_panel=_LOAD
+        ),
     ] = None,
     protocol: Annotated[
-        list[ProtocolName] | None, typer.Option(help="grpc or http; repeatable. Default: grpc.")
+        list[ProtocolName] | None,
+        typer.Option(metavar="NAME", help="grpc or http; repeatable. Default: grpc.", rich_help_panel=_LOAD),
     ] = None,
     rows_file: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. Of a table with more columns, "
-            "those that the model was trained with are taken by name."
+            "those that the model was trained with are taken by name.",
+            rich_help_panel=_LOAD,
         ),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
-            help="gRPC address HOST:PORT of a running server. If it loads models only for holders of a key, as `serve` "
-            "and the one in docker/ do, put the key into $TRITON_ADMIN_KEY."
+            metavar="HOST:PORT",
+            help="gRPC address of a running server. If it loads models only for holders of a key, as `serve` and the "
+            "one in docker/ do, put the key into $TRITON_ADMIN_KEY.",
+            rich_help_panel=_SERVER,
         ),
     ] = None,
-    http_url: Annotated[str | None, typer.Option(help="HTTP address HOST:PORT of a running server.")] = None,
+    http_url: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="HTTP address of a running server.", rich_help_panel=_SERVER),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the report goes; default: ./comparison-NAME.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where the report goes; default: ./comparison-NAME.",
+            rich_help_panel=_RESULT,
+        ),
     ] = None,
     p99_ms: Annotated[
-        float | None, typer.Option(help="Recommend the highest throughput whose p99 is within this many ms.")
+        float | None,
+        typer.Option(
+            metavar="MS",
+            help="Recommend the highest throughput whose p99 is within this many ms.",
+            rich_help_panel=_RESULT,
+        ),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write the recommended configuration into config.pbtxt.")
+        bool,
+        typer.Option("--apply", help="Write the recommended configuration into config.pbtxt.", rich_help_panel=_RESULT),
     ] = False,
-    floor: Annotated[bool, typer.Option(help="Measure the do-nothing model beside every point.")] = True,
-    warmup_s: Annotated[float, typer.Option(help="Load before the first window, in seconds.")] = 1.0,
-    window_s: Annotated[float, typer.Option(help="Length of a measurement window in seconds.")] = 1.0,
-    max_windows: Annotated[int, typer.Option(help="Give up waiting for stable figures after so many windows.")] = 8,
+    floor: Annotated[
+        bool, typer.Option(help="Measure the do-nothing model beside every point.", rich_help_panel=_COMPARED)
+    ] = True,
+    warmup_s: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="Load before the first window, in seconds.", rich_help_panel=_WINDOWS),
+    ] = 1.0,
+    window_s: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="Length of a measurement window in seconds.", rich_help_panel=_WINDOWS),
+    ] = 1.0,
+    max_windows: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Give up waiting for stable figures after so many windows.", rich_help_panel=_WINDOWS
+        ),
+    ] = 8,
     stability: Annotated[
-        float, typer.Option(help="How far the last 3 windows may differ in throughput and p50 (0.1: 10 %).")
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="How far the last 3 windows may differ in throughput and p50 (0.1: 10 %).",
+            rich_help_panel=_WINDOWS,
+        ),
     ] = 0.10,
     client_processes: Annotated[
-        int | None, typer.Option(help="Load worker processes; default: by load and cores.")
+        int | None,
+        typer.Option(metavar="N", help="Load worker processes; default: by load and cores.", rich_help_panel=_LOAD),
     ] = None,
     generator: Annotated[
-        GeneratorName, typer.Option(help="perf_analyzer: use NVIDIA's load generator, where it is installed.")
+        GeneratorName,
+        typer.Option(
+            metavar="NAME",
+            help="What makes the load: builtin, or perf_analyzer, which is NVIDIA's, where it is installed.",
+            rich_help_panel=_LOAD,
+        ),
     ] = GeneratorName.BUILTIN,
-    seed: Annotated[int, typer.Option(help="Seed of the open loop's arrival times.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the open loop's arrival times.", rich_help_panel=_LOAD)
+    ] = 0,
     python: Annotated[
         Path | None,
-        typer.Option(help="The interpreter whose packages the models of a server started here see; by default this."),
+        typer.Option(
+            metavar="FILE",
+            help="The interpreter whose packages the models of a server started here see; by default this.",
+            rich_help_panel=_SERVER,
+        ),
     ] = None,
 ) -> None:
     """Compare dynamic batching configurations of a model side by side, and recommend one.
@@ -98,6 +179,22 @@ def compare(
     Each configuration is applied by a load-time override, so that no file changes, and is put back at the end, also
     after Ctrl-C, and when it is told to stop or its terminal is gone. A do-nothing model is measured beside it as the
     floor.
+
+    The file of --configurations has one table for each. All keys but label may be left out:
+
+        [[configuration]]
+        label = "gentle"                 # what tables and plots call it
+        dynamic_batching = true          # default true
+        max_queue_delay_us = 200         # default 0
+        preferred_batch_sizes = [8, 32]  # default []
+        instances = 2                    # default: as in config.pbtxt
+
+    Examples:
+        triton-regressors compare diabetes
+        triton-regressors compare diabetes --p99-ms 5 --apply
+        triton-regressors compare diabetes -c 1 -c 64 --rows 16 --protocol http
+        triton-regressors compare diabetes --configurations mine.toml
+        triton-regressors compare diabetes --url gpu-server:8001 -o on-gpu
     """
     require("compare", "The report of `compare`")
     if url is None and http_url is None and python is None:
@@ -144,13 +241,14 @@ def compare(
                 seed=seed,
                 p99_ms=p99_ms,
                 python=python,
-                console=console,
+                console=Console(stderr=True),
             )
         except IncompleteComparison as error:
             failure, comparison = error, error.partial
         if comparison.interrupted and not comparison.points:
             raise typer.Exit(_exit_code(signals))
         console.print(rich_table(comparison))
+        console.print(Text(f"{name}: {comparison.measured_on()}"), soft_wrap=True)
         for warning in comparison.warnings():
             console.print(Text(warning, style="yellow"), soft_wrap=True)
         console.print(Text(f"Report: {write_report(comparison, directory)[0]}"), soft_wrap=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
 
 if TYPE_CHECKING:
     from triton_regressors.clients.infer import Client
@@ -23,9 +25,17 @@ class ProtocolName(str, Enum):
 _DEFAULT_URLS = {ProtocolName.grpc: "127.0.0.1:8001", ProtocolName.http: "127.0.0.1:8000"}
 
 UrlOption = Annotated[
-    str | None, typer.Option(help="HOST:PORT of the server; by default 127.0.0.1:8001 for grpc, :8000 for http.")
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Where the server is; by default 127.0.0.1:8001 for grpc, :8000 for http."),
 ]
-ProtocolOption = Annotated[ProtocolName, typer.Option(help="How to speak to the server.")]
+ProtocolOption = Annotated[ProtocolName, typer.Option(metavar="NAME", help="How to speak to the server: grpc or http.")]
+
+
+def entry_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the entries of the model repository whose names begin so, for a shell that completes a name."""
+    repository = Path(ctx.params.get("repository") or DEFAULT_REPOSITORY)
+    found = (path.parent.name for path in repository.glob("*/config.pbtxt"))
+    return sorted(name for name in found if name.startswith(incomplete))
 
 
 def connect(url: str | None, protocol: ProtocolName) -> Client:

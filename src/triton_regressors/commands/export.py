@@ -23,62 +23,126 @@ if TYPE_CHECKING:
 SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
 """What a fitted estimator's file ends in."""
 
-Model = Annotated[Path, typer.Argument(help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle.")]
+_WHAT, _VERIFIED, _READING = "What is exported", "How it is verified", "Reading the file"
+_RUN = "How the server runs it"
+
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle."),
+]
 ModelOrEntry = Annotated[
-    Path, typer.Argument(help="A fitted estimator's file, an entry's name in the repository, or its directory.")
+    Path,
+    typer.Argument(
+        metavar="WHAT", help="An entry's name in the repository, its directory, or a fitted estimator's file."
+    ),
 ]
 SampleOption = Annotated[
     Path | None,
-    typer.Option(help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale."),
+    typer.Option(
+        metavar="FILE",
+        help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale.",
+        rich_help_panel=_VERIFIED,
+    ),
 ]
 ToleranceOption = Annotated[
-    float, typer.Option(help="Largest difference from the estimator's own prediction, in its standard deviations.")
+    float,
+    typer.Option(
+        metavar="STD",
+        help="Largest difference from the estimator's own prediction, in its standard deviations.",
+        rich_help_panel=_VERIFIED,
+    ),
 ]
 InputOption = Annotated[
     str,
     typer.Option(
         "--input",
+        metavar="TYPE",
         help="The type of numbers in requests: fp32, fp64, or auto, which is FP32 where rounding moves no answer.",
+        rich_help_panel=_WHAT,
     ),
 ]
-TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.")]
-TrustType = Annotated[list[str] | None, typer.Option(help="A further type that skops may load; can be repeated.")]
-LargestMb = Annotated[int, typer.Option(min=1, help="Megabytes that a .skops file may unpack to.")]
+TrustPickle = Annotated[
+    bool,
+    typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.", rich_help_panel=_READING),
+]
+TrustType = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE", help="A further type that skops may load; can be repeated.", rich_help_panel=_READING),
+]
+LargestMb = Annotated[
+    int,
+    typer.Option(min=1, metavar="MB", help="Megabytes that a .skops file may unpack to.", rich_help_panel=_READING),
+]
 
 
 def export(
     model: Model,
-    repository: Annotated[Path, typer.Option(help="The model repository to write into.")] = DEFAULT_REPOSITORY,
-    name: Annotated[str | None, typer.Option(help="The model's name on the server; by default the file's.")] = None,
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="The model repository to write into.", rich_help_panel=_WHAT)
+    ] = DEFAULT_REPOSITORY,
+    name: Annotated[
+        str | None,
+        typer.Option(help="The model's name on the server; by default the file's.", rich_help_panel=_WHAT),
+    ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
     largest_mb: LargestMb = LARGEST_MB,
-    max_batch_size: Annotated[int | None, typer.Option(help="Rows in one execution at most; default 4096.")] = None,
+    max_batch_size: Annotated[
+        int | None,
+        typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
+    ] = None,
     dynamic_batching: Annotated[
-        bool | None, typer.Option("--dynamic-batching/--no-dynamic-batching", help="Default: on.")
+        bool | None,
+        typer.Option(
+            "--dynamic-batching/--no-dynamic-batching",
+            help="Whether requests are gathered into batches; default: they are.",
+            rich_help_panel=_RUN,
+        ),
     ] = None,
     max_queue_delay_us: Annotated[
-        int | None, typer.Option(help="Microseconds that a request may wait for others; default 0.")
+        int | None,
+        typer.Option(
+            metavar="US", help="Microseconds that a request may wait for others; default 0.", rich_help_panel=_RUN
+        ),
     ] = None,
     preferred_batch_size: Annotated[
-        list[int] | None, typer.Option(help="A batch size to aim at; can be repeated.")
+        list[int] | None,
+        typer.Option(metavar="ROWS", help="A batch size to aim at; can be repeated.", rich_help_panel=_RUN),
     ] = None,
-    instances: Annotated[int | None, typer.Option(help="Copies that run side by side; default 1.")] = None,
-    instance_kind: Annotated[str | None, typer.Option(help="auto, gpu or cpu; default auto.")] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, triton, torch or interpret; default auto.")] = None,
-    versions: Annotated[int | None, typer.Option(help="How many of the newest versions to serve; default 1.")] = None,
+    instances: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Copies that run side by side; default 1.", rich_help_panel=_RUN),
+    ] = None,
+    instance_kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="auto, gpu or cpu; default auto.", rich_help_panel=_RUN)
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="auto, triton, torch or interpret; default auto.", rich_help_panel=_RUN)
+    ] = None,
+    versions: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many of the newest versions to serve; default 1.", rich_help_panel=_RUN),
+    ] = None,
     missing_string: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="TEXT",
             help="A string that stands for a missing value where it is no category, beside the empty one; can be "
-            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none."
+            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
 ) -> None:
-    """Write a fitted estimator into a model repository, as a new entry or the next version of one."""
+    """Write a fitted estimator into a model repository, as a new entry or the next version of one.
+
+    Examples:
+        triton-regressors export diabetes.skops --sample rows.csv
+        triton-regressors export houses.joblib --trust-pickle --name houses
+        triton-regressors export diabetes.skops --max-queue-delay-us 500
+    """
     require("export", "Exporting a model")
     with loading():
         from triton_regressors.exporter.compiler import export as export_estimator
@@ -102,13 +166,14 @@ def export(
         versions=versions,
     )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
-    operations = ", ".join(step.operation.kind() for step in plan.steps)
+    count = len(plan.steps)
     at = quote(str(repository))
     console = _console()
     console.print(
         Text.assemble(
             *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
-            f"{operations} ({plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes).",
+            f"{count} operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, "
+            f"{plan.parameter_bytes():,} bytes.",
         ),
         soft_wrap=True,
     )
@@ -124,9 +189,13 @@ def export(
 
 def describe(
     what: ModelOrEntry,
-    repository: Annotated[Path, typer.Option(help="Where an entry given by name lies.")] = DEFAULT_REPOSITORY,
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where an entry given by name lies.")
+    ] = DEFAULT_REPOSITORY,
     passes: Annotated[bool, typer.Option("--passes", help="Show the plan before and after each pass too.")] = False,
-    version: Annotated[int | None, typer.Option(help="Which version of an entry; by default the newest.")] = None,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
+    ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     input: InputOption = "auto",
@@ -134,7 +203,13 @@ def describe(
     trust_type: TrustType = None,
     largest_mb: LargestMb = LARGEST_MB,
 ) -> None:
-    """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell."""
+    """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell.
+
+    Examples:
+        triton-regressors describe diabetes
+        triton-regressors describe diabetes --version 2 --passes
+        triton-regressors describe diabetes.skops --sample rows.csv
+    """
     with loading():
         from triton_regressors.contract import contract_of
         from triton_regressors.exporter.errors import ExportError
@@ -148,7 +223,7 @@ def describe(
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
             golden = read_golden(entry.version_directory, document)
-    except PlanError as error:
+    except (PlanError, OSError) as error:
         raise ExportError(str(error)) from error
     if entry is None:
         require("export", "Describing a model")

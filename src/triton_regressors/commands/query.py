@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect
+from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect, entry_names
 from triton_regressors.commands.loading import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
@@ -19,54 +20,90 @@ if TYPE_CHECKING:
     import numpy as np
 
 _SHOWN_ROWS = 10
+_STDOUT = Path("-")
 
 
 def predict(
-    name: Annotated[str, typer.Argument(help="The entry to ask.")],
-    rows: Annotated[Path, typer.Argument(help="The rows: .npy, .csv or .parquet.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry to ask.", autocompletion=entry_names)],
+    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="A file of rows: .npy, .csv or .parquet.")],
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
     output: Annotated[
-        Path | None, typer.Option(help="Write the predictions to this .npy (columns side by side), .csv or .parquet.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the predictions to this .npy (columns side by side), .csv or .parquet; -: as CSV to stdout.",
+        ),
     ] = None,
-    outputs: Annotated[str, typer.Option(help="Which outputs, with commas between them: y or y,std.")] = "y",
-    version: Annotated[str, typer.Option(help="Which version; by default the server's choice.")] = "",
+    outputs: Annotated[
+        str, typer.Option(metavar="NAMES", help="Which outputs, with commas between them: y or y,std.")
+    ] = "y",
+    version: Annotated[str, typer.Option(metavar="N", help="Which version; by default the server's choice.")] = "",
     columns: Annotated[
         str | None,
         typer.Option(
+            metavar="NAMES",
             help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
             "strings, those of one input after those of another. Default: those that it was trained with, which the "
-            "server names, if they and those of ROWS have names; else all."
+            "server names, if they and those of ROWS have names; else all.",
         ),
     ] = None,
 ) -> None:
-    """Ask a running server for the predictions of the rows of a file."""
+    """Ask a running server for the predictions of the rows of a file.
+
+    A terminal shows the first of them. Where the output is piped or redirected, all are written as CSV, with a header
+    and every digit of the float32 numbers.
+
+    Examples:
+        triton-regressors predict diabetes rows.csv
+        triton-regressors predict diabetes rows.csv > answers.csv
+        triton-regressors predict houses rows.parquet --outputs y,std -o out.parquet
+        triton-regressors predict diabetes rows.npy --url gpu-server:8001
+    """
     with loading():
-        from triton_regressors.clients.infer import infer_in_batches
         from triton_regressors.clients.rows import read_tensors
-    if output is not None:
-        _check_writable(output)
+    to_file = None if output == _STDOUT else output
+    if to_file is not None:
+        _check_writable(to_file)
     named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
         tensors = read_tensors(rows, client.config(name), named)
-        answers = infer_in_batches(client, name, tensors, outputs=wanted, version=version)
+        answers = client.infer(name, tensors, outputs=wanted, version=version)
     table = _as_columns(answers)
-    console = Console()
-    console.print(_preview(table))
-    if output is not None:
-        _write(output, table)
-        console.print(Text(f"Wrote {len(table)} rows to {output}."), soft_wrap=True)
+    notes = Console(stderr=True)
+    if output == _STDOUT or (output is None and not sys.stdout.isatty()):
+        _write_csv(table, sys.stdout)
+        sys.stdout.flush()  # here, where typer ends the command quietly if nobody reads any more
+    elif sys.stdout.isatty():
+        Console().print(_preview(table))
+        if output is None and len(table) > _SHOWN_ROWS:
+            more = f"and {len(table) - _SHOWN_ROWS:,} more rows; `> FILE.csv` or --output FILE has all."
+            notes.print(Text(more, "dim"), soft_wrap=True)
+    if to_file is not None:
+        _write(to_file, table)
+        notes.print(Text(f"Wrote {len(table):,} rows to {to_file}."), soft_wrap=True)
 
 
 def verify(
-    name: Annotated[str, typer.Argument(help="The entry to verify.")],
-    repository: Annotated[Path, typer.Option(help="Where its golden rows are on this machine.")] = DEFAULT_REPOSITORY,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry to verify.", autocompletion=entry_names)],
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
+    ] = DEFAULT_REPOSITORY,
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
-    version: Annotated[str, typer.Option(help="Which version; by default the newest in the repository.")] = "",
+    version: Annotated[
+        str, typer.Option(metavar="N", help="Which version; by default the newest in the repository.")
+    ] = "",
 ) -> None:
-    """Send an entry's golden rows to a running server and compare with the estimator's own predictions."""
+    """Send an entry's golden rows to a running server and compare with the estimator's own predictions.
+
+    Examples:
+        triton-regressors verify diabetes
+        triton-regressors verify diabetes --url gpu-server:8001 --version 2
+    """
     with loading():
         from triton_regressors.clients.verify import verify as verify_entry
     with connect(url, protocol) as client:
@@ -97,8 +134,7 @@ def _as_columns(answers: dict[str, np.ndarray]) -> Any:
 
 
 def _preview(table: Any) -> Table:
-    more = len(table) - _SHOWN_ROWS
-    preview = Table("row", caption=f"and {more} more rows" if more > 0 else None)
+    preview = Table("row")
     for name in table.columns:
         preview.add_column(Text(name))
     for row, values in enumerate(table.head(_SHOWN_ROWS).itertuples(index=False)):
@@ -111,11 +147,16 @@ def _check_writable(output: Path) -> None:
     from triton_regressors.clients.rows import SUFFIXES
 
     if output.suffix.lower() not in SUFFIXES:
-        raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}.")
+        raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}; - is stdout.")
     if output.suffix.lower() == ".parquet":
         require("parquet", f"Writing {output}")
     if not output.parent.is_dir():
         raise RowsError(f"Cannot write predictions to {output}: there is no directory {output.parent}.")
+
+
+def _write_csv(table: Any, to: Path | TextIO) -> None:
+    """Write each number in as few digits as read back to the same float32."""
+    table.to_csv(to, index=False, na_rep="nan", lineterminator="\n")
 
 
 def _write(output: Path, table: Any) -> None:
@@ -128,7 +169,7 @@ def _write(output: Path, table: Any) -> None:
             with output.open("wb") as file:  # np.save would add a second suffix to .NPY
                 np.save(file, table.to_numpy())
         elif output.suffix.lower() == ".csv":
-            table.to_csv(output, index=False)
+            _write_csv(table, output)
         else:
             table.to_parquet(output, index=False)
     except OSError as error:

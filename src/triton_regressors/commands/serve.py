@@ -27,14 +27,15 @@ _LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "red", "fatal": "b
 
 def serve(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The model repository.")] = DEFAULT_REPOSITORY,
-    grpc_port: Annotated[int, typer.Option(help="0: a free one.")] = 8001,
-    http_port: Annotated[int, typer.Option(help="0: a free one.")] = 8000,
-    metrics_port: Annotated[int, typer.Option(help="0: a free one.")] = 8002,
+    grpc_port: Annotated[int, typer.Option(metavar="PORT", help="For gRPC; 0: a free one.")] = 8001,
+    http_port: Annotated[int, typer.Option(metavar="PORT", help="For HTTP; 0: a free one.")] = 8000,
+    metrics_port: Annotated[int, typer.Option(metavar="PORT", help="For metrics; 0: a free one.")] = 8002,
     poll: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Look for new and changed entries that often, 1 or more.")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option(help="The interpreter whose packages the models see; by default this one.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The interpreter whose packages the models see; by default this one."),
     ] = None,
     complete_configs: Annotated[
         bool, typer.Option("--complete-configs", help="Accept models whose config.pbtxt leaves out inputs and outputs.")
@@ -46,6 +47,11 @@ def serve(
     docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
     does not load is listed and left out; a model whose process dies is loaded again. Models may take their time to
     load, as long as they get on. The log goes to stderr; what is served, and where, to stdout.
+
+    Examples:
+        triton-regressors serve
+        triton-regressors serve my_models --poll 5
+        triton-regressors serve --grpc-port 0 --http-port 0 --metrics-port 0
     """
     if python is None:
         require("serve", "What `serve` runs")

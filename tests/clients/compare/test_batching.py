@@ -184,6 +184,15 @@ def test_toml_errors_name_what_is_wrong(tmp_path: Path, text: str, message: str)
         read_configurations(write(tmp_path, text))
 
 
+@pytest.mark.parametrize("second", ["lable = 'b'", "label = 'b'\ninstances = 0", "label = 'a'"])
+def test_toml_errors_name_the_line_of_the_table(tmp_path: Path, second: str) -> None:
+    text = f"[[configuration]]\nlabel = 'a'\n\n[[ configuration ]]\n{second}\n"
+    with pytest.raises(ComparisonError, match=r"set\.toml, line 4, configuration 2: "):
+        read_configurations(write(tmp_path, text))
+    with pytest.raises(ComparisonError, match=r"set\.toml, configuration 2: "):
+        read_configurations(write(tmp_path, 'configuration = [{label = "a"}, {label = "a"}]'))
+
+
 def test_toml_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ComparisonError, match=r"Cannot read the configurations in .*nowhere\.toml"):
         read_configurations(tmp_path / "nowhere.toml")

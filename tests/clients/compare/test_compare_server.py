@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,9 @@ def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
     document = json.loads((tmp_path / "comparison.json").read_text())
     assert document["environment"]["client_cores"] >= 1
     assert re.fullmatch(r"\d+\.\d+\.\d+", document["environment"]["triton_server"])
+    assert finished.measured_on().startswith("version 1, engine torch, on CPU, Triton server ")
+    for name in ("processor", "torch", "triton_language"):
+        assert document["environment"][name] is None, "a server that was not started here says nothing of it"
     assert document["settings"]["window_s"] == 0.2
     assert [point["configuration"]["label"] for point in document["points"]] == ["none", "none", "delay", "delay"]
 
@@ -560,8 +564,12 @@ def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_pa
         catch_exceptions=False,
     )
     assert result.exit_code == 0, result.output
+    assert result.stderr == "", "progress is for terminals"
     assert "Highest throughput with p99 within 10000 ms: 'two'" in result.output
     assert (tmp_path / "report" / "report.html").is_file()
+    found = json.loads((tmp_path / "report" / "comparison.json").read_text())["environment"]
+    assert (found["torch"], found["triton_language"]) == (version("torch"), version("triton"))
+    assert re.search(r"linear: version 1, engine torch, on CPU \(.+, \d+ cores\), Triton server .*torch", result.output)
     expected = text_format.Parse(before, model_config_pb2.ModelConfig())
     expected.dynamic_batching.max_queue_delay_microseconds = 300
     expected.instance_group[0].count = 2

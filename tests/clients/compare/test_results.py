@@ -13,7 +13,7 @@ from triton_regressors.clients.compare.choose import best_point
 from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.plots import inline_svg, latency_throughput
+from triton_regressors.clients.compare.plots import batch_sizes, inline_svg, latency_throughput
 from triton_regressors.clients.compare.report import number, rich_table, write_report
 from triton_regressors.clients.compare.results import Figures, Point
 from triton_regressors.clients.compare.statistics import Latencies, ServerFigures, Window
@@ -157,6 +157,18 @@ def test_table_fits_120_columns(comparison: Comparison) -> None:
         assert expected in text
 
 
+def test_the_recommended_row_is_marked_where_nothing_is_bold(comparison: Comparison) -> None:
+    best = comparison.best()
+    console = Console(width=300, file=io.StringIO())
+    console.print(rich_table(comparison))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in text
+    (row,) = (line for line in text.splitlines() if line.startswith("*"))
+    assert number(best.model.requests_per_s) in row
+    assert number(best.model.latency.p99_ms) in row
+    assert "* recommended" in text
+
+
 def test_files_hold_every_point(comparison: Comparison, tmp_path: Path) -> None:
     odd = comparison.points[0]
     comparison.points[0] = dataclasses.replace(
@@ -188,11 +200,44 @@ def test_html_stands_alone_and_escapes(comparison: Comparison, tmp_path: Path) -
     page = write_report(comparison, tmp_path)[0].read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4, "both plots for a wide screen and for a narrow one"
+    assert page.count('<td class="text">*</td>') == 1, "the recommended point"
     assert not re.findall(r"https?://", page)
     references = re.findall(r"(?:href|src|url)\s*(?:=\s*[\"']|\()([^\"')]+)", page)
     assert all(reference.startswith("#") for reference in references)
     assert "prefers-color-scheme: dark" in page
+    assert page.count('<div class="scroll"><table') == page.count("<table"), "none is wider than the page"
+
+
+def test_html_says_what_it_was_measured_on(comparison: Comparison, tmp_path: Path) -> None:
+    known = {"model_version": "7", "engine": "triton (auto)", "runs_on": "GPU 0", "triton_server": "2.51.0"}
+    comparison.environment = {**known, "processor": None, "torch": None, "triton_language": None}
+    assert comparison.measured_on() == "version 7, engine triton (auto), on GPU 0, Triton server 2.51.0"
+    page = write_report(comparison, tmp_path)[0].read_text()
+    assert comparison.measured_on() in page
+    for heading in ("Processor", "torch on the server", "Triton language on the server"):
+        assert f"<th>{heading}</th><td>not known from here: the server does not say</td>" in page
+    comparison.environment = {**known, "processor": "NVIDIA H200", "torch": "2.11.0", "triton_language": "3.6.0"}
+    assert "on GPU 0 (NVIDIA H200), Triton server 2.51.0, torch 2.11.0, Triton language" in comparison.measured_on()
+
+
+def test_a_narrow_screen_has_plots_of_its_own(comparison: Comparison) -> None:
+    """Their letters are as large as those around them: 1 unit of the drawing is 1/72 of an inch, 9 units a letter."""
+    for plot in (latency_throughput, batch_sizes):
+        wide, narrow = (float(plot(comparison.points, narrow=narrow).get_figwidth()) for narrow in (False, True))
+        assert 345 / (72 * narrow) > 1 > 345 / (72 * wide), "drawn on the 345 pixels that 400 leave"
+    assert {axes.get_title(loc="left")[:6] for axes in latency_throughput(comparison.points, narrow=True).axes} == {
+        "Median",
+        "99th p",
+    }
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_latencies_that_hardly_differ_lie_between_labels(narrow: bool) -> None:
+    figure = latency_throughput([point("a", figures(100, 3.1)), point("a", figures(200, 3.2))], narrow=narrow)
+    median, tail = figure.axes
+    assert tail.get_ylim() == pytest.approx((2, 5) if narrow else (1, 5))
+    assert median.get_ylim() == pytest.approx((1, 2) if narrow else (1, 5))
 
 
 def test_svg_takes_the_colours_of_the_page(comparison: Comparison) -> None:

@@ -1,0 +1,171 @@
+"""What a client asks a Triton server one after another to answer one call, and what it makes of the answers.
+
+A dialogue is a generator, so that `Client` and `AsyncClient` have the same: it yields requests, and is given their
+answers, or the error that the first of them met.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.clients.calls import Call, Calls
+from triton_regressors.clients.configuration import Configuration
+from triton_regressors.clients.errors import InferenceError, InvalidRequest, ModelNotFound, ServerUnavailable
+from triton_regressors.clients.listing import there_is
+from triton_regressors.clients.parts import Answer, joined
+from triton_regressors.clients.tensors import Given
+
+T = TypeVar("T")
+Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
+"""Each is made when it is sent, so that one part of a table at a time is in memory twice."""
+Dialogue: TypeAlias = Generator[Requests, list[Any], T]
+
+ATTEMPTS = 3
+"""So often a table is sent, where each time the model was loaded anew meanwhile, with other inputs or as another
+version."""
+
+SIDE_BY_SIDE = 4
+"""So many parts of one table an AsyncClient has under way at a time."""
+
+
+class Dialogues:
+    """The dialogues of one client, which remembers what the models that it asked take."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._known: dict[str, Configuration] = {}
+
+    def forget(self, model: str) -> None:
+        """Ask the server anew before this model is asked again."""
+        self._known.pop(model, None)
+
+    def config(self, model: str) -> Dialogue[model_config_pb2.ModelConfig]:
+        """The configuration in use."""
+        return self._one(self._calls.config(model), model)
+
+    def statistics(self, model: str) -> Dialogue[dict[str, Any]]:
+        """The statistics extension's answer."""
+        return self._one(self._calls.statistics(model), model)
+
+    def infer(
+        self, model: str, X: Given, outputs: Sequence[str], version: str | int
+    ) -> Dialogue[dict[str, np.ndarray]]:
+        """Ask a model about a table: see `Client.infer`.
+
+        The table is converted by what the server said of the model when it was asked for the first time. Where that may
+        be out of date unseen, the server is asked again once the answer is here: a model that takes the same before and
+        after has taken it meanwhile, unless it was replaced and put back in between, both under one version number.
+        """
+        self._calls.check(model, outputs, version)
+        try:
+            return (yield from self._infer(model, X, outputs, version))
+        except ModelNotFound as error:
+            raise (yield from self._explained(error, model)) from error.__cause__
+
+    def _one(self, call: Call[T], model: str) -> Dialogue[T]:
+        """One request about a model."""
+        try:
+            (answer,) = yield [lambda: call]
+        except ModelNotFound as error:
+            raise (yield from self._explained(error, model)) from error.__cause__
+        return cast(T, answer)
+
+    def _infer(
+        self, model: str, X: Given, outputs: Sequence[str], version: str | int
+    ) -> Dialogue[dict[str, np.ndarray]]:
+        known = self._known.get(model) or (yield from self._learn(model))
+        for _ in range(ATTEMPTS):
+            used = known
+            try:
+                tensors, certain = used.tensors(X)
+                answers: list[Answer] = yield [
+                    partial(self._calls.infer, model, part.of(tensors), outputs, version, part)
+                    for part in used.parts(tensors)
+                ]
+            except InvalidRequest:
+                known = yield from self._learn(model)
+                if known == used:
+                    raise
+                continue
+            if len({answer.origin for answer in answers}) > 1:
+                known = yield from self._learn(model)
+                continue
+            if not certain:
+                known = yield from self._learn(model)
+            if known.inputs == used.inputs:
+                return joined(answers)
+        raise ServerUnavailable(
+            f"Model '{model}' was loaded anew, as another version or with other inputs, each of the {ATTEMPTS} times "
+            "that it was asked; nothing is joined from two versions' answers."
+        )
+
+    def _learn(self, model: str) -> Dialogue[Configuration]:
+        """Ask what a model takes, and remember it."""
+        (config,) = yield [partial(self._calls.config, model)]
+        self._known[model] = found = Configuration.of(config)
+        return found
+
+    def _explained(self, error: ModelNotFound, model: str) -> Dialogue[ModelNotFound]:
+        """The error and what the server has instead; the error alone where this client may not list the models."""
+        try:
+            (index,) = yield [self._calls.index]
+        except InferenceError:
+            return error
+        return ModelNotFound(f"{error} {there_is(model, index)}")
+
+
+def hold(dialogue: Dialogue[T], run: Callable[[Call[Any]], Any]) -> T:
+    """Have a dialogue, one request after another."""
+    try:
+        requests = next(dialogue)
+        while True:
+            try:
+                answers = [run(make()) for make in requests]
+            except InferenceError as error:
+                requests = dialogue.throw(error)
+            else:
+                requests = dialogue.send(answers)
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+async def hold_side_by_side(dialogue: Dialogue[T], run: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    """Have a dialogue; the parts of a table are asked side by side."""
+    try:
+        requests = next(dialogue)
+        while True:
+            try:
+                answers = await _side_by_side(requests, run)
+            except InferenceError as error:
+                requests = dialogue.throw(error)
+            else:
+                requests = dialogue.send(answers)
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+async def _side_by_side(requests: Requests, run: Callable[[Call[Any]], Awaitable[Any]]) -> list[Any]:
+    """The answers, in order; or the error of the first request that failed, once none is under way any more."""
+    if len(requests) == 1:
+        return [await run(requests[0]())]
+    answers: dict[int, Any] = {}
+    failures: dict[int, Exception] = {}
+    waiting = iter(enumerate(requests))
+
+    async def work() -> None:
+        for place, make in waiting:
+            if failures:
+                return
+            try:
+                answers[place] = await run(make())
+            except Exception as error:
+                failures[place] = error
+
+    await asyncio.gather(*(work() for _ in range(SIDE_BY_SIDE)))
+    if failures:
+        raise failures[min(failures)]
+    return [answers[place] for place in range(len(requests))]

@@ -1,0 +1,92 @@
+"""Tables that are larger than a request: cut into parts, asked one by one, and joined again."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from triton_regressors.clients.errors import InferenceError, ModelNotFound, ServerUnavailable
+from triton_regressors.clients.tensors import Tensors, row_count, take
+
+_ROW = re.compile(r"(^|: )row (\d+)\b")
+"""How a model's error names a row of its request: first of all, or behind what it says of an input."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model answered to one request, and which version of it did. outputs: name → array [rows, width]."""
+
+    version: str
+    outputs: dict[str, np.ndarray]
+
+    @property
+    def origin(self) -> tuple[object, ...]:
+        """What is the same in all answers that may be joined: the version, and the shape of a row."""
+        return self.version, *((name, array.shape[1:]) for name, array in self.outputs.items())
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows first, first + 1, ..., stop − 1 of a table of `total` rows."""
+
+    first: int
+    stop: int
+    total: int
+
+    def of(self, tensors: Tensors) -> Tensors:
+        """These rows of the table."""
+        return take(tensors, slice(self.first, self.stop))
+
+    def error(self, error: InferenceError) -> InferenceError:
+        """Return an error that the part's request met, with the row that it names counted in the whole table.
+
+        Where it names none, it says which rows were asked, unless there is no server or model to ask.
+        """
+        if self.stop - self.first == self.total or isinstance(error, (ModelNotFound, ServerUnavailable)):
+            return error
+        text, named = _ROW.subn(lambda row: f"{row[1]}row {int(row[2]) + self.first}", str(error), count=1)
+        rows = f"row {self.first}" if self.stop - self.first == 1 else f"rows {self.first} to {self.stop - 1}"
+        return type(error)(text if named else f"{text.removesuffix('.')} ({rows} of {self.total:,}).")
+
+
+def cut(tensors: Tensors, max_rows: int, max_bytes: int, answer_bytes: int) -> list[Part]:
+    """Cut a table into parts of at most `max_rows` rows and, unless it is of one row, `max_bytes` bytes.
+
+    Args:
+        tensors: the table.
+        max_rows: 0: the table stays whole, whatever its size.
+        max_bytes: of a part's tensors, and of its answer.
+        answer_bytes: of one row's answer.
+    """
+    total = row_count(tensors)
+    if not max_rows:
+        return [Part(0, total, total)]
+    numbers = sum(array.nbytes // total for array in tensors.values() if array.dtype != object)
+    strings = [array for array in tensors.values() if array.dtype == object]
+    if not strings:
+        rows = min(max_rows, max(max_bytes // max(numbers, answer_bytes, 1), 1))
+        return [Part(first, min(first + rows, total), total) for first in range(0, total, rows)]
+    sizes = numbers + sum(_string_bytes(array) for array in strings)  # [total]
+    ends, parts, first = np.cumsum(np.maximum(sizes, answer_bytes)), list[Part](), 0
+    while first < total:
+        before = ends[first - 1] if first else 0
+        fit = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        stop = min(max(fit, first + 1), first + max_rows, total)
+        parts.append(Part(first, stop, total))
+        first = stop
+    return parts
+
+
+def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
+    """The answers to a table's parts as one: output name → array [rows, width]."""
+    first = answers[0].outputs
+    if len(answers) == 1:
+        return first
+    return {name: np.concatenate([answer.outputs[name] for answer in answers]) for name in first}
+
+
+def _string_bytes(array: np.ndarray) -> np.ndarray:
+    """Bytes of each row of strings in a request: those of each string, and four for its length."""
+    lengths = np.fromiter(map(len, array.ravel()), np.int64, array.size)
+    return np.asarray((lengths + 4).reshape(array.shape).sum(axis=1))

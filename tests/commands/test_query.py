@@ -1,0 +1,119 @@
+"""The command `predict`: what goes to a pipe, to a terminal, to a file, and to stderr."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from tests.clients.conftest import CONFIG, WriteModel
+from triton_regressors.__main__ import make_app
+from triton_regressors.clients.server import TritonServer
+
+pytestmark = pytest.mark.server
+
+ECHO = """
+import torch
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = torch.from_dlpack(pb_utils.get_input_tensor_by_name(request, "X").to_dlpack())
+        outputs = {"y": x[:, :2].contiguous(), "std": x[:, 2:].contiguous()}
+        names = request.requested_output_names()
+        return pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack(name, outputs[name]) for name in names])
+"""
+ROWS = 2000
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> Iterator[str]:
+    """A server with `echo`, whose y are the first two columns of X and whose std is the third."""
+    repository = tmp_path_factory.mktemp("repository")
+    config = CONFIG.format(name="echo", instances=1).replace("max_batch_size: 16", "max_batch_size: 4096")
+    write_model(repository, "echo", code=ECHO, config=config.replace("dims: 1", "dims: 2", 1))
+    with TritonServer([repository]) as server:
+        yield server.grpc_url
+
+
+@pytest.fixture(name="X")
+def rows(tmp_path: Path) -> np.ndarray:
+    """Finite float32 numbers of every size, subnormal ones too, in rows.npy."""
+    bits = np.random.default_rng(0).integers(0, 2**32, size=(4 * ROWS, 3), dtype=np.uint32).view(np.float32)
+    numbers = bits[np.isfinite(bits).all(axis=1)][:ROWS]
+    np.save(tmp_path / "rows.npy", numbers)
+    return numbers
+
+
+def predict(url: str, folder: Path, *options: str) -> list[str]:
+    command = [sys.executable, "-m", "triton_regressors", "predict", "echo", str(folder / "rows.npy"), "--url", url]
+    return [*command, *options]
+
+
+def test_a_pipe_gets_every_bit_as_csv(url: str, X: np.ndarray, tmp_path: Path) -> None:
+    command = predict(url, tmp_path, "--outputs", "y,std")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *lines = done.stdout.splitlines()
+    assert header == "y_0,y_1,std"
+    read = np.array([[float(cell) for cell in line.split(",")] for line in lines]).astype(np.float32)
+    assert read.view(np.uint32).tolist() == X.view(np.uint32).tolist()
+    by_pandas = pd.read_csv(io.StringIO(done.stdout), dtype=np.float32).to_numpy()
+    assert by_pandas.view(np.uint32).tolist() == X.view(np.uint32).tolist()
+    assert max(map(len, lines)) <= 3 * len("-1.23456789e-38") + 2, "no more digits than float32 has"
+
+
+def test_a_reader_that_leaves_is_no_error(url: str, X: np.ndarray, tmp_path: Path) -> None:
+    """As in `predict | head -1`, with more rows than a pipe holds."""
+    with subprocess.Popen(predict(url, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) in (0, 1)
+
+
+def test_a_terminal_gets_a_table(url: str, X: np.ndarray, tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(predict(url, tmp_path), stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(controller, 4096)
+            except OSError:  # how a terminal says that its last writer has gone
+                break
+        _, said = process.communicate(timeout=60)
+    os.close(controller)
+    assert "┃" in shown.decode()
+    assert f"{X[9, 1]:.7g}" in shown.decode()
+    assert said.strip() == "and 1,990 more rows; `> FILE.csv` or --output FILE has all."
+
+
+@pytest.mark.parametrize("output", ["-", "answers.csv"])
+def test_output_goes_where_it_is_told(
+    url: str, X: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["predict", "echo", "rows.npy", "--url", url, "--outputs", "std", "-o", output]
+    done = CliRunner().invoke(make_app(), arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    written = done.stdout if output == "-" else (tmp_path / output).read_text()
+    assert pd.read_csv(io.StringIO(written), dtype=np.float32)["std"].to_list() == X[:, 2].tolist()
+    if output == "-":
+        assert done.stderr == ""
+        assert not (tmp_path / "-").exists()
+    else:
+        assert done.stdout == ""
+        assert done.stderr == "Wrote 2,000 rows to answers.csv.\n"
