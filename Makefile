@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench readme parity coverage soak clean
+.PHONY: help setup demo test check format bench docs pages parity coverage soak clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -39,8 +39,13 @@ format: setup  ## Format and fix what can be fixed
 bench: setup  ## Measure against peers on this machine and write benchmarks/results
 	$(BIN)/python -m benchmarks.run
 
-readme: setup  ## Make the generated sections of README.md anew
-	$(BIN)/python -m docs.readme
+docs: setup  ## Build the site of README.md and docs/ into build/site, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+pages: setup  ## Make the generated pages, and what the examples of the others print, anew
+	$(BIN)/python -m docs.estimators
+	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m docs.examples
 
 parity: setup  ## Serve every case of the test catalogue and print the table of errors
 	$(BIN)/python -m tests.server.parity

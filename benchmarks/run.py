@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), help="which benchmarks")
     parser.add_argument("--generator", default="builtin", help="what sends requests in served: builtin, perf_analyzer")
     parser.add_argument("--output", type=Path, default=None, help="directory of the JSON files, default by device")
-    parser.add_argument("--no-tables", action="store_true", help="leave README.md and the plots as they are")
+    parser.add_argument("--no-tables", action="store_true", help="leave docs/benchmarks.md and the plots as they are")
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
     failed = run(arguments.only, directory, quick=arguments.quick, generator=arguments.generator)

@@ -1,8 +1,8 @@
-"""Makes the tables and plots from the committed JSON: README.md's section between two markers, and a PNG per figure.
+"""Makes the tables and plots from the committed JSON: docs/benchmarks.md, and a PNG per figure.
 
     python -m benchmarks.tables [--check]
 
-With --check nothing is written; the exit code is 1 if README.md does not hold what the JSON gives.
+With --check nothing is written; the exit code is 1 if docs/benchmarks.md is not what the JSON gives.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 
-README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 NAMES = {"triton": "Triton language"}
+
+INTRODUCTION = """# Benchmarks
+
+Made by `python -m benchmarks.tables`; do not edit. How this is measured, what the figures do not say, and how to repeat
+it, is in [benchmarks/README.md](../benchmarks/README.md).
+
+Scikit-learn searches its rows for NaN and infinity unless it is told not to, and so does an entry on the server; both
+are timed with that search and without.
+"""
 
 Document = Mapping[str, Any]
 
@@ -41,10 +49,10 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
     parts = []
     for name, documents in results.items():
         any_document = next(iter(documents.values()))
-        parts.append(f"### {any_document['environment']['device']}")
+        parts.append(f"## {any_document['environment']['device']}")
         for benchmark, make in makers.items():
             if benchmark in documents:
-                parts.append(make(documents[benchmark], f"benchmarks/results/{name}"))
+                parts.append(make(documents[benchmark], f"../benchmarks/results/{name}"))
     return "\n\n".join(parts)
 
 
@@ -268,35 +276,28 @@ def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) 
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def with_section(readme: str, section: str) -> str | None:
-    """Return README's text with the section between its markers, None if it has no markers."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{begin}\n{section}\n{end}{after}" if begin and end else None
+def page(results: Mapping[str, Mapping[str, Document]]) -> str:
+    """Return docs/benchmarks.md."""
+    return f"{INTRODUCTION}\n{markdown(results)}\n"
 
 
 def main() -> None:
-    """Write README.md's section and the plots, or check README.md."""
+    """Write docs/benchmarks.md and the plots, or check the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if README.md is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if docs/benchmarks.md is out of date")
     arguments = parser.parse_args()
     results = read_results()
-    section = markdown(results)
-    current = README.read_text(encoding="utf-8")
-    wanted = with_section(current, section)
+    wanted, current = page(results), PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     if arguments.check:
         if wanted != current:
-            raise SystemExit("README.md does not hold what benchmarks/results gives; run python -m benchmarks.tables.")
+            raise SystemExit(f"{PAGE} is not what benchmarks/results gives; run python -m benchmarks.tables.")
         return
     from benchmarks.plots import draw
 
     draw(results)
-    if wanted is None:
-        print(section)
-        print(f"\nREADME.md has no markers {BEGIN} and {END}; the section above belongs between them.")
-    elif wanted != current:
-        README.write_text(wanted, encoding="utf-8")
-        print("wrote README.md")
+    if wanted != current:
+        PAGE.write_text(wanted, encoding="utf-8")
+        print(f"wrote {PAGE}")
 
 
 if __name__ == "__main__":

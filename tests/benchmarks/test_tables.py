@@ -1,4 +1,4 @@
-"""Tables and crossovers from made-up results, and README.md against the committed ones."""
+"""Tables and crossovers from made-up results, and docs/benchmarks.md against the committed ones."""
 
 import pytest
 
@@ -127,7 +127,7 @@ def test_crossovers_leave_out_what_was_not_measured():
 
 def test_tables_hold_what_the_results_say():
     section = tables.markdown(RESULTS)
-    assert "### A device" in section
+    assert "## A device" in section
     assert "| Ridge | 1 | 41.0 / 40.0 | 15.0 | 160 / 80.0 |" in section
     assert "|  | 4,096 | 1,235 / 1,234 | 20.0 | 4,000 / 2,000 |" in section
     assert "| Ridge | scikit-learn, both searching | always | – |" in section
@@ -151,14 +151,6 @@ def test_results_without_fp64_have_no_tables_of_it():
     assert "FP64" not in tables.markdown({"a-device": old})
 
 
-def test_a_section_replaces_the_one_between_the_markers():
-    readme = f"above\n{tables.BEGIN}\nold\n{tables.END}\nbelow\n"
-    written = tables.with_section(readme, "new")
-    assert written == f"above\n{tables.BEGIN}\nnew\n{tables.END}\nbelow\n"
-    assert tables.with_section(written, "new") == written
-    assert tables.with_section("no markers", "new") is None
-
-
 def test_plots_are_drawn(tmp_path):
     (tmp_path / "a-device").mkdir()
     draw(RESULTS, tmp_path)
@@ -166,9 +158,5 @@ def test_plots_are_drawn(tmp_path):
     assert (tmp_path / "a-device" / "kernels.png").stat().st_size > 5_000
 
 
-def test_readme_holds_what_the_committed_results_give():
-    readme = tables.README.read_text(encoding="utf-8")
-    if tables.BEGIN not in readme:
-        assert len(readme.splitlines()) < 20, f"README.md lacks the markers {tables.BEGIN} and {tables.END}."
-        return
-    assert tables.with_section(readme, tables.markdown(tables.read_results())) == readme
+def test_the_page_holds_what_the_committed_results_give():
+    assert tables.PAGE.read_text(encoding="utf-8") == tables.page(tables.read_results())

@@ -1,0 +1,42 @@
+"""Makes docs/estimators.md from the registry of lowerings: `python -m docs.estimators`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from triton_regressors.exporter import registry
+
+PAGE = Path(__file__).parent / "estimators.md"
+
+TEXT = """# What can be exported
+
+Made by `python -m docs.estimators`; do not edit.
+
+These {count} estimators and transformers of scikit-learn have a lowering. A Pipeline, a ColumnTransformer, a search, an
+ensemble or a chain of them is exported whole, as one entry. [coverage.md](coverage.md) has them with their options in
+nearly a thousand cases, each measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as
+given, and what other converters make of it. Anything else gets an error that names the step and the reason. A subclass
+is exported as its base if it overrides nothing that its base computes with; [extending.md](extending.md) says how an
+estimator of your own is.
+
+{table}
+
+`make parity` exports every case of the test catalogue, serves it through the real Triton server, and prints the table
+of errors against `predict` on the same float64 table.
+"""
+
+
+def page() -> str:
+    """Return the page: a table of every class that has a lowering, by the file of lowerings/ it is in."""
+    families: dict[str, list[str]] = {}
+    found = registry.lowerings()
+    for cls, lowering in found.items():
+        module = lowering.__module__.rpartition(".")[2]
+        families.setdefault(module, []).append(cls.__name__)
+    rows = [f"| {family.replace('_', ' ')} | {', '.join(names)} |" for family, names in sorted(families.items())]
+    table = "\n".join(["| family | estimators |", "| --- | --- |", *rows])
+    return TEXT.format(count=len(found), table=table)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
