@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from tests.clients.conftest import CONFIG, MODEL
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.extras import EXTRAS
+from triton_regressors.extras import EXTRAS, INSTALL_SERVER
 from triton_regressors.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -276,3 +276,10 @@ def test_an_extra_brings_the_packages_that_are_asked_for(client: Path, extra: st
         for requirement in requirements(Distribution.at(dist_info), extra)
     } - {requirement.name for requirement in requirements(Distribution.at(dist_info))}
     assert brought == set(EXTRAS[extra])
+
+
+def test_the_page_on_installation_names_every_command() -> None:
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    assert INSTALL_SERVER in page
+    for extra in (*EXTRAS, "all"):
+        assert f"`[{extra}]`" in page, extra
