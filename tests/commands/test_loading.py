@@ -106,7 +106,8 @@ def test_a_lowering_of_an_imported_module_is_used(folder):
 
 
 def test_several_modules_are_imported_to_describe_a_model(run):
-    error, out = run("describe", "mine.joblib", "--trust-pickle", "--import", "my_models", "--import", "my_lowerings")
+    modules = ("--import", "my_models", "--import", "my_lowerings")
+    error, out = run("describe", "mine.joblib", "--trust-pickle", "--passes", *modules)
     assert error == ""
     assert "affine" in out
 
