@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +26,7 @@ from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.guard import start_guard
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
+from triton_regressors.clients.process import exit_code, reap, wait_for
 from triton_regressors.clients.server_log import Loads, LogLine, missing_model_file, own_line, readable_log_line
 from triton_regressors.clients.startup import (
     HOST,
@@ -122,6 +124,10 @@ class TritonServer:
         self._shm_prefix = ""
         self._owner_pid = 0
 
+    def __repr__(self) -> str:
+        at = f"gRPC {self.grpc_url}, HTTP {self.http_url}" if self.running and self._ports else "not running"
+        return f"<TritonServer of {', '.join(map(str, self.repositories))}: {at}>"
+
     @property
     def grpc_url(self) -> str:
         """`127.0.0.1:PORT`, once started."""
@@ -147,7 +153,7 @@ class TritonServer:
     @property
     def running(self) -> bool:
         """Whether the server's process is alive."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and exit_code(self._process) is None
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -156,7 +162,7 @@ class TritonServer:
 
     def ending(self) -> str:
         """How the server ended by itself: "was ended by SIGSEGV", or its exit code and last error."""
-        code = None if self._process is None else self._process.poll()
+        code = None if self._process is None else exit_code(self._process)
         return "has not ended" if code is None else ending(code, tuple(self._lines))
 
     @property
@@ -239,14 +245,14 @@ class TritonServer:
             self._watcher = None
         try:
             if process is not None:
-                process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(grace_s)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)
+                wait_for(process, grace_s)
         finally:
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # the server itself, or model processes that outlived it
-                process.wait()
+                reap(process)
             self._clean_up()
 
     def _clean_up(self) -> None:
@@ -366,7 +372,7 @@ class TritonServer:
             self._ports,
             self._entries.wanted,
             Progress(self.pid, self._loads, self._startup_timeout_s),
-            self._process.poll,
+            partial(exit_code, self._process),
             lambda: tuple(self._lines),
             keys.key_headers("http", self.admin_key),
         )

@@ -74,6 +74,7 @@ def test_start_answer_stop_and_again(repository: Path, start: Callable[..., Trit
             server.start()
         pid = server.pid
         assert server.running
+        assert repr(server) == f"<TritonServer of {repository}: gRPC {server.grpc_url}, HTTP {server.http_url}>"
         for url in (server.grpc_url, server.http_url, server.metrics_url):
             (address,) = listening(int(url.rpartition(":")[2]))
             assert address in ("0100007F", "0000000000000000FFFF00000100007F")  # 127.0.0.1 alone, as IPv4 or mapped
@@ -87,8 +88,10 @@ def test_start_answer_stop_and_again(repository: Path, start: Callable[..., Trit
         assert len(leftovers(pid, shm_prefix)) >= 3  # the server, the model's process and its shared memory
         assert scratch is not None
         assert scratch.is_dir()
+        server._process._waitpid_lock.acquire()  # type: ignore[union-attr]  # as Ctrl-C inside Popen.poll may leave it
         server.stop()
         assert not server.running
+        assert repr(server) == f"<TritonServer of {repository}: not running>"
         assert leftovers(pid, shm_prefix) == []
         assert not scratch.exists()
     assert any("successfully loaded 'sums'" in line for line in seen)
