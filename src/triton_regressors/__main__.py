@@ -24,7 +24,8 @@ def make_app() -> Any:
     import typer
 
     from triton_regressors.commands.compare import compare
-    from triton_regressors.commands.export import describe, export
+    from triton_regressors.commands.describe import describe
+    from triton_regressors.commands.export import export
     from triton_regressors.commands.help import Command, Group
     from triton_regressors.commands.query import predict, verify
     from triton_regressors.commands.serve import serve

@@ -1,0 +1,146 @@
+"""The command `describe`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from triton_regressors.commands.loading import loading
+from triton_regressors.commands.model_file import (
+    Import,
+    InputOption,
+    LargestMb,
+    SampleOption,
+    ToleranceOption,
+    TrustPickle,
+    TrustType,
+    make_console,
+    read_model,
+)
+from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB
+from triton_regressors.extras import require
+
+if TYPE_CHECKING:
+    from triton_regressors.kernels.entry import Entry, StepSummary
+
+SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
+"""What a fitted estimator's file ends in."""
+
+
+ModelOrEntry = Annotated[
+    Path,
+    typer.Argument(
+        metavar="WHAT", help="An entry's name in the repository, its directory, or a fitted estimator's file."
+    ),
+]
+
+
+def describe(
+    what: ModelOrEntry,
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where an entry given by name lies.")
+    ] = DEFAULT_REPOSITORY,
+    passes: Annotated[bool, typer.Option("--passes", help="Show the plan before and after each pass too.")] = False,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
+    ] = None,
+    sample: SampleOption = None,
+    tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    input: InputOption = "auto",
+    trust_pickle: TrustPickle = False,
+    trust_type: TrustType = None,
+    import_: Import = None,
+    largest_mb: LargestMb = LARGEST_MB,
+) -> None:
+    """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell.
+
+    Examples:
+        triton-regressors describe diabetes
+        triton-regressors describe diabetes --version 2 --passes
+        triton-regressors describe diabetes.skops --sample rows.csv
+    """
+    with loading():
+        from triton_regressors.contract import contract_of
+        from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.kernels.entry import read_document, read_golden
+        from triton_regressors.kernels.errors import PlanError
+    try:
+        entry = _find(what, repository, version)
+        if entry is not None and sample is not None:
+            raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
+        if entry is not None:
+            name = entry.directory.resolve().name
+            document = read_document(entry.version_directory)
+            golden = read_golden(entry.version_directory, document)
+    except (PlanError, OSError) as error:
+        raise ExportError(str(error)) from error
+    if entry is None:
+        require("export", "Describing a model")
+        with loading():
+            from triton_regressors.exporter.compiler import compile_estimator
+        estimator, rows = read_model(
+            what,
+            sample,
+            trust_pickle=trust_pickle,
+            trusted_types=trust_type,
+            imported=import_,
+            largest_mb=largest_mb,
+        )
+        compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, input=input)
+        name, document, golden = what.stem, compiled.document(), compiled.golden()
+    console = make_console()
+    text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))
+    text.highlight_regex(r"(?m)^\S.*$", "bold")
+    console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied
+    if passes:
+        for place, stage in enumerate(document.stages):
+            console.print(_stage_table(f"after: {stage.stage}" if place else "as lowered", stage.steps))
+
+
+def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
+    """Return the entry that is meant by its directory or its name in the repository, or None for a model's file.
+
+    Raises `PlanError` where there is none, with the names of those that there are.
+    """
+    from triton_regressors.kernels.entry import find_entry, versions
+    from triton_regressors.kernels.errors import PlanError
+
+    if os.path.isfile(what):  # which is False, and no error, for a name that is too long
+        return None
+    for directory in (what, repository / what):
+        if os.path.isdir(directory) and versions(directory):
+            return find_entry(directory, version)
+    if os.path.isdir(what):
+        return find_entry(what, version)
+    if what.suffix in SUFFIXES:
+        return None
+    if not os.path.isdir(repository):
+        raise PlanError(f"There is no file {what}, and no repository {repository} with an entry of that name.")
+    known = sorted(path.name for path in repository.iterdir() if versions(path))
+    raise PlanError(
+        f"There is no file {what}, and no entry of that name in {repository}, which has {', '.join(known) or 'none'}."
+    )
+
+
+def _stage_table(title: str, steps: Sequence[StepSummary]) -> Table:
+    """Return a plan as a table: its steps, and what they launch and hold."""
+    table = Table(title=title, title_justify="left", show_footer=True)
+    table.add_column("step", footer=f"{len(steps)} step{'s' * (len(steps) != 1)}")
+    table.add_column("reads")
+    table.add_column("operation")
+    for heading, total in (
+        ("launches", sum(step.launches for step in steps)),
+        ("parameters", sum(step.parameters for step in steps)),
+        ("bytes", sum(step.bytes for step in steps)),
+    ):
+        table.add_column(heading, justify="right", footer=f"{total:,}")
+    for step in steps:
+        numbers = (f"{number:,}" for number in (step.launches, step.parameters, step.bytes))
+        table.add_row(step.output, ", ".join(step.inputs), Text(f"{step.op} {step.what}".strip()), *numbers)
+    return table

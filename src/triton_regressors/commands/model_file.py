@@ -1,0 +1,98 @@
+"""What the commands share that read a fitted estimator's file: their options, the estimator and its sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from triton_regressors.commands.loading import import_modules, loading
+
+WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
+
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle."),
+]
+SampleOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale.",
+        rich_help_panel=VERIFIED,
+    ),
+]
+ToleranceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="STD",
+        help="Largest difference from the estimator's own prediction, in its standard deviations.",
+        rich_help_panel=VERIFIED,
+    ),
+]
+InputOption = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        metavar="TYPE",
+        help="The type of numbers in requests: fp32, fp64, or auto, which is FP32 where rounding moves no answer.",
+        rich_help_panel=WHAT,
+    ),
+]
+TrustPickle = Annotated[
+    bool,
+    typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.", rich_help_panel=READING),
+]
+TrustType = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE", help="A further type that skops may load; can be repeated.", rich_help_panel=READING),
+]
+Import = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="A module of yours to import first, with classes and lowerings; can be repeated.",
+        rich_help_panel=READING,
+    ),
+]
+LargestMb = Annotated[
+    int,
+    typer.Option(min=1, metavar="MB", help="Megabytes that a .skops file may unpack to.", rich_help_panel=READING),
+]
+
+
+def read_model(
+    path: Path,
+    sample: Path | None,
+    *,
+    trust_pickle: bool,
+    trusted_types: Sequence[str] | None,
+    imported: Sequence[str] | None,
+    largest_mb: int,
+) -> tuple[Any, Any | None]:
+    """Return the estimator in a file, once the user's modules are imported, and the rows of a file or None.
+
+    Strings are as they are written there in the columns that the estimator reads as such.
+    """
+    with loading():
+        from triton_regressors.clients.rows import read_table
+        from triton_regressors.exporter.loading import load_estimator
+        from triton_regressors.exporter.lower import string_columns
+        from triton_regressors.exporter.oracle import feature_names
+    import_modules(imported)
+    estimator = load_estimator(
+        path, trust_pickle=trust_pickle, trusted_types=trusted_types or (), largest_mb=largest_mb
+    )
+    names = feature_names(estimator)
+    if sample is None or names is None:
+        return estimator, None if sample is None else read_table(sample)
+    return estimator, read_table(sample, string_columns(estimator) or None, names)
+
+
+def make_console() -> Console:
+    """Return a console that prints names and paths as they are, brackets and colons included."""
+    return Console(markup=False, emoji=False, highlight=False)
