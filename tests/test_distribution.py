@@ -201,13 +201,15 @@ import triton_regressors as tr
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients import rows
 tr.Client, tr.AsyncClient, tr.verify, tr.TritonServer, make_app()
-sys.platform = "win32"
-try:
-    tr.export
-except tr.MissingExtra as error:
-    print(error)
+for name in ("compare", "export"):
+    try:
+        getattr(tr, name)
+    except tr.TritonRegressorsError as error:
+        print(error)
+    sys.platform = "win32"  # no sooner: HTTP's libraries, which compare imports first, would look for what is there
 """
     assert run(client, "-c", code, cwd=tmp_path) == (
+        "`compare` needs the file locks of Linux or macOS; on Windows run it in WSL.\n"
         "triton_regressors.export needs the Triton language (the package triton), which there is for Linux alone, be "
         "it in WSL or in a container. The client, `predict` and `verify` work here.\n"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -12,6 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from triton_regressors.clients.compare.errors import ComparisonError
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ComparisonError("`compare` needs the file locks of Linux or macOS; on Windows run it in WSL.") from error
 
 
 @contextmanager
