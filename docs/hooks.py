@@ -18,7 +18,7 @@ TAKEN = (
     "LICENSE",
     "docs/*.css",
     "docs/*.md",
-    "docs/images/*.svg",
+    "docs/images/*",
     "docker/README.md",
     "model_repository/README.md",
     "benchmarks/README.md",

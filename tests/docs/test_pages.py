@@ -78,7 +78,7 @@ def test_the_reference_has_every_public_name_once():
 def test_the_site_builds_without_a_broken_link_and_fetches_nothing(tmp_path):
     pytest.importorskip("mkdocs", reason="needs what the extra docs brings")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
