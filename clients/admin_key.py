@@ -24,7 +24,7 @@ _OWN: dict[str, str] = {}
 
 
 def choose_key(key: str | None) -> str:
-    """The key of a server to be started: the given one, else $TRITON_ADMIN_KEY, else a random one."""
+    """Return the key of a server to be started: the given one, else $TRITON_ADMIN_KEY, else a random one."""
     return _checked(key or os.environ.get(VARIABLE) or secrets.token_urlsafe(32))
 
 
@@ -40,7 +40,7 @@ def forget(addresses: list[str]) -> None:
 
 
 def own_key(address: str) -> str | None:
-    """The key of the server that this process runs at HOST:PORT; None if it runs none there."""
+    """Return the key of the server that this process runs at HOST:PORT; None if it runs none there."""
     return _OWN.get(address)
 
 
@@ -63,7 +63,9 @@ def hide_from_process_list(pid: int, key: str) -> bool:
 
 
 def key_headers(protocol: str, key: str | None) -> dict[str, str]:
-    """The HTTP header or gRPC metadata that opens the management APIs. Without a key ($TRITON_ADMIN_KEY if None): none.
+    """Return the HTTP header or gRPC metadata that opens the management APIs; none without a key.
+
+    None stands for the key in $TRITON_ADMIN_KEY.
 
     Raises:
         TritonRegressorsError: the key holds spaces, or other characters that no header can carry.
@@ -73,7 +75,7 @@ def key_headers(protocol: str, key: str | None) -> dict[str, str]:
 
 
 def restrictions(key: str) -> list[str]:
-    """The options of a Triton server that answers its management APIs only to this key."""
+    """Return the options of a Triton server that answers its management APIs only to this key."""
     value = _checked(key)
     return [
         f"--http-restricted-api={RESTRICTED}:{_HEADERS['http']}={value}",

@@ -93,7 +93,7 @@ class Calls:
     def infer(
         self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part
     ) -> Call[Answer]:
-        """The tensors of a part of a table in, the outputs out. The arguments are as `check` wants them."""
+        """Return the request that asks for outputs of a part of a table. The arguments are as `check` wants them."""
         inputs = [
             self.module.InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array)
             for name, array in tensors.items()
@@ -115,7 +115,7 @@ class Calls:
         return replace(call, part=part)
 
     def config(self, model: str) -> Call[model_config_pb2.ModelConfig]:
-        """The configuration in use."""
+        """Return the configuration in use."""
 
         def parse(result: Any) -> model_config_pb2.ModelConfig:
             if isinstance(result, dict):
@@ -125,7 +125,7 @@ class Calls:
         return self._call("get_model_config", parse, model_name=_named(model))
 
     def statistics(self, model: str) -> Call[dict[str, Any]]:
-        """The statistics extension, as HTTP's JSON has it."""
+        """Return the statistics extension, as HTTP's JSON has it."""
         return self._call("get_inference_statistics", _plain, model_name=_named(model))
 
     def index(self) -> Call[list[dict[str, Any]]]:
@@ -169,7 +169,7 @@ class Calls:
 
 
 def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float) -> InferenceError | None:
-    """The typed error for what tritonclient and the libraries below it raise; None if it is none of theirs."""
+    """Return the typed error for what tritonclient and the libraries below it raise; None if it is none of theirs."""
     if isinstance(error, InferenceError):
         return error
     where = f"the Triton server at {url} ({'gRPC' if protocol == 'grpc' else 'HTTP'})"
@@ -244,7 +244,7 @@ def _config_json(config: model_config_pb2.ModelConfig) -> str:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """A protobuf answer as the HTTP endpoint gives it: every field present, 64-bit integers as integers."""
+    """Return a protobuf answer as the HTTP endpoint gives it: every field present, 64-bit integers as integers."""
     if isinstance(message, dict):
         return message
     values = json_format.MessageToDict(

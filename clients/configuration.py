@@ -52,5 +52,5 @@ class Configuration:
         return tensors, all(same(given[name], array) for name, array in tensors.items())
 
     def parts(self, tensors: Tensors) -> list[Part]:
-        """The rows of each request, in order: as many as the model and a message take; all where it has no batches."""
+        """Return the rows of each request: as many as the model and a message take; all where it has no batches."""
         return cut(tensors, self.max_batch_size, REQUEST_BYTES, self.answer_bytes)

@@ -41,7 +41,7 @@ class Connection:
         return f"<{type(self).__name__} of {self.url} over {protocol}{', closed' * self._closed}>"
 
     def _failure(self, error: Exception, call: Call[Any]) -> Exception:
-        """What to raise for an error that a call met: the typed one, or itself if it is none of the server's."""
+        """Return what to raise for an error that a call met: the typed one, or itself if it is none of the server's."""
         typed = typed_error(error, self.url, self.protocol, call.timeout_s)
         if typed is None or call.part is None:
             return typed or error

@@ -149,7 +149,7 @@ async def hold_side_by_side(dialogue: Dialogue[T], run: Callable[[Call[Any]], Aw
 
 
 async def _side_by_side(requests: Requests, run: Callable[[Call[Any]], Awaitable[Any]]) -> list[Any]:
-    """The answers, in order; or the error of the first request that failed, once none is under way any more."""
+    """Return the answers, in order; or the error of the first request that failed, once none is under way any more."""
     if len(requests) == 1:
         return [await run(requests[0]())]
     answers: dict[int, Any] = {}

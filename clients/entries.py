@@ -67,7 +67,7 @@ def entry_directories(repositories: Iterable[Path]) -> dict[str, Path]:
 
 
 def signature(entry: Path) -> Signature:
-    """What tells a changed entry from an unchanged one. Python's caches are not part of it."""
+    """Return what tells a changed entry from an unchanged one. Python's caches are not part of it."""
     found = set()
     for path in entry.rglob("*"):
         if "__pycache__" not in path.parts and path.is_file():
@@ -107,7 +107,7 @@ def plain(path: str) -> bool:
 
 
 def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
-    """An entry's config.pbtxt; None where there is none that can be read."""
+    """Return an entry's config.pbtxt; None where there is none that can be read."""
     try:
         return from_pbtxt((entry / "config.pbtxt").read_bytes())
     except (OSError, ValueError):
@@ -115,7 +115,7 @@ def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
 
 
 def _served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[int]:
-    """The versions that the configuration's policy chooses; by default the newest."""
+    """Return the versions that the configuration's policy chooses; by default the newest."""
     present = versions(entry)
     policy = config.version_policy
     if policy.HasField("all"):

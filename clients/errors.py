@@ -55,7 +55,7 @@ _REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
 
 
 def plain_reason(text: str) -> str:
-    """One sentence from what the Triton server says: its own words, without request ids, call stacks and notes."""
+    """Return the Triton server's own words as one sentence, without request ids, call stacks and notes."""
     text = _REQUEST_ID.sub("", text.strip())
     text = text.split("\n\nAt:\n")[0].split(" NOTE: Setting a non-zero max_batch_size")[0]
     text = _STATUS_PREFIX.sub("", text)

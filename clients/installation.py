@@ -57,7 +57,7 @@ class Interpreter:
 
 
 def docker_command(repository: Path) -> str:
-    """The command that serves `repository` on loopback with the official image, which lacks only torch."""
+    """Return the command that serves `repository` on loopback with the official image, which lacks only torch."""
     return (
         "docker run --rm --shm-size=1g -p 127.0.0.1:8000-8002:8000-8002 "
         f"-v {repository.resolve()}:/models:ro {IMAGE} bash -c "
@@ -66,7 +66,7 @@ def docker_command(repository: Path) -> str:
 
 
 def find_installation(repository: Path) -> Installation:
-    """The Triton server to start: $TRITONSERVER_DIRECTORY, else the nvidia-pytriton wheel, else /opt/tritonserver.
+    """Return the Triton server: $TRITONSERVER_DIRECTORY, else the nvidia-pytriton wheel, else /opt/tritonserver.
 
     Args:
         repository: the model repository to be served, for the docker command in the error's advice.
@@ -208,7 +208,7 @@ def _check_only_stub(stub: Path, minor: str) -> None:
 
 
 def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path | None:
-    """The libpython to link for the stub; None where the loader finds one without our help."""
+    """Return the libpython to link for the stub; None where the loader finds one without our help."""
     major, minor = interpreter.version
     if any(any(directory.glob(f"libpython{major}*.{minor}.so*")) for directory in libraries):
         return None  # the wheel brings some versions along, under a mangled name
@@ -230,7 +230,7 @@ def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path
 
 
 def _make_python3(interpreter: Interpreter, packages: Iterable[str], scratch: Path) -> Path:
-    """The directory to put first on PATH, so that the stub takes these packages, of earlier directories first.
+    """Return the directory to put first on PATH, so that the stub takes these packages, of earlier directories first.
 
     The stub asks PATH for python3 and finds packages as that does, but reads no variable of the environment. So this
     is a virtual environment with nothing in it but the way to the packages, and the wish that nothing be written

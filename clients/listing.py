@@ -8,7 +8,7 @@ SHOWN = 8
 
 
 def there_is(model: str, index: Sequence[Mapping[str, str]]) -> str:
-    """One sentence about the models of a server, or about this one's versions.
+    """Return one sentence about the models of a server, or about this one's versions.
 
     Args:
         model: the name that was asked for.
@@ -34,7 +34,7 @@ def _are(items: Sequence[str]) -> str:
 
 
 def _listed(model: str, names: set[str]) -> str:
-    """The names in alphabetical order; of many, the nearest to the model's."""
+    """Return the names in alphabetical order; of many, the nearest to the model's."""
     shown = sorted(names)
     if len(shown) > SHOWN:
         shown = sorted(difflib.get_close_matches(model, shown, SHOWN, 0))

@@ -20,13 +20,13 @@ _INSTALL_S = 300
 
 
 def numpy1_directory(version: tuple[int, int]) -> Path:
-    """Where numpy 1 for this version of Python is kept."""
+    """Return where numpy 1 for this version of Python is kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "triton-regressors" / f"{REQUIREMENT.replace('==', '-')}-cp{version[0]}{version[1]}"
 
 
 def install_numpy1(python: Path, version: tuple[int, int]) -> Path:
-    """The directory that holds numpy 1, which the first call has pip fetch.
+    """Return the directory that holds numpy 1, which the first call has pip fetch.
 
     Args:
         python: the interpreter whose pip fetches it.

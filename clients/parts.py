@@ -35,7 +35,7 @@ class Part:
     total: int
 
     def of(self, tensors: Tensors) -> Tensors:
-        """These rows of the table."""
+        """Return these rows of the table."""
         return take(tensors, slice(self.first, self.stop))
 
     def error(self, error: InferenceError) -> InferenceError:
@@ -79,7 +79,7 @@ def cut(tensors: Tensors, max_rows: int, max_bytes: int, answer_bytes: int) -> l
 
 
 def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
-    """The answers to a table's parts as one: output name → array [rows, width]."""
+    """Return the answers to a table's parts as one: output name → array [rows, width]."""
     first = answers[0].outputs
     if len(answers) == 1:
         return first
@@ -87,6 +87,6 @@ def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
 
 
 def _string_bytes(array: np.ndarray) -> np.ndarray:
-    """Bytes of each row of strings in a request: those of each string, and four for its length."""
+    """Return bytes of each row of strings in a request: those of each string, and four for its length."""
     lengths = np.fromiter(map(len, array.ravel()), np.int64, array.size)
     return np.asarray((lengths + 4).reshape(array.shape).sum(axis=1))

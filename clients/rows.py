@@ -23,7 +23,7 @@ FEW = 4
 
 
 def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
-    """The rows of a file as the inputs of a model.
+    """Return the rows of a file as the inputs of a model.
 
     The model's columns are found by their names, if both it and the file have names; other columns are left out. A file
     without names must have as many. Where the model takes strings, the first line of a .csv holds names; a string is
@@ -62,7 +62,7 @@ def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequ
 
 
 def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[str] = ()) -> Any:
-    """What a file of rows holds: a DataFrame, whose columns are numbered where they have no names, or a .npy's array.
+    """Return what a file of rows holds: a DataFrame, its columns numbered where they have no names, or a .npy's array.
 
     The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. Where it
     counts the columns, 0,1,2,3,4, as pandas does those without names, or from 1, it is one too if the line below is not
@@ -104,7 +104,7 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _named(inputs: tuple[InputTensor, ...], model: str, columns: Sequence[str] | None) -> tuple[InputTensor, ...]:
-    """The inputs with these names of their columns, if there are any."""
+    """Return the inputs with these names of their columns, if there are any."""
     if columns is None:
         if all(tensor.columns for tensor in inputs):
             return inputs

@@ -161,7 +161,7 @@ class TritonServer:
         return len(self._loads.ready), len(self._entries.signatures)
 
     def ending(self) -> str:
-        """How the server ended by itself: "was ended by SIGSEGV", or its exit code and last error."""
+        """Return how the server ended by itself: "was ended by SIGSEGV", or its exit code and last error."""
         code = None if self._process is None else exit_code(self._process)
         return "has not ended" if code is None else ending(code, tuple(self._lines))
 

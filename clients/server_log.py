@@ -65,7 +65,7 @@ def readable_log_line(line: str) -> LogLine:
 
 
 def own_line(message: str) -> str:
-    """A warning of ours, written as the server writes its log."""
+    """Return a warning of ours, written as the server writes its log."""
     return f"{datetime.now():W%m%d %H:%M:%S.%f} {os.getpid()} triton_regressors] {json.dumps(message)}"
 
 
@@ -141,12 +141,15 @@ class Loads:
         self.steps += 1
 
     def unfinished(self) -> list[str]:
-        """The models whose loading began and did not end, in the order in which it began."""
+        """Return the models whose loading began and did not end, in the order in which it began."""
         return list(self._loading)
 
 
 def missing_model_file(line: str) -> Path | None:
-    """The model.py that a model's process misses; the server waits for that process for ever, and for nothing else."""
+    """Return the model.py that a model's process misses.
+
+    The server waits for that process for ever, and for nothing else.
+    """
     match = _NO_MODEL_FILE.search(line)
     return Path(match["path"]) if match else None
 
@@ -162,7 +165,7 @@ def taken_service(lines: Iterable[str]) -> str | None:
 
 
 def last_error(lines: Iterable[str]) -> str:
-    """The last thing that the server called an error; without one, the last line."""
+    """Return the last thing that the server called an error; without one, the last line."""
     error = last = ""
     for line in lines:
         parsed = readable_log_line(line)

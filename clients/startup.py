@@ -90,7 +90,7 @@ class Progress:
         return ""
 
     def still_loading(self) -> str:
-        """The models that are not loaded, in words: "; still loading: 'a', 'b'", or "" if there are none."""
+        """Return the models that are not loaded, in words: "; still loading: 'a', 'b'", or "" if there are none."""
         names = self._loads.unfinished()
         if not names:
             return ""
@@ -99,7 +99,7 @@ class Progress:
 
 
 def cpu_seconds(group: int) -> float:
-    """The CPU time that a process group has taken so far, with that of its processes that have ended."""
+    """Return the CPU time that a process group has taken so far, with that of its processes that have ended."""
     ticks = 0
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ def wait_until_ready(
 
 
 def ending(code: int, lines: Sequence[str]) -> str:
-    """How a server ended: the signal, for its last words are not about that, or its exit code and last error."""
+    """Return how a server ended: the signal, for its last words are not about that, or its exit code and last error."""
     if code >= 0:
         return f"ended with exit code {code} ({last_error(lines)})"
     try:
@@ -164,7 +164,7 @@ def ending(code: int, lines: Sequence[str]) -> str:
 
 
 def not_loaded(failures: Mapping[str, str], lines: Sequence[str]) -> ServerError:
-    """The error that names the models that did not load, and their reasons."""
+    """Return the error that names the models that did not load, and their reasons."""
     sentences = "; ".join(f"'{name}': {reason}" for name, reason in failures.items())
     noun = "Model" if len(failures) == 1 else f"{len(failures)} models"
     return ServerError(f"{noun} did not load: {sentences}.", log="\n".join(lines))

@@ -22,7 +22,11 @@ def is_missing(value: object) -> bool:
 
 
 def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
-    """Columns of a table by name, in this order. Raises InvalidRequest that names those missing."""
+    """Return columns of a table by name, in this order.
+
+    Raises:
+        InvalidRequest: columns are missing, with their names.
+    """
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise InvalidRequest(
@@ -35,7 +39,11 @@ def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
 
 
 def numbers(table: Any, owner: str = "") -> np.ndarray:
-    """A table of numbers as an array; a missing one is NaN. Raises InvalidRequest that names the columns of others."""
+    """Return a table of numbers as an array; a missing one is NaN.
+
+    Raises:
+        InvalidRequest: columns hold something else, with their names.
+    """
     import pandas as pd
 
     table = table.infer_objects()
@@ -55,7 +63,7 @@ def numbers(table: Any, owner: str = "") -> np.ndarray:
 
 
 def integers(table: Any) -> np.ndarray:
-    """A table of whole numbers as an array that holds them exactly, int64 if their dtypes are integers."""
+    """Return a table of whole numbers as an array that holds them exactly, int64 if their dtypes are integers."""
     table = table.infer_objects()
     if all(dtype.kind in "iub" for dtype in table.dtypes) and not table.isna().to_numpy().any():
         return np.asarray(table.to_numpy(dtype=np.int64 if table.max(axis=None) < 2**63 else np.uint64))
@@ -63,7 +71,7 @@ def integers(table: Any) -> np.ndarray:
 
 
 def in_words(names: Sequence[Any]) -> str:
-    """Names of columns, the first of them at least, for an error."""
+    """Return names of columns, the first of them at least, for an error."""
     shown = ", ".join(repr(str(name)) for name in names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"column{'s' if len(names) > 1 else ''} {shown}{more}"

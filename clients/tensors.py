@@ -61,7 +61,7 @@ class InputTensor:
 
 
 def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
-    """The inputs of a model, in the order of its configuration."""
+    """Return the inputs of a model, in the order of its configuration."""
     columns, categories = _of_inputs(config, COLUMNS, str), _of_inputs(config, CATEGORIES, int)
     return tuple(
         InputTensor(
@@ -76,7 +76,7 @@ def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ..
 
 
 def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type) -> dict[str, tuple[Any, ...]]:
-    """What a parameter says of each input's columns."""
+    """Return what a parameter says of each input's columns."""
     text = config.parameters[parameter].string_value if parameter in config.parameters else "{}"
     try:
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
@@ -87,7 +87,7 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
 
 
 def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
-    """The tensors that X is for a model with these inputs.
+    """Return the tensors that X is for a model with these inputs.
 
     An array is for a model's only input; the arrays of a mapping are for the inputs of these names. The columns of a
     DataFrame are taken by their names where the model and the table have names, and in their order where one has none.
@@ -122,7 +122,7 @@ def _split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[
 
 
 def listed(inputs: Sequence[InputTensor]) -> str:
-    """The inputs in words."""
+    """Return the inputs in words."""
     names = " and ".join(f"'{tensor.name}'" for tensor in inputs)
     return f"input{'s' if len(inputs) > 1 else ''} {names}"
 
@@ -180,7 +180,7 @@ def same(given: object, array: np.ndarray) -> bool:
 
 
 def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """Which numbers of an array are others after it was converted."""
+    """Return which numbers of an array are others after it was converted."""
     with np.errstate(invalid="ignore"):
         same = (rows.astype(array.dtype) == array) & (np.sign(rows) == np.sign(array))
     return np.asarray(~(same | (np.isnan(rows) & np.isnan(array))))
@@ -222,19 +222,19 @@ def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
 
 
 def datatype(array: np.ndarray) -> str:
-    """What requests call the type of a tensor."""
+    """Return what requests call the type of a tensor."""
     return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
 
 
 def wire(array: np.ndarray) -> bytes:
-    """The bytes of a tensor in a request: little-endian numbers, or strings with their lengths before them."""
+    """Return the bytes of a tensor in a request: little-endian numbers, or strings with their lengths before them."""
     if array.dtype == object:
         return b"".join(struct.pack("<I", len(text)) + text for text in array.ravel().tolist())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def row_count(tensors: Mapping[str, np.ndarray]) -> int:
-    """How many rows they have."""
+    """Return how many rows they have."""
     return len(next(iter(tensors.values())))
 
 
@@ -264,7 +264,7 @@ def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model:
 
 
 def _own_columns(value: Any, tensor: InputTensor) -> Any:
-    """An input's columns of a DataFrame, by their names where both have some; anything else as it is."""
+    """Return an input's columns of a DataFrame, by their names where both have some; anything else as it is."""
     named = tables.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
     return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 

@@ -164,7 +164,7 @@ def _ask(
 
 
 def _parity(answer: np.ndarray, wanted: np.ndarray, units: Sequence[float]) -> Parity:
-    """What `measure` says; infinite where the server answers with another width."""
+    """Return what `measure` says; infinite where the server answers with another width."""
     if answer.shape != wanted.shape:
         return Parity(np.inf, np.inf, np.inf)
     return measure(answer, wanted, units)

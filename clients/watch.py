@@ -157,7 +157,7 @@ class Watcher:
 
 
 def children(pid: int) -> list[Process]:
-    """The child processes of a process, as /proc tells."""
+    """Return the child processes of a process, as /proc tells."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

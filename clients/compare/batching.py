@@ -49,7 +49,7 @@ class BatchingConfiguration(Batching):
         return ComparisonError(f"Batching configuration {self.label!r}: {reason}")
 
     def describe(self) -> str:
-        """The configuration in words, for people who read the report without the label's context."""
+        """Return the configuration in words, for people who read the report without the label's context."""
         if not self.dynamic_batching:
             parts = ["no dynamic batching"]
         else:
@@ -133,7 +133,7 @@ def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
 
 
 def distinct(configurations: Sequence[BatchingConfiguration]) -> tuple[BatchingConfiguration, ...]:
-    """The configurations as a tuple, or ComparisonError if there are none or two share a label."""
+    """Return the configurations as a tuple, or ComparisonError if there are none or two share a label."""
     labels = [configuration.label for configuration in configurations]
     if not labels:
         raise ComparisonError("There is no batching configuration to compare; give at least one.")

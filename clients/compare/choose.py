@@ -12,7 +12,7 @@ SAME_THROUGHPUT = 0.02
 
 
 def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
-    """The point with the most rows per second among those without errors whose p99 is at most `p99_ms`.
+    """Return the point with the most rows per second among those without errors whose p99 is at most `p99_ms`.
 
     Whether a point is stable does not count; the report says it. Open-loop points within 2 % of the most are alike,
     and the one with the lowest p99 is taken. Raises ComparisonError, naming the nearest point, if none qualifies.

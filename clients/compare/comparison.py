@@ -50,14 +50,14 @@ class Comparison:
         return tuple(dict.fromkeys(point.configuration for point in self.points))
 
     def best(self, p99_ms: float | None = None) -> Point:
-        """The point with the highest throughput whose p99 is within the limit (default: the one asked for).
+        """Return the point with the highest throughput whose p99 is within the limit (default: the one asked for).
 
         Raises ComparisonError, naming the nearest, if there is none; see choose.py for the rules.
         """
         return best_point(self.points, self.p99_ms if p99_ms is None else p99_ms)
 
     def verdict(self) -> str:
-        """The recommendation in one sentence, or why there is none."""
+        """Return the recommendation in one sentence, or why there is none."""
         try:
             point = self.best()
         except ComparisonError as error:
@@ -72,7 +72,7 @@ class Comparison:
         )
 
     def measured_on(self) -> str:
-        """The model's version and engine, what it ran on and the packages' versions in one line.
+        """Return the model's version and engine, what it ran on and the packages' versions in one line.
 
         What is not known is left out; all of it where nothing was measured.
         """
@@ -92,7 +92,7 @@ class Comparison:
         return ", ".join(f"{title} {found[name]}" for name, title in titles.items() if name in found)
 
     def warnings(self) -> list[str]:
-        """What a reader must know before trusting the figures."""
+        """Return what a reader must know before trusting the figures."""
         found = []
         if self.interrupted:
             how = f"Ended by an error ({self.failure.rstrip('.')})" if self.failure else "Interrupted"

@@ -91,13 +91,13 @@ def processors(config: model_config_pb2.ModelConfig) -> tuple[list[str], list[in
 
 
 def _served_version(client: Client, model: str) -> str | None:
-    """The version that answers who names none: the newest of those that are loaded."""
+    """Return the version that answers who names none: the newest of those that are loaded."""
     loaded = [int(each["version"]) for each in client.statistics(model).get("model_stats", ())]
     return str(max(loaded)) if loaded else None
 
 
 def _server_release(client: Client) -> str:
-    """The Triton server's release as it tells itself."""
+    """Return the Triton server's release as it tells itself."""
     library = tritonclient.grpc if client.protocol == "grpc" else tritonclient.http
     with library.InferenceServerClient(client.url) as asked:
         metadata = asked.get_server_metadata()
@@ -105,7 +105,7 @@ def _server_release(client: Client) -> str:
 
 
 def _of_this_machine(python: Path | None, gpus: Sequence[int]) -> tuple[str | None, str | None, list[str] | None]:
-    """The versions of torch and the Triton language that an interpreter has, and the names of GPUs as torch has them.
+    """Return an interpreter's versions of torch and the Triton language, and the names of GPUs as torch has them.
 
     None each where it does not say.
     """

@@ -78,7 +78,7 @@ TEXT_COLUMNS = ("configuration", "via", "")
 
 
 def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[str]]], best: int | None) -> str:
-    """The whole page. `columns`: headings and cells of the table; `best`: the number of the recommended point."""
+    """Return the whole page. `columns`: headings and cells of the table; `best`: the recommended point's number."""
     points = comparison.points
     loads = len({point.load for point in points})
     title = "Latency against throughput"
@@ -130,7 +130,7 @@ def counted(number: int, what: str) -> str:
 
 
 def _figure(svgs: Sequence[str], caption: str) -> str:
-    """A plot as it is on a wide screen and on a narrow one, of which the page shows one."""
+    """Return a plot as it is on a wide screen and on a narrow one, of which the page shows one."""
     wide, narrow = svgs
     return (
         f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div>'

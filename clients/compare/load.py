@@ -50,7 +50,7 @@ class Load:
         return f"{self.rate:,.6g} requests/s"
 
     def processes(self, limit: int | None) -> int:
-        """How many worker processes offer this load: `limit` if given, else by its size and half of the cores."""
+        """Return how many worker processes offer this load: `limit` if given, else by its size and half the cores."""
         if self.rate is not None:
             wanted = -(-self.rate // REQUESTS_PER_S_PER_PROCESS)
         else:
@@ -100,7 +100,7 @@ class Observed:
         return unanswered
 
     def errors(self, chosen: np.ndarray) -> dict[str, int]:
-        """How often each error occurred among the chosen requests."""
+        """Return how often each error occurred among the chosen requests."""
         counted: dict[str, int] = {}
         for code, count in zip(*np.unique(self.code[chosen & (self.code != OK)], return_counts=True), strict=True):
             message = NO_ANSWER_MESSAGE if code == NO_ANSWER else self.messages[code - 1]
@@ -253,7 +253,7 @@ class LoadGenerator:
         return index, message
 
     def _gather(self, used: range, timeout_s: float) -> list[object]:
-        """The next message of every worker used; a faster worker's later messages wait their turn."""
+        """Return the next message of every worker used; a faster worker's later messages wait their turn."""
         while not all(self._early[index] for index in used):
             index, message = self._next(timeout_s)
             self._early[index].append(message)

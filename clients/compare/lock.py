@@ -58,7 +58,7 @@ def _locked(path: Path) -> int:
 
 
 def lock_file(model: str, address: str) -> Path:
-    """Where the lock is: the same path for each way to write the server's address."""
+    """Return where the lock is: the same path for each way to write the server's address."""
     host, _, port = address.rpartition(":")
     try:
         known = sorted({found[4][0] for found in socket.getaddrinfo(host.strip("[]"), None)})

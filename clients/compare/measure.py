@@ -130,7 +130,7 @@ def summarise(seen: Observed, begin: float, end: float, open_loop: bool) -> tupl
 
 
 def _most_common(seen: Observed) -> str:
-    """The most frequent error, as a sentence."""
+    """Return the most frequent error, as a sentence."""
     errors = seen.errors(np.full(len(seen.code), True))
     return f"{max(errors, key=lambda message: errors[message]).rstrip('.')}."
 

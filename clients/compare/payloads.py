@@ -77,12 +77,12 @@ class CheckedRows:
     tolerance: float
 
     def zeros(self) -> CheckedRows:
-        """The same rows with the do-nothing model's answers."""
+        """Return the same rows with the do-nothing model's answers."""
         return CheckedRows(self.tensors, np.zeros_like(self.expected), 0.0)
 
 
 def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
-    """The golden rows of an entry's newest version, or None of a model that this project has not exported.
+    """Return the golden rows of an entry's newest version, or None of a model that this project has not exported.
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
     """
@@ -140,7 +140,7 @@ class Payloads:
         )
 
     def wrong(self, sample: Sample) -> str | None:
-        """What is wrong with a kept answer, or None."""
+        """Return what is wrong with a kept answer, or None."""
         expected = self.expected[sample.number]
         try:
             answer = self._parse(sample)

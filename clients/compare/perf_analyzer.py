@@ -55,7 +55,7 @@ NS_PER_S = 1e9
 
 
 def find() -> Path:
-    """The program on PATH or beside this interpreter; ComparisonError that says how to get it."""
+    """Return the program on PATH or beside this interpreter; ComparisonError that says how to get it."""
     found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if found is None:
         raise ComparisonError(
@@ -75,7 +75,7 @@ def command(
     directory: Path,
     any_result: bool = False,
 ) -> list[str]:
-    """The command line for one point; its files lie in `directory`. any_result: take the first windows as they are.
+    """Return the command line for one point; its files lie in `directory`. any_result: take the first windows as is.
 
     Its stability is the ratio of the largest to the smallest of 3 windows; ours their distance to either side of the
     mean, which is half of that.
@@ -99,7 +99,7 @@ def command(
 
 
 def input_data(tensors: Tensors) -> dict[str, Any]:
-    """The rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64.
+    """Return the rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64.
 
     Rows with NaN are left out, if there are others: perf_analyzer repeats what it sent in its profile export, and
     writes an empty one where JSON cannot hold it.

@@ -163,7 +163,7 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def inline_svg(figure: Figure, title: str) -> str:
-    """The figure as an `<svg>` element for an HTML page: no background, text and grid in the page's own colours."""
+    """Return the figure as an `<svg>` element for an HTML page: no background, text and grid in the page's colours."""
     buffer = io.StringIO()
     with rc_context(STYLE):
         FigureCanvasSVG(figure)
@@ -247,7 +247,7 @@ def _load_title(load: Load, loads: Sequence[Load]) -> str:
 
 
 def _folded(label: str, width: int = 16) -> str:
-    """The label over several lines of about `width` characters."""
+    """Return the label over several lines of about `width` characters."""
     lines = [""]
     for word in label.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:

@@ -26,7 +26,7 @@ LABEL_WIDTH = 25
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A figure as people read it: thousands separated, `digits` significant ones below 1,000, – for none."""
+    """Return a figure as people read it: thousands separated, `digits` significant ones below 1,000, – for none."""
     if not math.isfinite(value):
         return "–"
     if abs(value) >= 1000:
@@ -37,7 +37,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def share(value: float) -> str:
-    """A share in whole percent."""
+    """Return a share in whole percent."""
     return f"{value:.0%}" if math.isfinite(value) else "–"
 
 
@@ -83,7 +83,7 @@ def marks(point: Point) -> str:
 
 
 def best_or_none(comparison: Comparison) -> Point | None:
-    """The recommended point, if one qualifies."""
+    """Return the recommended point, if one qualifies."""
     try:
         return comparison.best()
     except ComparisonError:
@@ -91,7 +91,7 @@ def best_or_none(comparison: Comparison) -> Point | None:
 
 
 def rich_table(comparison: Comparison) -> Table:
-    """All points, at most 120 columns wide; the recommended one starred, configurations apart from one another."""
+    """Return all points, at most 120 columns wide; the recommended one starred, configurations apart."""
     best = best_or_none(comparison)
     points = comparison.points
     table = Table(
@@ -120,7 +120,7 @@ def rich_table(comparison: Comparison) -> Table:
 
 
 def as_csv(points: Sequence[Point]) -> str:
-    """One line per point, all figures; an absent one is empty."""
+    """Return one line per point, all figures; an absent one is empty."""
     rows = [point.flat() for point in points]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
@@ -130,7 +130,7 @@ def as_csv(points: Sequence[Point]) -> str:
 
 
 def as_json(comparison: Comparison) -> str:
-    """Everything: settings, environment, and every point with its windows and executions per batch size."""
+    """Return everything: settings, environment, and every point with its windows and executions per batch size."""
     best = best_or_none(comparison)
     document = {
         "model": comparison.model,
@@ -187,7 +187,7 @@ def _absent(value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value with null for NaN and infinity, text keys and lists."""
+    """Return the value with null for NaN and infinity, text keys and lists."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

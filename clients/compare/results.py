@@ -66,7 +66,7 @@ class Point:
         return self.model.latency.p50_ms - self.floor.latency.p50_ms if self.floor else float("nan")
 
     def flat(self) -> dict[str, Any]:
-        """One row of the CSV file; the floor's columns begin with `floor_`."""
+        """Return one row of the CSV file; the floor's columns begin with `floor_`."""
         configuration = self.configuration
         row: dict[str, Any] = {
             "configuration": configuration.label,

@@ -48,7 +48,7 @@ class Server:
     own: bool
 
     def address(self, protocol: str) -> str:
-        """The endpoint of a protocol; ComparisonError if it was not given."""
+        """Return the endpoint of a protocol; ComparisonError if it was not given."""
         found = self.grpc if protocol == "grpc" else self.http
         if found is None:
             option = "--url" if protocol == "grpc" else "--http-url"
@@ -263,7 +263,7 @@ def choose_rows(
     rows_file: Path | None,
     signature: Signature,
 ) -> CheckedRows:
-    """The rows to send: the user's own, else the golden rows of the entry."""
+    """Return the rows to send: the user's own, else the golden rows of the entry."""
     name = config.name
     entry = None if repository is None else repository / name
     if rows_file is not None:

@@ -21,7 +21,7 @@ class Controls(Protocol):
     """The methods of `triton_regressors.clients.infer.Client` that are needed here."""
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
-        """The configuration as the server uses it."""
+        """Return the configuration as the server uses it."""
 
     def load(
         self,
@@ -36,16 +36,16 @@ class Controls(Protocol):
         """Unload."""
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """The statistics extension's answer."""
+        """Return the statistics extension's answer."""
 
 
 def floor_name(model: str) -> str:
-    """How the do-nothing model beside `model` is called while a comparison runs."""
+    """Return how the do-nothing model beside `model` is called while a comparison runs."""
     return f"compare_floor_of_{model}"
 
 
 def floor_config(config: model_config_pb2.ModelConfig) -> model_config_pb2.ModelConfig:
-    """The do-nothing model's configuration: the same tensors and batching, as many instances, on the CPU."""
+    """Return the do-nothing model's configuration: the same tensors and batching, as many instances, on the CPU."""
     floor = model_config_pb2.ModelConfig(
         name=floor_name(config.name), backend="python", max_batch_size=config.max_batch_size
     )

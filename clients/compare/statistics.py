@@ -122,7 +122,7 @@ class ServerFigures:
 
     @classmethod
     def between(cls, before: ServerCounters, after: ServerCounters) -> ServerFigures:
-        """What happened between two readings of the same loaded model."""
+        """Return what happened between two readings of the same loaded model."""
         requests = after.requests - before.requests
         executions = {
             size: count - before.executions.get(size, 0)

@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
         return answer
 
     def expect(self) -> asyncio.Future[tuple[int, bytes]]:
-        """The future that brings the next answer."""
+        """Return the future that brings the next answer."""
         self._answer = asyncio.get_running_loop().create_future()
         self.sent_at = time.monotonic()
         return self._answer
@@ -226,13 +226,13 @@ class HttpTransport:
 
 
 def grpc_failure(error: grpc.RpcError) -> RequestFailed:
-    """The outcome that a failed call is."""
+    """Return the outcome that a failed call is."""
     kind = RequestTimedOut if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else RequestFailed
     return kind(f"{error.code().name}: {error.details()}")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """An address "host:port" or "[ipv6]:port" in its two parts."""
+    """Return an address "host:port" or "[ipv6]:port" in its two parts."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

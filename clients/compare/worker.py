@@ -94,7 +94,7 @@ class Recorder:
                 self._sampled_bytes += len(body)
 
     def code(self, message: str) -> int:
-        """The number of an error message; beyond the first 20 different ones they share a number."""
+        """Return the number of an error message; beyond the first 20 different ones they share a number."""
         message = " ".join(message.split())[:200]
         if message not in self.messages:
             if len(self.messages) >= MAX_MESSAGES:

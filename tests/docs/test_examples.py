@@ -1,6 +1,7 @@
 """Every example of README.md and docs/ runs, and prints what its page shows."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -23,9 +24,11 @@ def test_a_page_prints_what_it_shows(path, request):
         )
 
 
-@pytest.mark.parametrize(("name", "block"), LEFT_OUT, ids=[f"{name}:{block.line}" for name, block in LEFT_OUT])
-def test_a_block_that_is_not_run_says_why(name, block):
-    pytest.skip(f"not run: {block.reason()}")
+def test_these_blocks_are_not_run_and_no_others():
+    """pip, Docker, another machine, minutes of measuring, and a module of the user's."""
+    assert Counter(name for name, _ in LEFT_OUT) == {
+        "README.md": 1, "deployment.md": 3, "extending.md": 1, "installation.md": 3, "serving.md": 1
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -264,7 +264,7 @@ def compare(
 
 
 def _exit_code(signals: list[int]) -> int:
-    """What a shell makes of a process that the first of these signals ended."""
+    """Return what a shell makes of a process that the first of these signals ended."""
     return 128 + (signals or [signal.SIGINT])[0]
 
 

@@ -78,7 +78,7 @@ def _print_section(console: Console, title: str, rows: Iterable[tuple[Text, Text
 
 
 def _takes(parameter: Any) -> str:
-    """What stands for its value: PORT."""
+    """Return what stands for its value: PORT."""
     return parameter.metavar or str(parameter.name).upper()
 
 

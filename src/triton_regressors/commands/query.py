@@ -123,7 +123,7 @@ def verify(
 
 
 def _as_columns(answers: dict[str, np.ndarray]) -> Any:
-    """A DataFrame with a column y, or y_0, y_1, ... where an output has several."""
+    """Return a DataFrame with a column y, or y_0, y_1, ... where an output has several."""
     import pandas as pd
 
     columns = {}
