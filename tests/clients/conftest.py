@@ -1,6 +1,7 @@
 """One Triton server for all tests of the clients, with a small model whose rows say how it shall behave."""
 
 import asyncio
+import contextlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -85,6 +86,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) ->
     # The Triton server leaves the files of a load with files behind, if that load failed.
     for directory in set(re.findall(r"/tmp/folder\w{6}(?=/)", running.log)):
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, write_model: WriteModel) -> Path:
+    write_model(tmp_path / "repository", "sums")
+    return tmp_path / "repository"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., TritonServer]]:
+    """start(*arguments of TritonServer): started, and stopped after the test."""
+    with contextlib.ExitStack() as running:
+        yield lambda *args, **kwargs: running.enter_context(TritonServer(*args, **kwargs))
 
 
 class Blocking:
