@@ -29,6 +29,7 @@ from triton_regressors.clients.errors import (
 )
 from triton_regressors.clients.parts import Answer, Part
 from triton_regressors.clients.tensors import Tensors, datatype
+from triton_regressors.kernels.column_parameters import COLUMNS_DIGEST
 
 Protocol = Literal["grpc", "http"]
 T = TypeVar("T")
@@ -91,9 +92,12 @@ class Calls:
             raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
 
     def infer(
-        self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part
+        self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part, digest: str = ""
     ) -> Call[Answer]:
-        """Return the request that asks for outputs of a part of a table. The arguments are as `check` wants them."""
+        """Return the request that asks for outputs of a part of a table. The arguments are as `check` wants them.
+
+        digest: of the columns that the tensors were made for, where the model is to look whether they are its own.
+        """
         inputs = [
             self.module.InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array)
             for name, array in tensors.items()
@@ -111,6 +115,7 @@ class Calls:
             inputs=inputs,
             outputs=[self.module.InferRequestedOutput(name) for name in outputs],
             model_version=str(version),
+            parameters={COLUMNS_DIGEST: digest} if digest else None,
         )
         return replace(call, part=part)
 

@@ -13,6 +13,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.parts import Part, cut
 from triton_regressors.clients.tensors import DTYPES, Given, InputTensor, Tensors, input_tensors, model_tensors, same
+from triton_regressors.kernels.column_parameters import CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
 """Tensors of at most so many bytes travel in one message, either way. gRPC carries 2 GiB, and the HTTP endpoint of
@@ -21,12 +22,16 @@ newer Triton servers takes 64 MiB; a server tells neither."""
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a model takes. max_batch_size: rows, 0 where it has no batches. answer_bytes: of a row of all outputs."""
+    """What a model takes. max_batch_size: rows, 0 where it has no batches. answer_bytes: of a row of all outputs.
+
+    digest: of the columns, for a model that refuses requests made for others; "" for one that does not look.
+    """
 
     model: str
     inputs: tuple[InputTensor, ...]
     max_batch_size: int
     answer_bytes: int
+    digest: str = ""
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
@@ -36,7 +41,9 @@ class Configuration:
             name = model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_")
             dtype = np.dtype(DTYPES.get(name, np.float64))
             answer_bytes += dtype.itemsize * int(np.prod([max(dim, 1) for dim in tensor.dims]))
-        return cls(config.name, input_tensors(config), config.max_batch_size, answer_bytes)
+        parameters = {name: value.string_value for name, value in config.parameters.items()}
+        digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
+        return cls(config.name, input_tensors(config), config.max_batch_size, answer_bytes, digest)
 
     def tensors(self, X: Given) -> tuple[Tensors, bool]:
         """X as tensors, and whether they are right for whatever model takes them.

@@ -6,6 +6,7 @@ answers, or the error that the first of them met.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -14,10 +15,17 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.calls import Call, Calls
 from triton_regressors.clients.configuration import Configuration
-from triton_regressors.clients.errors import InferenceError, InvalidRequest, ModelNotFound, ServerUnavailable
+from triton_regressors.clients.errors import (
+    InferenceError,
+    InvalidRequest,
+    ModelNotFound,
+    ServerFault,
+    ServerUnavailable,
+)
 from triton_regressors.clients.listing import there_is
 from triton_regressors.clients.parts import Answer, joined
 from triton_regressors.clients.tensors import Given
+from triton_regressors.kernels.column_parameters import COLUMNS_DIGEST
 
 T = TypeVar("T")
 Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
@@ -44,8 +52,11 @@ class Dialogues:
         self._known.pop(model, None)
 
     def config(self, model: str) -> Dialogue[model_config_pb2.ModelConfig]:
-        """The configuration in use."""
-        return self._one(self._calls.config(model), model)
+        """The configuration in use; `infer` goes by it from then on."""
+        config = yield from self._one(self._calls.config(model), model)
+        with suppress(ServerFault):  # of what cannot be read, `infer` tells
+            self._known[model] = Configuration.of(config)
+        return config
 
     def statistics(self, model: str) -> Dialogue[dict[str, Any]]:
         """The statistics extension's answer."""
@@ -57,8 +68,9 @@ class Dialogues:
         """Ask a model about a table: see `Client.infer`.
 
         The table is converted by what the server said of the model when it was asked for the first time. Where that may
-        be out of date unseen, the server is asked again once the answer is here: a model that takes the same before and
-        after has taken it meanwhile, unless it was replaced and put back in between, both under one version number.
+        be out of date unseen by the server, the request says what it goes by, and our models look whether it is what
+        they take. Other models do not look: of these the server is asked again once the answer is here. One that takes
+        the same before and after has taken it meanwhile, unless it was replaced and put back in between.
         """
         self._calls.check(model, outputs, version)
         try:
@@ -82,19 +94,20 @@ class Dialogues:
             used = known
             try:
                 tensors, certain = used.tensors(X)
+                digest = "" if certain else used.digest
                 answers: list[Answer] = yield [
-                    partial(self._calls.infer, model, part.of(tensors), outputs, version, part)
+                    partial(self._calls.infer, model, part.of(tensors), outputs, version, part, digest)
                     for part in used.parts(tensors)
                 ]
-            except InvalidRequest:
+            except InvalidRequest as error:
                 known = yield from self._learn(model)
-                if known == used:
+                if known == used and not str(error).startswith(COLUMNS_DIGEST):  # else it was replaced and put back
                     raise
                 continue
             if len({answer.origin for answer in answers}) > 1:
                 known = yield from self._learn(model)
                 continue
-            if not certain:
+            if not (certain or digest):
                 known = yield from self._learn(model)
             if known.inputs == used.inputs:
                 return joined(answers)

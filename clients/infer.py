@@ -42,11 +42,14 @@ class Client(Connection):
     the whole table is asked again. If one part fails, its error is raised, with the row counted in the whole table, and
     nothing is returned. A model without batches (max_batch_size 0) gets the table whole.
 
-    **Requests.** What a model takes is asked with the first prediction, and remembered. Numbers that need no rounding,
-    and strings, take one request from then on; the server refuses them by itself where the model was loaded anew with
-    other types, and they are then converted and sent again. Columns of a DataFrame, which are taken by name, and
-    numbers that are rounded to FP32, which must be no categories, it cannot check: for these one small request behind
-    the answer asks whether the model still takes the same, and if not, the answer is dropped and the table sent again.
+    **Requests.** What a model takes is asked with the first prediction, and remembered; from then on a table takes one
+    request, or one for each part. Where the model was loaded anew and takes something else, it refuses what was made
+    for the former, and the table is converted and sent again. The server itself compares tensors, types and widths;
+    where columns of a DataFrame were taken by name, or numbers rounded to FP32 that must be no categories, the request
+    carries a digest of what the configuration said of the columns, which our entries compare. A model that does not
+    look (without the parameter `checks_columns` in its configuration) is asked for it again behind such an answer, and
+    if it is another one now, the answer is dropped and the table sent again. If such a model took the place of one that
+    does look, this client finds out with the first request that is refused.
 
     **Closing.** Leaving the `with` block, or `close`, ends the connections. A request that another thread has under way
     then ends in `RequestCancelled` over gRPC; over HTTP it is still answered. Any later one is an `InvalidRequest`.

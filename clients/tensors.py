@@ -16,16 +16,11 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
+from triton_regressors.kernels.column_parameters import CATEGORIES, COLUMNS
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """What rows may be given as: an array for a model's only input, arrays by the inputs' names, or a pandas DataFrame."""
-
-COLUMNS = "columns"
-"""Parameter of a configuration: JSON, an object of each input's name to the names that its columns had in training."""
-
-CATEGORIES = "categories"
-"""Parameter of a configuration: JSON, an object of each input's name to the places of columns that hold categories."""
 
 DTYPES: dict[str, Any] = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "BYTES": np.object_}
 """What requests call a type, and arrays."""

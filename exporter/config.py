@@ -13,6 +13,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.column_parameters import CATEGORIES, CHECKS_COLUMNS, COLUMNS
 from triton_regressors.kernels.inputs import MAX_STRING_BYTES, Inputs
 from triton_regressors.kernels.run import ENGINES
 from triton_regressors.kernels.staging import MAX_NUMBERS
@@ -99,7 +100,8 @@ def make_config(
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
     Two parameters tell clients of the columns, as JSON objects of each tensor's name: `columns` has their names, where
-    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded.
+    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded. A
+    third, `checks_columns`, tells that requests may say which they were made for.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -118,14 +120,15 @@ def make_config(
         _add_warm_up(config)  # the server would send empty strings and zeros, which a model may refuse
     if feature_names:
         named = {tensor: [feature_names[i] for i in columns] for tensor, columns in tensors.items()}
-        config.parameters["columns"].string_value = json.dumps(named, ensure_ascii=False)
+        config.parameters[COLUMNS].string_value = json.dumps(named, ensure_ascii=False)
     categories = {
         tensor: [place for place, column in enumerate(columns) if column in inputs.categorical]
         for tensor, columns in tensors.items()
     }
     if any(categories.values()):
         found = {tensor: places for tensor, places in categories.items() if places}
-        config.parameters["categories"].string_value = json.dumps(found)
+        config.parameters[CATEGORIES].string_value = json.dumps(found)
+    config.parameters[CHECKS_COLUMNS].string_value = "true"
     return options.apply(config)
 
 
@@ -136,21 +139,23 @@ def for_next_version(config: Any, mine: Any) -> Any:
     served beside it, theirs too: what is a category of one of them must not be rounded.
     """
     changed = copy.deepcopy(config)
-    if "columns" in mine.parameters:
-        changed.parameters["columns"].string_value = mine.parameters["columns"].string_value
+    if COLUMNS in mine.parameters:
+        changed.parameters[COLUMNS].string_value = mine.parameters[COLUMNS].string_value
     policy = config.version_policy
     alone = policy.WhichOneof("policy_choice") in (None, "latest") and policy.latest.num_versions <= 1
     served = [mine] if alone else [mine, config]
+    if alone:
+        changed.parameters[CHECKS_COLUMNS].string_value = "true"
     places: dict[str, set[int]] = {}
     for each in served:
-        if "categories" in each.parameters:
-            for tensor, found in json.loads(each.parameters["categories"].string_value).items():
+        if CATEGORIES in each.parameters:
+            for tensor, found in json.loads(each.parameters[CATEGORIES].string_value).items():
                 places.setdefault(tensor, set()).update(found)
     if places:
         found = {tensor: sorted(places[tensor]) for tensor in sorted(places)}
-        changed.parameters["categories"].string_value = json.dumps(found)
+        changed.parameters[CATEGORIES].string_value = json.dumps(found)
     else:
-        changed.parameters.pop("categories", None)
+        changed.parameters.pop(CATEGORIES, None)
     return changed
 
 

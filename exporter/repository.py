@@ -28,6 +28,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.config import ServingOptions, for_next_version, make_config
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.column_parameters import COLUMNS
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan
@@ -234,5 +235,5 @@ def _interface(config: Any, named: bool) -> str:
         for tensor in config.input
     )
     outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
-    columns = config.parameters["columns"].string_value if named else ""
+    columns = config.parameters[COLUMNS].string_value if named else ""
     return f"input {inputs} {columns}".rstrip() + f" and output {outputs}"

@@ -20,6 +20,7 @@ import torch
 import triton_python_backend_utils
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
+from .column_parameters import COLUMNS_DIGEST, columns_digest
 from .entry import read_document, read_golden
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
+NO_PARAMETERS = "{}"
+
 SHOWN_CHARACTERS = 80
 """How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
 
@@ -52,6 +55,7 @@ class TritonPythonModel:
     read: Callable[[Request], np.ndarray]
     large_rows: int
     feature_names: tuple[str, ...]
+    columns_digest: str
     outputs: tuple[str, ...]
     allowed: Allowed
     runner: Runner
@@ -109,6 +113,7 @@ class TritonPythonModel:
         self.read = _numbers_in if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
+        self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed)
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
@@ -136,7 +141,7 @@ class TritonPythonModel:
             self.runner.stage(parts, total)
             if min(rows) > 0 and max(rows) < self.large_rows:
                 responses = self._launch(requests, rows, total)
-                allowed = self.allowed.holds(self.runner.staged(total))
+                allowed = self.allowed.holds(self.runner.staged(total)) and not any(map(self._misled, requests))
                 self.runner.wait()
                 if allowed:
                     return responses
@@ -189,8 +194,17 @@ class TritonPythonModel:
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]
 
+    def _misled(self, request: Request) -> bool:
+        """Return whether the request's tensors were made for other columns than this model's."""
+        parameters = request.parameters()
+        if parameters == NO_PARAMETERS:
+            return False
+        return bool(json.loads(parameters).get(COLUMNS_DIGEST, self.columns_digest) != self.columns_digest)
+
     def _why_not(self, request: Request, part: np.ndarray) -> Response | None:
         """Return the error for a request that cannot be answered, or None."""
+        if self._misled(request):
+            return _error(f"{COLUMNS_DIGEST} is not this model's: the request was made for other columns.")
         if not len(part):
             return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
         if len(part) >= self.large_rows and request.is_cancelled():

@@ -34,6 +34,9 @@ class Request(Protocol):
     def requested_output_names(self) -> list[str]:
         """Return the outputs that the client wants."""
 
+    def parameters(self) -> str:
+        """Return the request's parameters as a JSON object."""
+
     def is_cancelled(self) -> bool:
         """Ask the server whether the client has cancelled it."""
 

@@ -18,6 +18,7 @@ from tests.server.snippets import run_snippets
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
+from triton_regressors.kernels.column_parameters import columns_digest
 
 pytestmark = pytest.mark.server
 
@@ -33,13 +34,17 @@ class Together:
         self._answers: queue.Queue[tuple[int, Any, Any]] = queue.Queue()
         self._sent = 0
 
-    def send(self, X: np.ndarray, outputs: Sequence[str] | None = ("y",)) -> Any:
+    def send(self, X: np.ndarray, outputs: Sequence[str] | None = ("y",), **parameters: object) -> Any:
         """Send one request, for all outputs if None, and return what cancels it."""
         tensor = tritonclient.grpc.InferInput("X", list(X.shape), "FP32").set_data_from_numpy(X)
         wanted = None if outputs is None else [tritonclient.grpc.InferRequestedOutput(name) for name in outputs]
         index, self._sent = self._sent, self._sent + 1
         return self._client.async_infer(
-            self._model, [tensor], lambda result, error: self._answers.put((index, result, error)), outputs=wanted
+            self._model,
+            [tensor],
+            lambda result, error: self._answers.put((index, result, error)),
+            outputs=wanted,
+            parameters=parameters or None,
         )
 
     def answers(self, timeout_s: float = 30) -> list[Answer]:
@@ -114,6 +119,23 @@ def test_bad_requests_of_a_batch_get_errors_of_their_own(
         else:
             assert isinstance(answer, dict)
             check_answers(models()[gathered], part, answer)
+
+
+def test_a_request_made_for_other_columns_is_refused(
+    server: TritonServer, client: Client, gathered: str, check_answers: CheckAnswers
+) -> None:
+    before = executions(client, gathered)
+    own = columns_digest({name: value.string_value for name, value in client.config(gathered).parameters.items()})
+    together, parts = Together(server.grpc_url, gathered), [rows(2, seed) for seed in range(4)]
+    for part, parameters in zip(parts, ({"columns_digest": own}, {"columns_digest": "0"}, {"a": 1}, {}), strict=True):
+        together.send(part, **parameters)
+    answers = together.answers()
+    wait_for_a_batch_of_8(client, gathered, before)
+    assert isinstance(answers[1], Exception)
+    assert answers[1].status() == "StatusCode.INVALID_ARGUMENT"
+    assert answers[1].message() == "columns_digest is not this model's: the request was made for other columns."
+    for index in (0, 2, 3):
+        check_answers(models()[gathered], parts[index], answers[index])
 
 
 def test_a_batch_of_bad_requests_alone(server: TritonServer, client: Client, gathered: str) -> None:

@@ -47,8 +47,14 @@ def test_outputs_not_asked_for_are_not_computed(plan_directory: Path, monkeypatc
 class FakeRequest:
     """A request as the Python backend hands it to `execute`."""
 
-    def __init__(self, X: np.ndarray, outputs: Sequence[str] = ("y",), cancelled: bool = False) -> None:
+    def __init__(
+        self, X: np.ndarray, outputs: Sequence[str] = ("y",), cancelled: bool = False, **parameters: object
+    ) -> None:
         self.X, self.outputs, self.cancelled, self.asked = X, list(outputs), cancelled, 0
+        self._parameters = parameters
+
+    def parameters(self) -> str:
+        return json.dumps(self._parameters, separators=(",", ":"))
 
     def requested_output_names(self) -> list[str]:
         return self.outputs

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
 from tests.server.conftest import PATIENCE_S, Unload, wait_for
-from tests.server.models import ROUNDING, ridge, rows
+from tests.server.models import FEATURES, ROUNDING, ridge, rows
 from triton_regressors import export
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
@@ -166,6 +167,21 @@ def test_two_versions_side_by_side(client: Client, repository: Path, unload: Unl
         assert measure(client.predict("both", X, version=version), expected, units(expected)).max_ulp <= 1
     np.testing.assert_array_equal(client.predict("both", X), client.predict("both", X, version=2))
     unload("both")
+
+
+def test_a_table_finds_its_columns_in_an_entry_that_was_made_anew(
+    client: Client, either: Client, repository: Path, unload: Unload
+) -> None:
+    table = pd.DataFrame(rows(64).astype(np.float64), columns=FEATURES)
+    for columns in (FEATURES, FEATURES[::-1]):  # under one version number, from which no client learns of it
+        shutil.rmtree(repository / "anew", ignore_errors=True)
+        estimator = Ridge().fit(table[columns], table["age"] + 2 * table["bmi"])
+        export(estimator, repository, name="anew", max_batch_size=16)
+        client.load("anew")
+        assert "checks_columns" in client.config("anew").parameters
+        expected = estimator.predict(table[columns]).reshape(-1, 1)
+        assert measure(either.predict("anew", table), expected, units(expected)).excess <= ROUNDING
+    unload("anew")
 
 
 def test_the_server_loads_a_configuration_that_was_edited_among_comments(
