@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.operations import OPERATIONS
+from tests.kernels.operations_neighbors import IN_GROUPS
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -33,6 +34,7 @@ POINTERS = {
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.float16: "*fp16",
     torch.float32: "*fp32",
     torch.float64: "*fp64",
 }
@@ -47,7 +49,8 @@ PENDING: list[Launch] = []
 def operations() -> list[tuple[Operation, list[int]]]:
     """Return operations that between them use every kernel and branch, with the widths of their inputs."""
     z, o = np.zeros, np.ones
-    found: list[tuple[Operation, list[int]]] = [(op, list(widths)) for op, widths in OPERATIONS.values()]
+    known = OPERATIONS | IN_GROUPS
+    found: list[tuple[Operation, list[int]]] = [(op, list(widths)) for op, widths in known.values()]
     found += [
         (Affine(z((features, targets)), z(targets), function), [features])
         for features, targets, function in ((5000, 1, "expm1"), (64, 3, "exp"))
