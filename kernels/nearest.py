@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .candidates import bounds_of, grouping
+from .bounds import bounds_of, grouping
 from .distances import INFINITY, finish_distance, reduced_distances
 from .errors import PlanError
 from .plan import Parameters
@@ -38,7 +38,7 @@ def nearest(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
-    bounds,  # float32 [rows, GROUPS], see `candidates.py`; not read without groups
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read without groups
     unit,  # float64 [1], the reduced distance 1 as bounds have it
     row,  # int64 [BLOCK_ROWS], one row where there are groups
     rows,

@@ -19,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..candidates import bound_launches, bound_parameters
+from ..bounds import bound_launches, bound_parameters
 from ..distances import check_points, reference_reduced_distances, transposed
 from ..errors import PlanError
 from ..nearest import SEARCH_WARPS, check_neighbors, nearest, reference_nearest, searches

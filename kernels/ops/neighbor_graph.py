@@ -19,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..candidates import bound_launches, bound_parameters
+from ..bounds import bound_launches, bound_parameters
 from ..distances import (
     INFINITY,
     check_points,

@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..candidates import bound_launches, bound_parameters, bounded, bounds_of, grouping
+from ..bounds import bound_launches, bound_parameters, bounded, bounds_of, grouping
 from ..distances import (
     INFINITY,
     check_points,
@@ -108,7 +108,7 @@ def radius_groups_kernel(
     targets,  # float64 [POINTS, OUTPUTS]
     empty,  # float64 [OUTPUTS]
     radius,  # float64 [1], reduced
-    bounds,  # float32 [rows, GROUPS], see `candidates.py`
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`
     unit,  # float64 [1], the reduced distance 1 as bounds have it
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,

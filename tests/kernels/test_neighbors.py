@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
-from triton_regressors.kernels.candidates import bounded
+from triton_regressors.kernels.bounds import bounded
 from triton_regressors.kernels.distances import METRICS
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.barycenter import Barycenter
