@@ -138,9 +138,8 @@ class TritonPythonModel:
             parts = [self.read(request) for request in requests]
             rows = [len(part) for part in parts]
             total = sum(rows)
-            self.runner.stage(parts, total)
             if min(rows) > 0 and max(rows) < self.large_rows:
-                responses = self._launch(requests, rows, total)
+                responses = self._launch(requests, parts, rows)
                 allowed = self.allowed.holds(self.runner.staged(total)) and not any(map(self._misled, requests))
                 self.runner.wait()
                 if allowed:
@@ -154,18 +153,19 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _launch(self, requests: list[Request], rows: list[int], total: int) -> list[Response]:
-        """Start the plan once for the staged rows, `total` of them; return what holds the answers once it is done.
+    def _launch(self, requests: list[Request], parts: list[np.ndarray], rows: list[int]) -> list[Response]:
+        """Start the plan once for the rows of all requests; return what holds the answers once it is done.
 
         The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(total, self.outputs).tensors[name], rows)
+            pieces = _cut(self.runner.launch(parts, sum(rows), self.outputs).tensors[name], rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
-        answers = self.runner.launch(total, tuple(name for name in self.outputs if name in asked))
+        outputs = tuple(name for name in self.outputs if name in asked)
+        answers = self.runner.launch(parts, sum(rows), outputs)
         cut = {name: _cut(answer, rows) for name, answer in answers.tensors.items()}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
@@ -187,9 +187,7 @@ class TritonPythonModel:
         answers: list[Response] = []
         if good:
             rows = [len(parts[index]) for index in good]
-            total = sum(rows)
-            self.runner.stage([parts[index] for index in good], total)
-            answers = self._launch([requests[index] for index in good], rows, total)
+            answers = self._launch([requests[index] for index in good], [parts[index] for index in good], rows)
             self.runner.wait()
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]

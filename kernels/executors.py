@@ -8,16 +8,16 @@ row's arithmetic depends on another, neither this nor the batch's size changes a
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from .branches import MOST_BRANCHES, Branches, Launch, Task
 from .plan import INPUT, Parameters, Plan, Step
-from .staging import Staging
+from .staging import Staging, split
 from .tiles import one_thread
 
 try:
@@ -26,7 +26,7 @@ except ImportError:
     driver = None
 
 SMALLEST_GRAPH_ROWS = 16
-LARGEST_GRAPH_BYTES = 4 * 2**20
+LANES = 3
 
 Outputs = tuple[str, ...]
 
@@ -46,8 +46,8 @@ class Answers(NamedTuple):
 class Executor(Protocol):
     """One way to run a plan, whose rows lie in a `Staging`."""
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Begin to compute outputs of the first `rows` staged rows.
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage matrices, `rows` in all, one below the other, and begin to compute their outputs.
 
         Returns what holds them after `wait`, until the next launch.
         """
@@ -82,8 +82,9 @@ class TorchExecutor:
         self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Compute outputs of the first `rows` staged rows."""
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and compute their outputs."""
+        self._staging.fill(parts, 0, rows)
         return self._compute(self._staging.tensor[:rows], outputs)
 
     def wait(self) -> None:
@@ -92,13 +93,12 @@ class TorchExecutor:
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, which are read where they lie."""
         if not X.flags.writeable:  # torch warns of arrays that it cannot write to
-            self._staging.copy(X)
-            return self.launch(len(X), outputs)
+            return self.launch((X,), len(X), outputs)
         return self._compute(torch.from_numpy(np.ascontiguousarray(X)), outputs)
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compute one row."""
-        self.launch(1, outputs)
+        self._compute(self._staging.tensor[:1], outputs)
 
     @torch.inference_mode()
     def _compute(self, x: torch.Tensor, outputs: Outputs) -> Answers:
@@ -114,36 +114,52 @@ class TorchExecutor:
 
 
 class KernelExecutor:
-    """Runs the kernels, on a GPU or through the interpreter."""
+    """Runs the kernels, on a GPU or through the interpreter.
+
+    A large batch is cut into chunks of rows. Each chunk is staged, copied to the device and computed on the stream of a
+    lane, and lanes take turns: while the CPU stages one chunk, the bus carries another and a third is computed. What a
+    chunk makes on its way lies in buffers of its lane, which the lane's next chunk uses again.
+    """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
         self._plan = plan
         self._on_gpu = device.type == "cuda"
         self._device = device
-        self._stream = torch.cuda.Stream(device) if self._on_gpu else None  # type: ignore[no-untyped-call]
         self._staging = staging
-        self._max_rows = len(staging.tensor)
+        self._chunk_rows = staging.chunk_rows
+        self._chunks = len(staging.tensor) // self._chunk_rows
         self._widths = plan.widths()
         self._parameters = bind_parameters(plan, device)
-        self._values: dict[str, torch.Tensor] = {}
+        lanes = min(self._chunks, LANES if self._on_gpu else 1)
+        self._values: list[dict[str, torch.Tensor]] = [{} for _ in range(lanes)]
+        self._streams = _streams(device, lanes)
+        self._sides = _streams(device, MOST_BRANCHES - 1)
+        self._busy = 1
         self._schedules: dict[Outputs, _Schedule] = {}
-        row_bytes = plan.n_features * staging.tensor.itemsize
-        self._graph_rows = graph_sizes(row_bytes, self._max_rows) if self._on_gpu else []
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Begin to compute outputs of the first `rows` staged rows."""
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and begin to compute their outputs, chunk by chunk."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        return schedule.start(rows)
+        self._busy = 1
+        if rows <= self._chunk_rows:
+            self._staging.fill(parts, 0, rows)
+            schedule.chunks[0].start(rows)
+            return schedule.answers(rows)
+        for number, group in enumerate(split(parts, self._chunk_rows)):
+            count = sum(map(len, group))
+            self._staging.fill(group, number * self._chunk_rows, count)
+            schedule.chunks[number].start(count)
+            self._busy = number + 1
+        return schedule.answers(rows)
 
     def wait(self) -> None:
-        """Wait for the executor's stream."""
-        if self._stream is not None:
-            self._stream.synchronize()
+        """Wait for the streams of the lanes that were given a chunk."""
+        for stream in self._streams[: self._busy]:
+            stream.synchronize()
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, after staging them."""
-        self._staging.copy(X)
-        answers = self.launch(len(X), outputs)
+        answers = self.launch((X,), len(X), outputs)
         self.wait()
         return answers
 
@@ -151,83 +167,108 @@ class KernelExecutor:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         if self._on_gpu:
-            schedule.launch(self._max_rows)  # compiles before anything is captured
-            self.wait()
-            schedule.capture(self._graph_rows)
-        schedule.start(1)
+            schedule.chunks[0].launch(self._chunk_rows)  # compiles before anything is captured
+            self._streams[0].synchronize()
+            sizes = graph_sizes(self._chunk_rows)
+            for number, chunk in enumerate(schedule.chunks):
+                chunk.capture(sizes if number == 0 else sizes[-1:])
+        schedule.chunks[0].start(1)
+        self._busy = 1
         self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
         """Lay out buffers and launches for a set of outputs."""
         steps = self._plan.steps_for(outputs)
-        launches: list[Callable[[int], None]] = []
-        readers = [step for step in steps if INPUT in step.inputs]
-        values = dict(self._values)
-        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
-            values = {**values, INPUT: self._staging.tensor}
-        else:
-            values[INPUT] = self._device_buffer(INPUT)
-            launches.append(_copy(self._staging.tensor, values[INPUT]))
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
-        read = {name for step in steps for name in step.inputs}
-        direct = {self._plan.outputs[name]: name for name in outputs if self._plan.outputs[name] not in read}
-        for step in steps:
-            inputs = [values[name] for name in step.inputs]
-            target = host[direct[step.output]] if step.output in direct else self._device_buffer(step.output)
-            values[step.output] = target
-            launches.append(_launch(step, self._parameters[step.output], inputs, target))
-        for name in outputs:
-            made = values[self._plan.outputs[name]]
-            if made is not host[name]:
-                launches.append(_copy(made, host[name]))
-        schedule = _Schedule(launches, host, self._stream)
-        self._schedules[outputs] = schedule
+        chunks = [self._bind_chunk(steps, host, number) for number in range(self._chunks)]
+        schedule = self._schedules[outputs] = _Schedule(chunks, host)
         return schedule
 
-    def _device_buffer(self, value: str) -> torch.Tensor:
-        if value not in self._values:
-            self._values[value] = torch.empty(
-                self._max_rows,
+    def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> _Chunk:
+        """Return the launches that make outputs, given by name as buffers, of one chunk of the staged rows."""
+        lane = number % len(self._values)
+        here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
+        staged, host = self._staging.tensor[here], {name: buffer[here] for name, buffer in outputs.items()}
+        readers = [step for step in steps if INPUT in step.inputs]
+        values: dict[str, torch.Tensor] = {}
+        tasks: list[Task] = []
+        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
+            values[INPUT] = staged
+        else:
+            values[INPUT] = self._device_buffer(lane, INPUT)
+            tasks.append(Task((), INPUT, _copy(staged, values[INPUT])))
+        read = {name for step in steps for name in step.inputs}
+        direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
+        for step in steps:
+            inputs = [values[name] for name in step.inputs]
+            target = host[direct[step.output]] if step.output in direct else self._device_buffer(lane, step.output)
+            values[step.output] = target
+            launch = _launch(step, self._parameters[step.output], inputs, target)
+            tasks.append(Task(step.inputs, step.output, launch))
+        for name, buffer in host.items():
+            value = self._plan.outputs[name]
+            if values[value] is not buffer:
+                tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
+        return _Chunk(tasks, [self._streams[lane], *self._sides] if self._on_gpu else [])
+
+    def _device_buffer(self, lane: int, value: str) -> torch.Tensor:
+        if value not in self._values[lane]:
+            self._values[lane][value] = torch.empty(
+                self._chunk_rows,
                 self._widths[value],
                 dtype=self._staging.tensor.dtype if value == INPUT else torch.float64,
                 device=self._device,
             )
-        return self._values[value]
+        return self._values[lane][value]
 
     def _host_buffer(self, width: int) -> torch.Tensor:
-        return torch.zeros(self._max_rows, width, dtype=torch.float32, pin_memory=self._on_gpu)
+        return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host buffers they end in, and what starts batches of each size."""
+    """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end."""
 
-    def __init__(
-        self, launches: list[Callable[[int], None]], buffers: dict[str, torch.Tensor], stream: torch.cuda.Stream | None
-    ) -> None:
-        self._launches = launches
+    def __init__(self, chunks: list[_Chunk], buffers: dict[str, torch.Tensor]) -> None:
+        self.chunks = chunks
         self._buffers = buffers
-        self._stream = stream
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
+        self._answers: dict[int, Answers] = {}
 
-    def start(self, rows: int) -> Answers:
-        """Begin a batch, and return what will hold its answers.
-
-        What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
-        """
-        batch = self._batches.get(rows)
-        if batch is None:
+    def answers(self, rows: int) -> Answers:
+        """Return what will hold the answers of so many rows, kept: beside a graph's launch, slicing is slow."""
+        answers = self._answers.get(rows)
+        if answers is None:
             answers = Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
-            batch = self._batches[rows] = self._starter(rows), answers
-        start, answers = batch
-        start()
+            self._answers[rows] = answers
         return answers
 
+
+class _Chunk:
+    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them.
+
+    There are no streams where kernels are interpreted.
+    """
+
+    def __init__(self, tasks: Sequence[Task], streams: Sequence[torch.cuda.Stream]) -> None:
+        self._tasks = tasks
+        self._branches = Branches(tasks, streams) if streams else None
+        self._stream = streams[0] if streams else None
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._starters: dict[int, Callable[[], None]] = {}
+
+    def start(self, rows: int) -> None:
+        """Begin to compute the first `rows` of the chunk."""
+        start = self._starters.get(rows)
+        if start is None:
+            start = self._starters[rows] = self._starter(rows)
+        start()
+
     def launch(self, rows: int) -> None:
-        """Launch one kernel after the other."""
-        with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            for launch in self._launches:
-                launch(rows)
+        """Launch the kernels."""
+        if self._branches is not None:
+            self._branches.launch(rows)
+            return
+        for task in self._tasks:
+            task.launch(rows)
 
     def capture(self, sizes: Iterable[int]) -> None:
         """Capture the launches as one graph for each of these numbers of rows."""
@@ -237,7 +278,7 @@ class _Schedule:
                 with torch.cuda.graph(graph, stream=self._stream):
                     self.launch(rows)
                 self._graphs[rows] = graph
-        self._batches.clear()
+        self._starters.clear()
 
     def _starter(self, rows: int) -> Callable[[], None]:
         """Return what starts so many rows: the smallest graph that covers them, or the launches."""
@@ -271,24 +312,27 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
     return launch
 
 
-def graph_sizes(row_bytes: int, max_rows: int) -> list[int]:
-    """Return the row counts to capture: powers of two whose rows are few enough for a launch's cost to matter."""
+def graph_sizes(max_rows: int) -> list[int]:
+    """Return the row counts to capture: powers of two."""
     sizes = []
     rows = SMALLEST_GRAPH_ROWS
-    while rows <= max_rows and rows * row_bytes <= LARGEST_GRAPH_BYTES:
+    while rows <= max_rows:
         sizes.append(rows)
         rows *= 2
     return sizes
 
 
-def _copy(source: torch.Tensor, target: torch.Tensor) -> Callable[[int], None]:
+def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    """Return streams of a GPU; no other device has any."""
+    return [torch.cuda.Stream(device) for _ in range(count if device.type == "cuda" else 0)]  # type: ignore[no-untyped-call]
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
     def copy(rows: int) -> None:
         target[:rows].copy_(source[:rows], non_blocking=True)
 
     return copy
 
 
-def _launch(
-    step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor
-) -> Callable[[int], None]:
+def _launch(step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor) -> Launch:
     return lambda rows: step.operation.launch(parameters, inputs, output, rows)
