@@ -42,6 +42,8 @@ longer than answering a small request; the server itself drops what is cancelled
 
 NO_PARAMETERS = "{}"
 
+NONE: frozenset[int] = frozenset()
+
 SHOWN_CHARACTERS = 80
 """How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
 
@@ -138,13 +140,14 @@ class TritonPythonModel:
             parts = [self.read(request) for request in requests]
             rows = [len(part) for part in parts]
             total = sum(rows)
-            if min(rows) > 0 and max(rows) < self.large_rows:
+            cancelled = self._cancelled(requests, rows) if max(rows) >= self.large_rows else NONE
+            if min(rows) > 0 and not cancelled:
                 responses = self._launch(requests, parts, rows)
                 allowed = self.allowed.holds(self.runner.staged(total)) and not any(map(self._misled, requests))
                 self.runner.wait()
                 if allowed:
                     return responses
-            return self._refuse(requests, parts)
+            return self._refuse(requests, parts, cancelled)
         except Exception as error:
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
             return [_error(message, pb_utils.TritonError.INTERNAL) for _ in requests]
@@ -180,9 +183,16 @@ class TritonPythonModel:
         }
         return self.inputs.encode(tensors, self.max_string_bytes)
 
-    def _refuse(self, requests: list[Request], parts: list[np.ndarray]) -> list[Response]:
+    def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
+        """Return which of the large requests were cancelled."""
+        large = [index for index, count in enumerate(rows) if count >= self.large_rows]
+        return frozenset(index for index in large if requests[index].is_cancelled())
+
+    def _refuse(self, requests: list[Request], parts: list[np.ndarray], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
-        errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
+        errors = [
+            self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, parts, strict=True))
+        ]
         good = [index for index, error in enumerate(errors) if error is None]
         answers: list[Response] = []
         if good:
@@ -199,13 +209,13 @@ class TritonPythonModel:
             return False
         return bool(json.loads(parameters).get(COLUMNS_DIGEST, self.columns_digest) != self.columns_digest)
 
-    def _why_not(self, request: Request, part: np.ndarray) -> Response | None:
+    def _why_not(self, request: Request, part: np.ndarray, cancelled: bool) -> Response | None:
         """Return the error for a request that cannot be answered, or None."""
         if self._misled(request):
             return _error(f"{COLUMNS_DIGEST} is not this model's: the request was made for other columns.")
         if not len(part):
             return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
-        if len(part) >= self.large_rows and request.is_cancelled():
+        if cancelled:
             return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
         wrong = self.allowed.first_wrong(part)
         return None if wrong is None else _error(self._not_allowed(request, part, *wrong))
