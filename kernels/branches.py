@@ -6,6 +6,7 @@ waits for that task; in a captured graph these waits are edges, and the GPU is f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -54,7 +55,10 @@ def place(tasks: Sequence[Task]) -> list[Place]:
 
 
 class Branches:
-    """Tasks and the streams that they run on, the first of which the others begin and end with."""
+    """Tasks and the streams that they run on, the first of which the others begin and end with.
+
+    Without streams, where kernels are interpreted, they run one after the other.
+    """
 
     def __init__(self, tasks: Sequence[Task], streams: Sequence[torch.cuda.Stream]) -> None:
         self._tasks = tasks
@@ -66,12 +70,12 @@ class Branches:
 
     def launch(self, rows: int) -> None:
         """Launch the tasks for so many rows."""
-        first = self._streams[0]
-        if not self._ends:
-            with torch.cuda.stream(first):
+        if not self._ends or not self._streams:
+            with torch.cuda.stream(self._streams[0]) if self._streams else contextlib.nullcontext():
                 for task in self._tasks:
                     task.launch(rows)
             return
+        first = self._streams[0]
         events = {START: first.record_event()}
         for number, (task, spot) in enumerate(zip(self._tasks, self._places, strict=True)):
             stream = self._streams[spot.branch]

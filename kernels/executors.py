@@ -131,9 +131,8 @@ class KernelExecutor:
         self._widths = plan.widths()
         self._parameters = bind_parameters(plan, device)
         lanes = min(self._chunks, LANES if self._on_gpu else 1)
-        self._values: list[dict[str, torch.Tensor]] = [{} for _ in range(lanes)]
-        self._streams = _streams(device, lanes)
-        self._sides = _streams(device, MOST_BRANCHES - 1)
+        sides = _streams(device, MOST_BRANCHES - 1)
+        self._lanes = [Lane([*_streams(device, 1), *sides]) for _ in range(lanes)]
         self._busy = 1
         self._schedules: dict[Outputs, _Schedule] = {}
 
@@ -154,8 +153,9 @@ class KernelExecutor:
 
     def wait(self) -> None:
         """Wait for the streams of the lanes that were given a chunk."""
-        for stream in self._streams[: self._busy]:
-            stream.synchronize()
+        if self._on_gpu:
+            for lane in self._lanes[: self._busy]:
+                lane.streams[0].synchronize()
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, after staging them."""
@@ -166,14 +166,14 @@ class KernelExecutor:
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
+        self._busy = 1
         if self._on_gpu:
             schedule.chunks[0].launch(self._chunk_rows)  # compiles before anything is captured
-            self._streams[0].synchronize()
+            self.wait()
             sizes = graph_sizes(self._chunk_rows)
             for number, chunk in enumerate(schedule.chunks):
                 chunk.capture(sizes if number == 0 else sizes[-1:])
         schedule.chunks[0].start(1)
-        self._busy = 1
         self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
@@ -186,7 +186,7 @@ class KernelExecutor:
 
     def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> _Chunk:
         """Return the launches that make outputs, given by name as buffers, of one chunk of the staged rows."""
-        lane = number % len(self._values)
+        lane = self._lanes[number % len(self._lanes)]
         here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
         staged, host = self._staging.tensor[here], {name: buffer[here] for name, buffer in outputs.items()}
         readers = [step for step in steps if INPUT in step.inputs]
@@ -209,17 +209,17 @@ class KernelExecutor:
             value = self._plan.outputs[name]
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return _Chunk(tasks, [self._streams[lane], *self._sides] if self._on_gpu else [])
+        return _Chunk(tasks, lane)
 
-    def _device_buffer(self, lane: int, value: str) -> torch.Tensor:
-        if value not in self._values[lane]:
-            self._values[lane][value] = torch.empty(
+    def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
+        if value not in lane.values:
+            lane.values[value] = torch.empty(
                 self._chunk_rows,
                 self._widths[value],
                 dtype=self._staging.tensor.dtype if value == INPUT else torch.float64,
                 device=self._device,
             )
-        return self._values[lane][value]
+        return lane.values[value]
 
     def _host_buffer(self, width: int) -> torch.Tensor:
         return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
@@ -242,16 +242,25 @@ class _Schedule:
         return answers
 
 
-class _Chunk:
-    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them.
+class Lane:
+    """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
 
-    There are no streams where kernels are interpreted.
+    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
     """
 
-    def __init__(self, tasks: Sequence[Task], streams: Sequence[torch.cuda.Stream]) -> None:
+    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
+        self.streams = streams
+        self.values: dict[str, torch.Tensor] = {}
+        self.pool = torch.cuda.graph_pool_handle() if streams else None
+
+
+class _Chunk:
+    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
+
+    def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
         self._tasks = tasks
-        self._branches = Branches(tasks, streams) if streams else None
-        self._stream = streams[0] if streams else None
+        self._lane = lane
+        self._branches = Branches(tasks, lane.streams)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._starters: dict[int, Callable[[], None]] = {}
 
@@ -264,18 +273,14 @@ class _Chunk:
 
     def launch(self, rows: int) -> None:
         """Launch the kernels."""
-        if self._branches is not None:
-            self._branches.launch(rows)
-            return
-        for task in self._tasks:
-            task.launch(rows)
+        self._branches.launch(rows)
 
     def capture(self, sizes: Iterable[int]) -> None:
         """Capture the launches as one graph for each of these numbers of rows."""
         for rows in sizes:
             if rows not in self._graphs:
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, stream=self._stream):
+                with torch.cuda.graph(graph, pool=self._lane.pool, stream=self._lane.streams[0]):
                     self.launch(rows)
                 self._graphs[rows] = graph
         self._starters.clear()
@@ -283,9 +288,7 @@ class _Chunk:
     def _starter(self, rows: int) -> Callable[[], None]:
         """Return what starts so many rows: the smallest graph that covers them, or the launches."""
         graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
-        if graph is None or self._stream is None:
-            return functools.partial(self.launch, rows)
-        return graph_starter(graph, self._stream)
+        return functools.partial(self.launch, rows) if graph is None else graph_starter(graph, self._lane.streams[0])
 
 
 def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
