@@ -8,24 +8,18 @@ row's arithmetic depends on another, neither this nor the batch's size changes a
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-from .branches import MOST_BRANCHES, Branches, Launch, Task
+from .branches import MOST_BRANCHES, Launch, Task
+from .chunks import Chunk, Lane, graph_sizes
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging, split
 from .tiles import one_thread
 
-try:
-    from cuda.bindings import driver  # torch's builds for CUDA bring it
-except ImportError:
-    driver = None
-
-SMALLEST_GRAPH_ROWS = 16
 LANES = 3
 
 Outputs = tuple[str, ...]
@@ -184,7 +178,7 @@ class KernelExecutor:
         schedule = self._schedules[outputs] = _Schedule(chunks, host)
         return schedule
 
-    def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> _Chunk:
+    def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> Chunk:
         """Return the launches that make outputs, given by name as buffers, of one chunk of the staged rows."""
         lane = self._lanes[number % len(self._lanes)]
         here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
@@ -209,7 +203,7 @@ class KernelExecutor:
             value = self._plan.outputs[name]
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return _Chunk(tasks, lane)
+        return Chunk(tasks, lane)
 
     def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
         if value not in lane.values:
@@ -228,7 +222,7 @@ class KernelExecutor:
 class _Schedule:
     """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end."""
 
-    def __init__(self, chunks: list[_Chunk], buffers: dict[str, torch.Tensor]) -> None:
+    def __init__(self, chunks: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
         self.chunks = chunks
         self._buffers = buffers
         self._answers: dict[int, Answers] = {}
@@ -240,89 +234,6 @@ class _Schedule:
             answers = Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
             self._answers[rows] = answers
         return answers
-
-
-class Lane:
-    """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
-
-    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
-    """
-
-    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
-        self.streams = streams
-        self.values: dict[str, torch.Tensor] = {}
-        self.pool = torch.cuda.graph_pool_handle() if streams else None
-
-
-class _Chunk:
-    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
-
-    def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
-        self._tasks = tasks
-        self._lane = lane
-        self._branches = Branches(tasks, lane.streams)
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._starters: dict[int, Callable[[], None]] = {}
-
-    def start(self, rows: int) -> None:
-        """Begin to compute the first `rows` of the chunk."""
-        start = self._starters.get(rows)
-        if start is None:
-            start = self._starters[rows] = self._starter(rows)
-        start()
-
-    def launch(self, rows: int) -> None:
-        """Launch the kernels."""
-        self._branches.launch(rows)
-
-    def capture(self, sizes: Iterable[int]) -> None:
-        """Capture the launches as one graph for each of these numbers of rows."""
-        for rows in sizes:
-            if rows not in self._graphs:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=self._lane.pool, stream=self._lane.streams[0]):
-                    self.launch(rows)
-                self._graphs[rows] = graph
-        self._starters.clear()
-
-    def _starter(self, rows: int) -> Callable[[], None]:
-        """Return what starts so many rows: the smallest graph that covers them, or the launches."""
-        graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
-        return functools.partial(self.launch, rows) if graph is None else graph_starter(graph, self._lane.streams[0])
-
-
-def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
-    """Return what launches a captured graph on a stream: the driver itself where it can be had, as torch takes longer.
-
-    Between a small batch and its answer lie some ten microseconds; torch's part of the launch is one to three of them.
-    """
-    if driver is None or not hasattr(graph, "raw_cuda_graph_exec"):
-
-        def replay() -> None:
-            with torch.cuda.stream(stream):
-                graph.replay()
-
-        return replay
-
-    executable, handle = driver.CUgraphExec(graph.raw_cuda_graph_exec()), driver.CUstream(stream.cuda_stream)
-    success = driver.CUresult.CUDA_SUCCESS
-
-    def launch() -> None:
-        (result,) = driver.cuGraphLaunch(executable, handle)
-        if result != success:
-            raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
-
-    return launch
-
-
-def graph_sizes(max_rows: int) -> list[int]:
-    """Return the row counts to capture: powers of two."""
-    sizes = []
-    rows = SMALLEST_GRAPH_ROWS
-    while rows <= max_rows:
-        sizes.append(rows)
-        rows *= 2
-    return sizes
 
 
 def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import executors, staging
+from triton_regressors.kernels import chunks, staging
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.concatenate import Concatenate
@@ -220,9 +220,9 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert executors.graph_sizes(100) == [16, 32, 64]
-    assert executors.graph_sizes(64) == [16, 32, 64]
-    assert executors.graph_sizes(8) == []
+    assert chunks.graph_sizes(100) == [16, 32, 64]
+    assert chunks.graph_sizes(64) == [16, 32, 64]
+    assert chunks.graph_sizes(8) == []
 
 
 @pytest.mark.gpu
@@ -230,7 +230,7 @@ def test_graphs_are_captured_for_small_batches_alone() -> None:
 @pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
 def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if by == "torch":
-        monkeypatch.setattr(executors, "driver", None)
+        monkeypatch.setattr(chunks, "driver", None)
     X, outputs = rows(300), tuple(plan.outputs)
     launched = Runner(plan, engine="triton", max_rows=300)
     captured = Runner(plan, engine="triton", max_rows=300)
@@ -254,10 +254,10 @@ class FailingDriver:
 
 
 def test_a_graph_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "driver", FailingDriver)
+    monkeypatch.setattr(chunks, "driver", FailingDriver)
     graph, stream = SimpleNamespace(raw_cuda_graph_exec=lambda: 1), SimpleNamespace(cuda_stream=2)
     with pytest.raises(RuntimeError, match=r"^Launching a captured graph failed: CUDA_ERROR_ILLEGAL_ADDRESS\.$"):
-        executors.graph_starter(graph, stream)()
+        chunks.graph_starter(graph, stream)()
 
 
 @pytest.mark.gpu
