@@ -40,6 +40,10 @@ LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
+COPYING_THREADS = 4
+"""How many threads copy and search the rows of a large batch for a GPU. Between batches they wait by spinning, on cores
+that the server needs."""
+
 NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
@@ -82,6 +86,7 @@ class TritonPythonModel:
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
+            torch.set_num_threads(min(torch.get_num_threads(), COPYING_THREADS))
         else:
             torch.set_num_threads(1)  # the server runs instances side by side; threads inside each would fight
         max_rows = int(config["max_batch_size"])

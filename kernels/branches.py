@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-MOST_BRANCHES = 8
+MOST_BRANCHES = 4
 
 START = -1
 """Stands for the task before the first."""

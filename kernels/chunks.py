@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from .branches import Branches, Task
+from .branches import Branches, Launch, Task
 
 try:
     from cuda.bindings import driver  # torch's builds for CUDA bring it
@@ -20,34 +20,46 @@ SMALLEST_GRAPH_ROWS = 16
 class Lane:
     """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
 
-    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
+    The first of `streams` is the lane's own. The others, and `urgent`, whose kernels go before others', may serve
+    several lanes. There are none where kernels are interpreted.
     """
 
-    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
+    def __init__(self, streams: Sequence[torch.cuda.Stream], urgent: torch.cuda.Stream | None) -> None:
         self.streams = streams
+        self.urgent = urgent
         self.values: dict[str, torch.Tensor] = {}
         self.pool = torch.cuda.graph_pool_handle() if streams else None
 
 
 class Chunk:
-    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
+    """What makes a set of outputs of some of the staged rows, and starts for each number of them.
 
-    def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
-        self._tasks = tasks
-        self._lane = lane
+    The rows are brought to the device before the tasks, unless these read them where they lie.
+    """
+
+    def __init__(self, bring: Launch | None, tasks: Sequence[Task], lane: Lane) -> None:
+        self._bring = bring
         self._branches = Branches(tasks, lane.streams)
+        self._lane = lane
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._starters: dict[int, Callable[[], None]] = {}
 
-    def start(self, rows: int) -> None:
-        """Begin to compute the first `rows` of the chunk."""
+    def starter(self, rows: int) -> Callable[[], None]:
+        """Return what begins to compute the first `rows`: the smallest graph that covers them, or the launches."""
         start = self._starters.get(rows)
         if start is None:
-            start = self._starters[rows] = self._starter(rows)
-        start()
+            graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
+            start = graph_starter(graph, self._lane.streams[0]) if graph else functools.partial(self.launch, rows)
+            self._starters[rows] = start
+        return start
 
     def launch(self, rows: int) -> None:
-        """Launch the kernels."""
+        """Launch the kernels; while those of other chunks fill the device, the bus goes on."""
+        if self._bring is not None and self._lane.urgent is not None:
+            self._lane.urgent.wait_stream(self._lane.streams[0])
+            with torch.cuda.stream(self._lane.urgent):
+                self._bring(rows)
+            self._lane.streams[0].wait_stream(self._lane.urgent)
         self._branches.launch(rows)
 
     def capture(self, sizes: Iterable[int]) -> None:
@@ -59,11 +71,6 @@ class Chunk:
                     self.launch(rows)
                 self._graphs[rows] = graph
         self._starters.clear()
-
-    def _starter(self, rows: int) -> Callable[[], None]:
-        """Return what starts so many rows: the smallest graph that covers them, or the launches."""
-        graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
-        return functools.partial(self.launch, rows) if graph is None else graph_starter(graph, self._lane.streams[0])
 
 
 def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:

@@ -8,7 +8,8 @@ row's arithmetic depends on another, neither this nor the batch's size changes a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from .chunks import Chunk, Lane, graph_sizes
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging, split
 from .tiles import one_thread
+from .upload import upload
 
 LANES = 3
 
@@ -124,32 +126,29 @@ class KernelExecutor:
         self._chunks = len(staging.tensor) // self._chunk_rows
         self._widths = plan.widths()
         self._parameters = bind_parameters(plan, device)
-        lanes = min(self._chunks, LANES if self._on_gpu else 1)
-        sides = _streams(device, MOST_BRANCHES - 1)
-        self._lanes = [Lane([*_streams(device, 1), *sides]) for _ in range(lanes)]
-        self._busy = 1
+        self._lanes = _lanes(device, min(self._chunks, LANES))
+        self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
+        self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
 
     def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
         """Stage rows and begin to compute their outputs, chunk by chunk."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        self._busy = 1
         if rows <= self._chunk_rows:
             self._staging.fill(parts, 0, rows)
-            schedule.chunks[0].start(rows)
-            return schedule.answers(rows)
+            self._busy = self._first
+            return schedule.start(rows)
         for number, group in enumerate(split(parts, self._chunk_rows)):
             count = sum(map(len, group))
             self._staging.fill(group, number * self._chunk_rows, count)
-            schedule.chunks[number].start(count)
-            self._busy = number + 1
+            schedule.chunks[number].starter(count)()
+            self._busy = self._streams[: number + 1]
         return schedule.answers(rows)
 
     def wait(self) -> None:
         """Wait for the streams of the lanes that were given a chunk."""
-        if self._on_gpu:
-            for lane in self._lanes[: self._busy]:
-                lane.streams[0].synchronize()
+        for stream in self._busy:
+            stream.synchronize()
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, after staging them."""
@@ -160,14 +159,12 @@ class KernelExecutor:
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        self._busy = 1
+        self._busy = self._first
         if self._on_gpu:
             schedule.chunks[0].launch(self._chunk_rows)  # compiles before anything is captured
             self.wait()
-            sizes = graph_sizes(self._chunk_rows)
-            for number, chunk in enumerate(schedule.chunks):
-                chunk.capture(sizes if number == 0 else sizes[-1:])
-        schedule.chunks[0].start(1)
+            schedule.capture(self._chunk_rows)
+        schedule.start(1)
         self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
@@ -186,11 +183,12 @@ class KernelExecutor:
         readers = [step for step in steps if INPUT in step.inputs]
         values: dict[str, torch.Tensor] = {}
         tasks: list[Task] = []
+        bring = None
         if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
             values[INPUT] = staged
         else:
             values[INPUT] = self._device_buffer(lane, INPUT)
-            tasks.append(Task((), INPUT, _copy(staged, values[INPUT])))
+            bring = functools.partial(upload, staged, values[INPUT])
         read = {name for step in steps for name in step.inputs}
         direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
         for step in steps:
@@ -203,7 +201,7 @@ class KernelExecutor:
             value = self._plan.outputs[name]
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return Chunk(tasks, lane)
+        return Chunk(bring, tasks, lane)
 
     def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
         if value not in lane.values:
@@ -225,20 +223,42 @@ class _Schedule:
     def __init__(self, chunks: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
         self.chunks = chunks
         self._buffers = buffers
-        self._answers: dict[int, Answers] = {}
+        self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
 
-    def answers(self, rows: int) -> Answers:
-        """Return what will hold the answers of so many rows, kept: beside a graph's launch, slicing is slow."""
-        answers = self._answers.get(rows)
-        if answers is None:
-            answers = Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
-            self._answers[rows] = answers
+    def start(self, rows: int) -> Answers:
+        """Begin a batch of one chunk, and return what will hold its answers.
+
+        What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
+        """
+        batch = self._batches.get(rows)
+        if batch is None:
+            batch = self._batches[rows] = self.chunks[0].starter(rows), self.answers(rows)
+        start, answers = batch
+        start()
         return answers
 
+    def answers(self, rows: int) -> Answers:
+        """Return what will hold the answers of a batch."""
+        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
 
-def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
-    """Return streams of a GPU; no other device has any."""
-    return [torch.cuda.Stream(device) for _ in range(count if device.type == "cuda" else 0)]  # type: ignore[no-untyped-call]
+    def capture(self, rows: int) -> None:
+        """Capture graphs: of the first chunk for powers of two of its `rows`, of the others for all of them."""
+        sizes = graph_sizes(rows)
+        for number, chunk in enumerate(self.chunks):
+            chunk.capture(sizes if number == 0 else sizes[-1:])
+        self._batches.clear()
+
+
+def _lanes(device: torch.device, count: int) -> list[Lane]:
+    """Return lanes with the streams that a GPU needs; no other device has any."""
+    if device.type != "cuda":
+        return [Lane((), None)]
+
+    def stream(priority: int) -> torch.cuda.Stream:
+        return torch.cuda.Stream(device, priority)  # type: ignore[no-untyped-call]
+
+    urgent, others = stream(-1), [stream(0) for _ in range(MOST_BRANCHES - 1)]
+    return [Lane((stream(0), *others), urgent) for _ in range(count)]
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:

@@ -37,13 +37,13 @@ class Staging:
 
         torch copies with several threads, numpy begins sooner.
         """
-        target = self._rows[start : start + rows]
+        stop = start + rows
         if len(parts) > 1:
-            np.concatenate(parts, out=target)
-        elif target.size < MANY_NUMBERS:
-            target[:] = parts[0]
+            np.concatenate(parts, out=self._rows[start:stop])
+        elif parts[0].size < MANY_NUMBERS:
+            self._rows[start:stop] = parts[0]
         else:
-            self.tensor[start : start + rows].copy_(torch.from_numpy(unlocked(np.ascontiguousarray(parts[0]))))
+            self.tensor[start:stop].copy_(torch.from_numpy(unlocked(np.ascontiguousarray(parts[0]))))
 
     def numbers(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` rows, one row after the other, as they lie here."""
