@@ -2,7 +2,8 @@
 
 On a GPU a small batch costs latency, not bandwidth. Rows are staged in pinned host memory that the first kernel reads,
 and the last kernel writes, across the bus itself, and the launches of a batch are one captured graph. There is a graph
-for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. Since no
+for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. A large batch
+costs bandwidth: of the CPU's memory, of the bus and of the device, which chunks of rows use at the same time. Since no
 row's arithmetic depends on another, neither this nor the batch's size changes an answer.
 """
 
@@ -23,6 +24,7 @@ from .tiles import one_thread
 from .upload import upload
 
 LANES = 3
+"""How many chunks are under way: while the CPU stages one, the bus carries another and the device computes a third."""
 
 Outputs = tuple[str, ...]
 
@@ -112,9 +114,9 @@ class TorchExecutor:
 class KernelExecutor:
     """Runs the kernels, on a GPU or through the interpreter.
 
-    A large batch is cut into chunks of rows. Each chunk is staged, copied to the device and computed on the stream of a
-    lane, and lanes take turns: while the CPU stages one chunk, the bus carries another and a third is computed. What a
-    chunk makes on its way lies in buffers of its lane, which the lane's next chunk uses again.
+    A large batch is cut into chunks of rows. Each chunk is staged, brought to the device and computed on the stream of
+    a lane, and lanes take turns. What a chunk makes on its way lies in buffers of its lane, which the lane's next chunk
+    uses again.
     """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
