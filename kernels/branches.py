@@ -14,6 +14,9 @@ import torch
 
 MOST_BRANCHES = 4
 
+MOST_ROWS = 1024
+"""Of more rows each kernel fills a GPU by itself, and another beside it may keep it from processors for too long."""
+
 START = -1
 """Stands for the task before the first."""
 
@@ -57,7 +60,7 @@ def place(tasks: Sequence[Task]) -> list[Place]:
 class Branches:
     """Tasks and the streams that they run on, the first of which the others begin and end with.
 
-    Without streams, where kernels are interpreted, they run one after the other.
+    Without streams, where kernels are interpreted, and for many rows they run one after the other.
     """
 
     def __init__(self, tasks: Sequence[Task], streams: Sequence[torch.cuda.Stream]) -> None:
@@ -70,7 +73,7 @@ class Branches:
 
     def launch(self, rows: int) -> None:
         """Launch the tasks for so many rows."""
-        if not self._ends or not self._streams:
+        if not self._ends or not self._streams or rows > MOST_ROWS:
             with torch.cuda.stream(self._streams[0]) if self._streams else contextlib.nullcontext():
                 for task in self._tasks:
                     task.launch(rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from .branches import Branches, Launch, Task
+from .branches import Branches, Task
 
 try:
     from cuda.bindings import driver  # torch's builds for CUDA bring it
@@ -20,25 +20,19 @@ SMALLEST_GRAPH_ROWS = 16
 class Lane:
     """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
 
-    The first of `streams` is the lane's own. The others, and `urgent`, whose kernels go before others', may serve
-    several lanes. There are none where kernels are interpreted.
+    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
     """
 
-    def __init__(self, streams: Sequence[torch.cuda.Stream], urgent: torch.cuda.Stream | None) -> None:
+    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
         self.streams = streams
-        self.urgent = urgent
         self.values: dict[str, torch.Tensor] = {}
         self.pool = torch.cuda.graph_pool_handle() if streams else None
 
 
 class Chunk:
-    """What makes a set of outputs of some of the staged rows, and starts for each number of them.
+    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
 
-    The rows are brought to the device before the tasks, unless these read them where they lie.
-    """
-
-    def __init__(self, bring: Launch | None, tasks: Sequence[Task], lane: Lane) -> None:
-        self._bring = bring
+    def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
         self._branches = Branches(tasks, lane.streams)
         self._lane = lane
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -54,12 +48,7 @@ class Chunk:
         return start
 
     def launch(self, rows: int) -> None:
-        """Launch the kernels; while those of other chunks fill the device, the bus goes on."""
-        if self._bring is not None and self._lane.urgent is not None:
-            self._lane.urgent.wait_stream(self._lane.streams[0])
-            with torch.cuda.stream(self._lane.urgent):
-                self._bring(rows)
-            self._lane.streams[0].wait_stream(self._lane.urgent)
+        """Launch the kernels."""
         self._branches.launch(rows)
 
     def capture(self, sizes: Iterable[int]) -> None:

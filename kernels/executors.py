@@ -185,12 +185,11 @@ class KernelExecutor:
         readers = [step for step in steps if INPUT in step.inputs]
         values: dict[str, torch.Tensor] = {}
         tasks: list[Task] = []
-        bring = None
         if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
             values[INPUT] = staged
         else:
             values[INPUT] = self._device_buffer(lane, INPUT)
-            bring = functools.partial(upload, staged, values[INPUT])
+            tasks.append(Task((), INPUT, functools.partial(upload, staged, values[INPUT])))
         read = {name for step in steps for name in step.inputs}
         direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
         for step in steps:
@@ -203,7 +202,7 @@ class KernelExecutor:
             value = self._plan.outputs[name]
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return Chunk(bring, tasks, lane)
+        return Chunk(tasks, lane)
 
     def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
         if value not in lane.values:
@@ -252,15 +251,15 @@ class _Schedule:
 
 
 def _lanes(device: torch.device, count: int) -> list[Lane]:
-    """Return lanes with the streams that a GPU needs; no other device has any."""
+    """Return lanes with the streams that a GPU needs; where kernels are interpreted one lane is enough."""
     if device.type != "cuda":
-        return [Lane((), None)]
+        return [Lane(())]
+    own, shared = _streams(device, count), _streams(device, MOST_BRANCHES - 1)
+    return [Lane((stream, *shared)) for stream in own]
 
-    def stream(priority: int) -> torch.cuda.Stream:
-        return torch.cuda.Stream(device, priority)  # type: ignore[no-untyped-call]
 
-    urgent, others = stream(-1), [stream(0) for _ in range(MOST_BRANCHES - 1)]
-    return [Lane((stream(0), *others), urgent) for _ in range(count)]
+def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    return [torch.cuda.Stream(device) for _ in range(count)]  # type: ignore[no-untyped-call]
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:

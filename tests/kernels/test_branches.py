@@ -1,5 +1,8 @@
 """Which tasks of a plan run side by side."""
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +86,54 @@ def test_every_value_is_made_before_it_is_read() -> None:
         for maker in (makers[value] for value in task.reads):
             assert maker < number
             assert places[maker].branch == spot.branch or maker in spot.after
+
+
+class FakeStream:
+    """Stands for a stream: notes what it is given, and an event is the number of what came before it."""
+
+    current: "FakeStream"
+
+    def __init__(self) -> None:
+        self.work: list[object] = []
+
+    def record_event(self) -> tuple["FakeStream", int]:
+        return self, len(self.work)
+
+    def wait_event(self, event: tuple["FakeStream", int]) -> None:
+        self.work.append(event)
+
+    def before(self, length: int) -> set[object]:
+        """Return the tasks that are done once the first `length` pieces of this stream's work are."""
+        done: set[object] = set()
+        for piece in self.work[:length]:
+            done |= piece[0].before(piece[1]) if isinstance(piece, tuple) else {piece}
+        return done
+
+
+@pytest.mark.parametrize("rows", [1, branches.MOST_ROWS, branches.MOST_ROWS + 1])
+def test_streams_wait_for_each_other(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a task begins, what it reads is made; when the first stream's work is done, all is."""
+    done_before: dict[str, set[object]] = {}
+
+    @contextlib.contextmanager
+    def entered(stream: FakeStream) -> Iterator[None]:
+        FakeStream.current = stream
+        yield
+
+    def noted(value: str) -> None:
+        stream = FakeStream.current
+        done_before[value] = stream.before(len(stream.work))
+        stream.work.append(value)
+
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    todo = [Task((), "X", lambda rows: noted("X"))]
+    todo += [Task(step.inputs, step.output, lambda rows, value=step.output: noted(value)) for step in VOTING.steps]
+    streams = [FakeStream() for _ in range(branches.MOST_BRANCHES)]
+    launched = branches.Branches(todo, streams)
+    launched.launch(rows)
+    assert all(done_before[task.makes].issuperset(task.reads) for task in todo)
+    assert streams[0].before(len(streams[0].work)) == {task.makes for task in todo}
+    assert sum(bool(stream.work) for stream in streams) == (branches.MOST_BRANCHES if rows <= branches.MOST_ROWS else 1)
 
 
 @pytest.mark.gpu
