@@ -126,8 +126,8 @@ def test_streams_wait_for_each_other(rows: int, monkeypatch: pytest.MonkeyPatch)
         stream.work.append(value)
 
     monkeypatch.setattr(torch.cuda, "stream", entered)
-    todo = [Task((), "X", lambda rows: noted("X"))]
-    todo += [Task(step.inputs, step.output, lambda rows, value=step.output: noted(value)) for step in VOTING.steps]
+    values = {"X": (), **{step.output: step.inputs for step in VOTING.steps}, "read by none": ("scaled",)}
+    todo = [Task(reads, value, lambda rows, value=value: noted(value)) for value, reads in values.items()]
     streams = [FakeStream() for _ in range(branches.MOST_BRANCHES)]
     launched = branches.Branches(todo, streams)
     launched.launch(rows)
