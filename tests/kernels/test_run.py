@@ -227,12 +227,16 @@ def test_graphs_are_captured_for_small_batches_alone() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("by", ["the driver", "torch"])
+@pytest.mark.parametrize("chunk_rows", [16, 64, 512])
 @pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
-def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_graphs_give_the_same_bits_as_launches(
+    plan: Plan, chunk_rows: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if by == "torch":
         monkeypatch.setattr(chunks, "driver", None)
     X, outputs = rows(300), tuple(plan.outputs)
     launched = Runner(plan, engine="triton", max_rows=300)
+    monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
     captured = Runner(plan, engine="triton", max_rows=300)
     captured.warm_up([outputs])
     for count in (1, 2, 15, 16, 17, 100, 256, 257, 300):
