@@ -12,7 +12,6 @@ MANY_NUMBERS = 2**17
 MAX_NUMBERS = 2**28
 """Rows × features that an entry may stage: 1 GiB of float32. What asks for much more takes a whole server down."""
 
-
 CHUNK_BYTES = 2 * 2**20
 """How much of a large batch is staged before the device begins with it."""
 
