@@ -23,6 +23,7 @@ from triton_regressors.exporter.passes.fold_functions import fold_function
 from triton_regressors.exporter.passes.fold_linear import fold_linear
 from triton_regressors.exporter.passes.fold_lookups import fold_lookup, look_up_at_once
 from triton_regressors.exporter.passes.fold_trees import fold_into_trees
+from triton_regressors.exporter.passes.fuse_dense_layers import fuse_dense_layers
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
 from triton_regressors.exporter.passes.precision import choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
@@ -66,6 +67,7 @@ def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
         Pass("split long sums", split_sums),
         Pass("look up at once", of_pairs(look_up_at_once)),
         Pass("select columns in place", select_in_place),
+        Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
         Pass("choose precision", functools.partial(choose_precision, X=X, tolerance=tolerance)),
     )
 
