@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.passes.fuse_dense_layers import MAX_TARGETS, MAX_WIDTH, fuse_dense_layers
+from triton_regressors.exporter.passes.precision import choose_precision
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.scale import Scale
@@ -86,16 +87,23 @@ def test_what_a_step_made_is_not_shifted() -> None:
     assert not shift(Plan(3, steps, {"y": "v2"}), X + np.float32(1000)).any()
 
 
-def compiled(model: MLPRegressor, y: np.ndarray) -> Compilation:
-    with pytest.warns(ConvergenceWarning):
-        model.fit(X, y)
-    return compile_estimator(model, sample=X)
-
-
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
-def test_networks_are_one_launch(activation: str) -> None:
+def test_networks_are_one_step_and_one_launch_in_float16(activation: str) -> None:
     network = MLPRegressor(hidden_layer_sizes=(20, 10), activation=activation, max_iter=3, random_state=0)
-    compilation = compiled(make_pipeline(StandardScaler(), PCA(2), network), X[:, 0] * X[:, 1])
-    assert kinds(compilation.plan) == ["dense_layers"]
-    assert sum(step.launches() for step in compilation.plan.steps) == 1
+    model = make_pipeline(StandardScaler(), PCA(2), network)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, X[:, 0] * X[:, 1])
+    compilation = compile_estimator(model, sample=X)
+    (step,) = compilation.plan.steps
+    assert isinstance(step.operation, DenseLayers)
+    assert step.operation.widths == (3, 20, 10, 1)
     assert compilation.report.outputs["y"].within(1e-5)
+    launches = {name: step.operation.in_precision(name).launches(1) for name in DenseLayers.PRECISIONS}
+    assert launches == {"float64": 3, "float16": 1}
+
+
+def test_precision_is_chosen_by_what_it_costs() -> None:
+    plan = fuse_dense_layers(plan_of("relu", "identity", widths=(3, 9, 1)), X)
+    for tolerance, expected in ((1e-3, "float16"), (1e-10, "float64")):
+        (step,) = choose_precision(plan, X, tolerance).steps
+        assert step.operation.attributes()["precision"] == expected
