@@ -21,14 +21,16 @@ from triton_regressors.exporter.passes.drop import drop_steps_without_effect, wi
 from triton_regressors.exporter.passes.fold_expansions import fold_into_expansion
 from triton_regressors.exporter.passes.fold_functions import fold_function
 from triton_regressors.exporter.passes.fold_linear import fold_linear
-from triton_regressors.exporter.passes.fold_lookups import fold_lookup
+from triton_regressors.exporter.passes.fold_lookups import fold_lookup, look_up_at_once
 from triton_regressors.exporter.passes.fold_trees import fold_into_trees
+from triton_regressors.exporter.passes.fuse_dense_layers import fuse_dense_layers
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
 from triton_regressors.exporter.passes.precision import choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
 from triton_regressors.exporter.passes.rewriting import of_pairs, of_steps
 from triton_regressors.exporter.passes.scale_parts import scale_afterwards
 from triton_regressors.exporter.passes.select_early import select_early
+from triton_regressors.exporter.passes.select_in_place import select_in_place
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.plan import Plan
@@ -63,6 +65,9 @@ def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
     """Return the passes that choose how each step is computed, given a sample of rows."""
     return (
         Pass("split long sums", split_sums),
+        Pass("look up at once", of_pairs(look_up_at_once)),
+        Pass("select columns in place", select_in_place),
+        Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
         Pass("choose precision", functools.partial(choose_precision, X=X, tolerance=tolerance)),
     )
 

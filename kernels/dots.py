@@ -17,9 +17,12 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 @triton.jit
 def dot(a, b, acc):
-    """Return `a @ b + acc` for blocks `[rows, features]` and `[features, columns]`, all float64 or all float32."""
+    """Return `a @ b + acc` for blocks `[rows, features]` and `[features, columns]`.
+
+    All are float64, or all float32, or `a` and `b` are float16 and `acc` is float32.
+    """
     if INTERPRETED:
-        product = tl.sum(a[:, :, None] * b[None, :, :], axis=1) + acc
+        product = tl.sum(a.to(acc.dtype)[:, :, None] * b.to(acc.dtype)[None, :, :], axis=1) + acc
     elif a.dtype == tl.float64:
         product = tl.dot(a, b, acc=acc, out_dtype=tl.float64)
     else:

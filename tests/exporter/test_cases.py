@@ -22,7 +22,10 @@ TOLERANCE = 1e-5
 # scikit-learn's and ours, are not sure of it.
 FLOAT64_NOISE = 1e-10
 
-SCHEDULE = ("split long sums", "choose precision")
+SCHEDULE = (
+    *("split long sums", "look up at once", "select columns in place", "fuse dense layers"),
+    "choose precision",
+)
 
 
 def parities(case: Case, found: dict[str, np.ndarray]) -> dict[str, Parity]:

@@ -101,6 +101,8 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
             signature[name] = "i32"
     if "PRECISION" in constants and constants["PRECISION"] != "float64":
         constants["PRECISION"] = TARGETS[capability]
+    if "MATRIX_UNITS" in constants:
+        constants["MATRIX_UNITS"] = capability >= 80
     source = ASTSource(kernel, signature, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
