@@ -8,9 +8,9 @@ cost, which cannot fall for ever (`passes/cost.py`). Last the schedule is chosen
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from triton_regressors.exporter.passes.fold_linear import fold_linear
 from triton_regressors.exporter.passes.fold_lookups import fold_lookup
 from triton_regressors.exporter.passes.fold_trees import fold_into_trees
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
-from triton_regressors.exporter.passes.precision import choose_precision
+from triton_regressors.exporter.passes.precision import Choice, choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
 from triton_regressors.exporter.passes.rewriting import of_pairs, of_steps
 from triton_regressors.exporter.passes.scale_parts import scale_afterwards
@@ -59,29 +59,28 @@ FUSIONS: tuple[Pass, ...] = (
 )
 
 
-def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
-    """Return the passes that choose how each step is computed, given a sample of rows."""
-    return (
-        Pass("split long sums", split_sums),
-        Pass("choose precision", functools.partial(choose_precision, X=X, tolerance=tolerance)),
-    )
+class Optimised(NamedTuple):
+    """A lowered plan and the plan after each pass that changed it, by its name; and how each step's precision came."""
+
+    stages: list[tuple[str, Plan]]
+    choices: dict[str, Choice]
 
 
-def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Plan]]:
+def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
     """Return a lowered plan for rows of the dtype of `X`, and the plan after each pass that changed it, by its name.
 
     Args:
         plan: the lowered plan.
         X: a sample, `[rows, n_features]`, on which precision is measured.
-        tolerance: the whole export's, in standard deviations of the predictions.
+        limit: how far precision may move an output, in its standard deviations.
     """
     plan = specialise(plan, X.dtype.name)
     stages = [("lowered", plan), *fusion_stages(plan)]
-    for choice in schedule(X, tolerance):
-        plan = choice.run(stages[-1][1])
-        if plan is not stages[-1][1]:
-            stages.append((choice.name, plan))
-    return stages
+    chosen, choices = choose_precision(stages[-1][1], X, limit)
+    for name, scheduled in (("choose precision", chosen), ("split long sums", split_sums(chosen))):
+        if scheduled is not stages[-1][1]:
+            stages.append((name, scheduled))
+    return Optimised(stages, choices)
 
 
 def fuse(plan: Plan) -> Plan:

@@ -33,6 +33,7 @@ POINTERS = {
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.float16: "*fp16",
     torch.float32: "*fp32",
     torch.float64: "*fp64",
 }
@@ -118,7 +119,7 @@ def launches() -> list[Launch]:
     for operation, widths in operations():
         for dtype, capabilities in ((torch.float32, list(TARGETS)), (torch.float64, [90])):
             for kernel, arguments, options in record(operation, widths, dtype):
-                for capability in capabilities:
+                for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
                     key = (capability, *signature_of(kernel, arguments, options))
                     found.setdefault(key, (capability, kernel, arguments, options))
     return list(found.values())
