@@ -25,6 +25,22 @@ def dot(a, b, acc):
         product = tl.sum(a.to(acc.dtype)[:, :, None] * b.to(acc.dtype)[None, :, :], axis=1) + acc
     elif a.dtype == tl.float64:
         product = tl.dot(a, b, acc=acc, out_dtype=tl.float64)
+    elif a.dtype == tl.float16:
+        product = tl.dot(a, b, acc=acc)
     else:
         product = tl.dot(a, b, acc=acc, input_precision="ieee")
+    return product
+
+
+@triton.jit
+def rounded_product(a, b):
+    """Return `a · b` for float64 blocks of one shape, rounded before anything is added to it.
+
+    A compiler fuses a product with the sum that reads it. Where two products are added it may fuse either, and does so
+    in another way from one row to the next: rows would differ by their place in a block.
+    """
+    if INTERPRETED:
+        product = a * b
+    else:
+        product = tl.inline_asm_elementwise("mul.rn.f64 $0, $1, $2;", "=d,d,d", [a, b], tl.float64, True, 1)
     return product

@@ -186,8 +186,7 @@ class DenseLayers(Operation):
         if self.activation not in ACTIVATIONS:
             raise PlanError(f"dense_layers: activation must be one of {ACTIVATIONS}, not '{self.activation}'.")
         check_function(self.function)
-        if self.precision not in self.PRECISIONS:
-            raise PlanError(f"dense_layers: precision must be one of {self.PRECISIONS}, not '{self.precision}'.")
+        self.check_precision()
 
     def output_width(self, *widths: int) -> int:
         return self.widths[-1]

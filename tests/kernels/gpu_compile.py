@@ -123,7 +123,7 @@ def launches() -> list[Launch]:
     for operation, widths in operations():
         for dtype, capabilities in ((torch.float32, list(TARGETS)), (torch.float64, [90])):
             for kernel, arguments, options in record(operation, widths, dtype):
-                for capability in capabilities:
+                for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
                     key = (capability, *signature_of(kernel, arguments, options))
                     found.setdefault(key, (capability, kernel, arguments, options))
     return list(found.values())
