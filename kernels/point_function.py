@@ -30,6 +30,7 @@ itself, whose square root would enlarge that, always comes from differences.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,15 +40,17 @@ import triton.language as tl
 
 from .dots import dot
 from .errors import PlanError
-from .functions import FUNCTIONS, apply_function
+from .functions import FUNCTIONS, IN_PLACE, apply_function
 from .plan import Operation, Parameters
 from .powers import power, torch_power, whole
-from .tiles import matmul
+from .tiles import apply, product
 
 METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
+FEW_FEATURES = 3  # of which differences take no longer than a product
+MAX_REACH = 1e4  # of the points, in what a profile takes: an error of 1e-16 of it is none
 NEGATIVE = tl.constexpr(-1e-9)  # what scaling to [0, 1] may leave of a zero is not yet negative
 TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
 
@@ -215,33 +218,86 @@ class PointFunction(Operation):
         }
 
     def matrix(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return the function of each float64 row and each point, `[rows, points]`, in plain torch."""
-        points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
+        """Return the function of each float64 row and each point, `[rows, points]`, in plain torch.
+
+        Some rows should be given at a time, so that the matrix stays in the cache. A row's bits depend on nothing else.
+        """
+        points, shift, factor = self._places if x.device.type == "cpu" else (a.to(x.device) for a in self._places)
+        z = x.sub(shift).mul_(factor)
+        square = (z * z).cumsum(1)[:, -1:]  # which adds in order, however many rows there are
+        gamma = self.gamma
+        if not self._from_products:
+            m = self._differences(z, points)
+        elif self.metric in ("dot", "cosine"):
+            m = product(z, points)
+        else:
+            m = product(torch.cat([z, square, torch.ones_like(square)], 1), points)
+            if self.metric == "euclidean" or gamma > 0:
+                m.clamp_min_(0.0)
+            else:
+                m.clamp_max_(0.0)
+            gamma = gamma if self.metric == "euclidean" else 1.0
+        if self.metric == "cosine":
+            length = square.sqrt_()
+            m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
+        elif self.metric == "euclidean":
+            m.sqrt_()
+        if gamma != 1.0:
+            m.mul_(gamma)
+        if self.coef0 != 0.0:
+            m.add_(self.coef0)
+        return apply(lambda u: self._torch_profile(u, parameters["table"]), m)
+
+    @functools.cached_property
+    def _from_products(self) -> bool:
+        """Whether plain torch computes the metric from a matrix product.
+
+        A squared distance from products is off by some 1e-16 of the points' squares. What is smooth in it does not see
+        that; the root of a distance near zero would enlarge it, unless the profile starts out flat.
+        """
+        if self.metric in ("dot", "cosine") or self.expanded():
+            return True
+        flat = self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
+        if len(self.factor) <= FEW_FEATURES or not (flat or self.metric == "squared_euclidean"):
+            return False
+        reach = float(((self.points - self.points.mean(axis=0)) ** 2).sum(axis=1).max())
+        return reach * (self.gamma**2 if flat else abs(self.gamma)) < MAX_REACH
+
+    @functools.cached_property
+    def _places(self) -> tuple[torch.Tensor, ...]:
+        """Return the points by columns as plain torch reads them, and the rows' shift and factor.
+
+        A product of `[z, |z|², 1]` with them is the squared distance, times gamma where the metric is that.
+        """
+        points, shift = np.array(self.points.T, order="C"), self.shift
+        if self.metric == "cosine":
+            length = np.sqrt(np.einsum("fp,fp->p", points, points))
+            points /= np.where(length < TINY_NORM.value, 1.0, length)
+        elif self._from_products and self.metric != "dot":
+            centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
+            points -= centre[:, None]
+            shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
+            ones, norms = np.ones(len(self.points)), np.einsum("fp,fp->p", points, points)
+            points = np.vstack([-2.0 * points, ones, norms]) * (self.gamma if self.metric != "euclidean" else 1.0)
+        return tuple(torch.from_numpy(np.require(array, requirements="W")) for array in (points, shift, self.factor))
+
+    def _differences(self, z: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the metric, or its square, from the differences of rows and points, feature by feature."""
         if self.metric == "chi2":
             z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
-        if self.expanded():
-            m = matmul(z, points)
-            if self.metric == "squared_euclidean":
-                m = torch.clamp_min((z * z).sum(1)[:, None] - 2.0 * m + parameters["norms"], 0.0)
-        else:
-            m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
-            for column, s in zip(z.T[:, :, None], points, strict=True):
-                if self.metric in ("dot", "cosine"):
-                    m.addcmul_(column, s)
-                elif self.metric == "manhattan":
-                    m += torch.abs_(column - s)
-                elif self.metric == "chi2":
-                    d, total = column - s, column + s
-                    m += d * d / torch.where(total == 0, 1.0, total)
-                else:
-                    d = column - s
-                    m.addcmul_(d, d)
-        if self.metric == "cosine":
-            length = torch.sqrt((z * z).sum(1))[:, None]
-            m = m / torch.where(length < TINY_NORM.value, 1.0, length)
-        elif self.metric == "euclidean":
-            m = torch.sqrt(m)
-        return self._torch_profile(m.mul_(self.gamma).add_(self.coef0), parameters["table"])
+        m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
+        term = torch.empty_like(m)
+        for column, s in zip(z.T[:, :, None], points, strict=True):
+            torch.sub(column, s, out=term)
+            if self.metric == "manhattan":
+                term.abs_()
+            else:
+                term.mul_(term)
+            if self.metric == "chi2":
+                total = column + s
+                term.div_(torch.where(total == 0, 1.0, total))
+            m.add_(term)
+        return m
 
     def _torch_profile(self, u: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         match self.profile:
@@ -261,7 +317,7 @@ class PointFunction(Operation):
                 for terms in torch.cat([table, table.new_zeros(1, table.shape[1])]).T.flip(0):
                     y = y * local + terms[piece.clamp(0, len(table))]
                 return torch.where(u == u, y, u)
-        return FUNCTIONS[self.profile](u)
+        return IN_PLACE.get(self.profile, FUNCTIONS[self.profile])(u)
 
     def constants(self) -> dict[str, object]:
         """Return the compile-time arguments of `pairwise_block`."""

@@ -24,9 +24,9 @@ import triton.language as tl
 
 from ..contraction import Contraction, target_block
 from ..dots import dot
-from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..functions import FUNCTIONS, IN_PLACE, apply_function, function_suffix
 from ..plan import Parameters
-from ..tiles import product
+from ..tiles import apply, product
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -144,12 +144,12 @@ class Affine(Contraction):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        intercept, function = parameters["intercept"], FUNCTIONS[self.function]
         if "used" in parameters:
             x = torch.where(parameters["used"], x, 0.0)
+        intercept, function = parameters["intercept"], IN_PLACE.get(self.function, FUNCTIONS[self.function])
 
         def finish(part: torch.Tensor) -> None:
-            part.copy_(function(part.add_(intercept)))
+            apply(function, part.add_(intercept))
 
         if self.function == "identity":
             return product(x, parameters["weight"]).add_(intercept)

@@ -26,7 +26,7 @@ from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
 from ..plan import Parameters
 from ..point_function import PointFunction, pairwise_block
-from ..tiles import in_tiles, matmul
+from ..tiles import apply, product, tile_rows
 
 MAX_TARGETS = 64
 
@@ -118,25 +118,16 @@ class PairwiseAffine(Contraction, PointFunction):
         return {**super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), size = inputs, self.part_points()
-        by_points = (
-            parameters["points"].split(size, 1),
-            parameters["norms"].split(size),
-            parameters["weight"].split(size),
-        )
-        parts = [
-            {**parameters, "points": points, "norms": norms, "weight": weight}
-            for points, norms, weight in zip(*by_points, strict=True)
-        ]
-
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            sums = torch.zeros(len(tile), self.parts, self.weight.shape[1], dtype=torch.float64, device=tile.device)
-            for out, part in zip(sums.unbind(1), parts, strict=False):  # the last parts may have no points
-                out.copy_(matmul(self.matrix(part, tile), part["weight"]))
-            return sums.flatten(1) + parameters["intercept"]
-
-        width = self.parts * self.weight.shape[1]
-        return FUNCTIONS[self.function](in_tiles(x, compute, width, len(self.points)))
+        (x,), size, weight = inputs, self.part_points(), parameters["weight"]
+        answer = torch.zeros(len(x), self.parts, weight.shape[1], dtype=torch.float64, device=x.device)
+        rows = 2 * tile_rows(len(self.points))
+        for start in range(0, len(x), rows):
+            k = self.matrix(parameters, x[start : start + rows].double())
+            for part in range(-(-len(weight) // size)):  # the last parts may have no points
+                points = slice(part * size, (part + 1) * size)
+                answer[start : start + rows, part] = product(k[:, points], weight[points])
+        y = answer.flatten(1) + parameters["intercept"]
+        return y if self.function == "identity" else apply(FUNCTIONS[self.function], y)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         targets, (block_rows, block_points) = self.weight.shape[1], self.block()
