@@ -68,6 +68,7 @@ IN_PLACE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp_,
     "expit": torch.sigmoid_,
     "relu": torch.relu_,
+    "square": torch.square_,
     "tanh": torch.tanh_,
 }
 """Some of them as torch changes the elements where they lie."""

@@ -9,10 +9,18 @@ from contextlib import contextmanager
 import torch
 
 TILE_ELEMENTS = 2**16
-SHORT = 24
-BLOCK = 64
-FEW = 256
+
+SHORT, SHORTER = 24, (12, 4)
+"""The rows of the smallest tile that surely is a whole number of a library's blocks, and of smaller ones to try."""
+
 LARGEST_TRIAL = 2**22
+"""A weight of more numbers is not tried out."""
+
+FEW_FEATURES = 256
+"""So few make a tile of one column cost less than a call does."""
+
+BLOCK = 64
+"""Of so many elements, a vectorised loop leaves none over."""
 
 
 def in_tiles(
@@ -62,11 +70,11 @@ def product(
 ) -> torch.Tensor:
     """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
 
-    What is left below half a tile goes through tiles of 24 rows, if they have the same bits on this processor.
+    What is left below a whole tile goes through smaller ones, as far as they have the same bits on this processor.
 
     Args:
         x: `[rows, features]`, of any dtype.
-        weight: float64 `[features, columns]`.
+        weight: float64 `[features, columns]`, contiguous.
         finish: is given the rows of each tile of the product, contiguous, and changes them in place.
     """
     rows, (features, columns) = len(x), weight.shape
@@ -79,7 +87,7 @@ def product(
             finish(answer)
         return answer
     answer = torch.empty(rows, columns, dtype=torch.float64, device=x.device)
-    for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW else 3):
+    for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW_FEATURES else 3):
         for offset, block in _blocks(x[start : start + count], size):
             part = answer[start + offset : min(start + offset + size, rows)]
             _multiply(block, weight, part, direct)
@@ -97,22 +105,23 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
     processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
     """
     tile = tile_rows(features + columns)
-    generator = torch.Generator().manual_seed(0)
-    trials = max(16 // columns, 2)
-    row = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
-    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
-    sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), 12, 4)
+    sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), *SHORTER)
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
+    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
+    row = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
+    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
     for direct in (True, False):
         if direct and columns % 2:  # the rows of the product would lie at all sorts of places
             continue
-        found = torch.empty(trials, len(sizes), tile, columns, dtype=torch.float64)
-        for x, answers in zip(row, found, strict=True):
-            for size, answer in zip(sizes, answers, strict=True):
-                for part in torch.split(answer, size):
-                    _multiply(x.repeat(size, 1), weight, part, direct)
-        same = (found == found[:, :1, :1]).flatten(2).all(2).all(0).tolist()
+        same = [True] * len(sizes)
+        for x in row:
+            first = None
+            for place, size in enumerate(sizes):
+                found = torch.empty(size, columns, dtype=torch.float64)
+                _multiply(x.repeat(size, 1), weight, found, direct)
+                first = found[:1] if first is None else first
+                same[place] &= bool((found == first).all())
         if same[0]:
             return direct, tuple(size for size, alike in zip(sizes, same, strict=True) if alike)
     return False, sizes[:1]

@@ -134,7 +134,7 @@ class Descent:
         Args:
             x: `[rows, features]`, of the thresholds' dtype.
         """
-        arrays = {name: array.to(x.device) for name, array in self._arrays.items()}
+        arrays = self._arrays
         left, feature, threshold, roots = (arrays[name] for name in ("left", "feature", "threshold", "roots"))
         rows, columns = len(x), x.T.contiguous()
         numbers, special = columns.view(-1), len(arrays["sets"]) > 0 or bool(x.isnan().any())
@@ -144,7 +144,7 @@ class Descent:
         if special:
             right = _right_of_special(right.view(-1), value.view(-1), root, arrays)
         node = left.index_select(0, root).add_(right.view(-1))
-        row = torch.arange(rows, dtype=torch.int32, device=x.device).repeat(len(roots))
+        row = torch.arange(rows, dtype=torch.int32).repeat(len(roots))
         end, lane = node, None
         for step in itertools.count():
             below = left.index_select(0, node)
