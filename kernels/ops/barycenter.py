@@ -10,6 +10,7 @@ Gauss and Jordan's elimination without pivoting.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,9 +21,10 @@ import triton
 import triton.language as tl
 
 from ..bounds import bound_launches, bound_parameters
-from ..distances import check_points, reference_reduced_distances, transposed
+from ..candidates import Candidates, candidates, nearest_points
+from ..distances import check_points, transposed
 from ..errors import PlanError
-from ..nearest import SEARCH_WARPS, check_neighbors, nearest, reference_nearest, searches
+from ..nearest import SEARCH_WARPS, check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -118,10 +120,11 @@ class Barycenter(Operation):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors
         columns, embedding = parameters["columns"], parameters["embedding"]
-        factor = torch.ones(len(columns))
+
+        given = {"columns": columns, "factor": columns.new_ones(len(columns))}
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            index = reference_nearest(reference_reduced_distances(tile, columns, factor, "euclidean", 2.0), k)
+            _, index = nearest_points(tile, given, "euclidean", 2.0, k, self._candidates)
             gram = torch.zeros(len(tile), k, k, dtype=torch.float64, device=tile.device)
             for u, values in zip(tile.T, columns, strict=True):
                 away = values[index] - u[:, None]
@@ -167,3 +170,7 @@ class Barycenter(Operation):
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points → {self.embedding.shape[1]}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, np.ones(self.points.shape[1]), "euclidean")

@@ -10,6 +10,7 @@ radius, and NaN for its nearest.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import triton
 import triton.language as tl
 
 from ..bounds import bound_launches, bound_parameters
+from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
     check_points,
@@ -32,9 +34,8 @@ from ..distances import (
     transposed,
 )
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest, searches
+from ..nearest import check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
 
 MODES = ("distance", "connectivity")
 ABSENT = {"zero": 0.0, "infinity": math.inf}
@@ -151,22 +152,18 @@ class NeighborGraph(Operation):
         return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,) = inputs
-        columns, factor = parameters["columns"], parameters["factor"]
+        (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
-            value = reference_finish(distance, self.metric, self.p)
-            if self.mode == "connectivity":
-                value = torch.ones_like(value)
-            absent = torch.full_like(value, ABSENT[self.absent])
+        def compute(part: torch.Tensor) -> torch.Tensor:
             if not self.n_neighbors:
-                return torch.where(distance <= parameters["radius"], value, absent)
-            value = torch.where(distance.isinf(), torch.nan, value)
-            index = reference_nearest(distance, self.n_neighbors)
-            return absent.scatter_(1, index, value.gather(1, index))
+                return self._within(parameters, part)
+            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            value = torch.where(distance.isinf(), torch.nan, self._value(distance))
+            return torch.full((len(part), points), absent, dtype=torch.float64, device=x.device).scatter_(
+                1, index, value
+            )
 
-        return in_tiles(x, compute, len(self.points), len(self.points))
+        return in_parts(x, compute, points, points, self.metric, self.p)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
@@ -195,3 +192,25 @@ class NeighborGraph(Operation):
     def describe(self) -> str:
         which = f"{self.n_neighbors} of" if self.n_neighbors else f"within {self.radius:g} of"
         return f"{self.mode} to {which} {len(self.points)} points by {self.metric}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, self.factor, self.metric)
+
+    def _value(self, distance: torch.Tensor) -> torch.Tensor:
+        """Return what the graph holds for neighbours with these reduced distances."""
+        if self.mode == "connectivity":
+            return torch.ones_like(distance)
+        return reference_finish(distance, self.metric, self.p)
+
+    def _within(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Return the graph of the points within the radius."""
+        absent = ABSENT[self.absent]
+        if self._candidates is None or x.device.type != "cpu":
+            columns, factor, radius = (parameters[name] for name in ("columns", "factor", "radius"))
+            distance = reference_reduced_distances(x, columns, factor, self.metric, self.p)
+            return torch.where(distance <= radius, self._value(distance), absent)
+        row, point = self._candidates.within(x, parameters["radius"]).nonzero().unbind(1)
+        graph = torch.full((len(x), len(self.points)), absent, dtype=torch.float64)
+        graph[row, point] = self._value(self._candidates.distances(x[row], point))
+        return graph

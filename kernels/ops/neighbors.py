@@ -11,6 +11,7 @@ nothing in common with the row is further than all others and otherwise a neighb
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,17 +21,22 @@ import triton
 import triton.language as tl
 
 from ..bounds import bound_launches, bound_parameters
+from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
     check_points,
     metric_constants,
     reference_finish,
-    reference_reduced_distances,
     transposed,
 )
-from ..nearest import check_neighbors, check_targets, nearest, neighbor_weights, reference_nearest, searches
+from ..nearest import (
+    check_neighbors,
+    check_targets,
+    nearest,
+    neighbor_weights,
+    searches,
+)
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -106,24 +112,24 @@ class Neighbors(Operation):
         return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,) = inputs
-        columns, targets, factor = (parameters[name] for name in ("columns", "targets", "factor"))
+        (x,), targets = inputs, parameters["targets"]
         lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
-            index = reference_nearest(distance, self.n_neighbors)
-            distance = reference_finish(distance.gather(1, index), self.metric, self.p)
+        def compute(part: torch.Tensor) -> torch.Tensor:
+            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance = reference_finish(distance, self.metric, self.p)
             weight = torch.ones_like(distance)
             if self.weights == "distance":
                 inverse = 1 / distance
                 hit = inverse.isinf()
                 weight = torch.where(hit.any(1, keepdim=True), hit.double(), inverse)
-            y = (weight[:, :, None] * targets[index]).sum(1) / weight.sum(1, keepdim=True)
+            total = (weight[:, :, None] * targets[index]).cumsum(1)[:, -1]  # a cumulative sum adds in order
+            y = total / weight.cumsum(1)[:, -1:]
             return y if lenient else torch.where(distance.isinf().any(1, keepdim=True), torch.nan, y)
 
         outputs = targets.shape[1]
-        return in_tiles(x, compute, outputs, max(len(targets), self.n_neighbors * outputs))
+        elements = max(len(targets), self.n_neighbors * outputs)
+        return in_parts(x, compute, outputs, elements, self.metric, self.p)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
@@ -147,3 +153,7 @@ class Neighbors(Operation):
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, self.factor, self.metric)

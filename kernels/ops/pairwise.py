@@ -15,7 +15,7 @@ import triton.language as tl
 from ..plan import Parameters
 from ..point_blocks import expanded_metric, metric_by_features, point_profile
 from ..point_function import PointFunction
-from ..tiles import in_tiles
+from ..tiles import tile_rows
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -78,8 +78,11 @@ class Pairwise(PointFunction):
         return len(self.points)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), width = inputs, len(self.points)
-        return in_tiles(x, lambda tile: self.matrix(parameters, tile), width, width)
+        answer = torch.empty(len(inputs[0]), len(self.points), dtype=torch.float64, device=inputs[0].device)
+        rows = tile_rows(len(self.points))
+        for start in range(0, len(answer), rows):
+            answer[start : start + rows] = self.matrix(parameters, inputs[0][start : start + rows].double())
+        return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         block_rows, block_points = self._block()

@@ -40,7 +40,7 @@ from ..point_blocks import (
     point_profile,
 )
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
-from ..tiles import in_tiles, matmul
+from ..tiles import apply, product, tile_rows
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
@@ -212,22 +212,15 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), size, weight = inputs, self.part_points(), parameters["weight"]
-        (points, targets), width = weight.shape, self.parts * weight.shape[1]
-
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            matrix = self.matrix(parameters, tile)
-            if self.parts == 1:
-                return matmul(matrix, weight) + parameters["intercept"]
-            if targets == 1:
-                terms = torch.nn.functional.pad(matrix * weight[:, 0], (0, self.parts * size - points))
-                return terms.view(len(tile), self.parts, size).sum(2) + parameters["intercept"]
-            sums = torch.zeros(len(tile), self.parts, targets, dtype=torch.float64, device=tile.device)
-            blocks = zip(sums.unbind(1), matrix.split(size, 1), weight.split(size), strict=False)
-            for out, block, w in blocks:  # the last parts may have no points
-                out.copy_(matmul(block, w))
-            return sums.flatten(1) + parameters["intercept"]
-
-        return FUNCTIONS[self.function](in_tiles(x, compute, width, len(self.points)))
+        answer = torch.zeros(len(x), self.parts, weight.shape[1], dtype=torch.float64, device=x.device)
+        rows = 2 * tile_rows(len(self.points))
+        for start in range(0, len(x), rows):
+            k = self.matrix(parameters, x[start : start + rows].double())
+            for part in range(-(-len(weight) // size)):  # the last parts may have no points
+                points = slice(part * size, (part + 1) * size)
+                answer[start : start + rows, part] = product(k[:, points], weight[points])
+        y = answer.flatten(1) + parameters["intercept"]
+        return y if self.function == "identity" else apply(FUNCTIONS[self.function], y)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]

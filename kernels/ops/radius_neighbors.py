@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 from ..bounds import bound_launches, bound_parameters, bounded, bounds_of, grouping
+from ..candidates import Candidates, candidates, in_parts
 from ..distances import (
     INFINITY,
     check_points,
@@ -34,7 +35,7 @@ from ..dots import dot
 from ..errors import PlanError
 from ..nearest import check_targets
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles, matmul
+from ..tiles import product
 
 BLOCK_ROWS = 32
 BLOCK_POINTS = 64
@@ -204,21 +205,14 @@ class RadiusNeighbors(Operation):
         return {"columns": transposed(self.points), **tables, **bounds}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,) = inputs
-        columns, targets, factor = (parameters[name] for name in ("columns", "targets", "factor"))
+        (x,), targets = inputs, parameters["targets"]
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
-            within = distance <= parameters["radius"]
-            weight = within.double()
-            if self.weights == "distance":
-                distance = reference_finish(distance, self.metric, self.p)
-                hit = within & (distance == 0)
-                weight = torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))
-            total = weight.sum(1, keepdim=True)
-            return torch.where(total > 0, matmul(weight, targets) / total, parameters["empty"])
+        def compute(part: torch.Tensor) -> torch.Tensor:
+            weight = self._weights(parameters, part)
+            total = weight.cumsum(1)[:, -1:] if weight.is_floating_point() else weight.sum(1, keepdim=True)
+            return torch.where(total > 0, product(weight, targets) / total, parameters["empty"])
 
-        return in_tiles(x, compute, targets.shape[1], len(targets))
+        return in_parts(x, compute, targets.shape[1], len(targets), self.metric, self.p)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
@@ -264,3 +258,20 @@ class RadiusNeighbors(Operation):
 
     def describe(self) -> str:
         return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, self.factor, self.metric)
+
+    def _weights(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Return the weight of each point for each row, `[rows, points]`: float64, or bool for uniform weights."""
+        columns, factor, radius = (parameters[name] for name in ("columns", "factor", "radius"))
+        if self.weights == "uniform" and self._candidates is not None and x.device.type == "cpu":
+            return self._candidates.within(x, radius)
+        distance = reference_reduced_distances(x, columns, factor, self.metric, self.p)
+        within = distance <= radius
+        if self.weights == "uniform":
+            return within
+        distance = reference_finish(distance, self.metric, self.p)
+        hit = within & (distance == 0)
+        return torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))
