@@ -87,6 +87,18 @@ def leaf_starts(feature: np.ndarray, roots: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.flatnonzero(feature < 0), np.append(np.sort(roots), len(feature))).astype(np.int32)
 
 
+def depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Return how many nodes ask before the deepest leaf of each tree, int32 `[trees]`."""
+    depth, node, tree = np.zeros(len(roots), dtype=np.int32), roots, np.arange(len(roots))
+    while True:
+        asks = feature[node] >= 0
+        if not asks.any():
+            return depth
+        depth[tree[asks]] += 1
+        node, tree = child[node[asks]], tree[asks]
+        node, tree = np.append(node, node + 1), np.append(tree, tree)
+
+
 def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `values`, `[leaves, outputs]`, as int64 multiples of a power of two for each output, and these units.
 

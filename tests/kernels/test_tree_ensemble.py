@@ -16,7 +16,7 @@ from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble, tree_tile
+from triton_regressors.kernels.ops.tree_ensemble import Tile, TreeEnsemble, tree_tile
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
 
@@ -154,21 +154,22 @@ def test_nodes_that_need_more_bits_than_a_narrow_node_has(device: torch.device) 
 @pytest.mark.parametrize("output", ["sum", "each"])
 def test_many_outputs(device: torch.device, output: str) -> None:
     op = tree_ensemble(3, 3, 3, 40, output=output)
-    assert tree_tile(5, 3, 40)["BLOCK_OUTPUTS"] < 40
+    assert tree_tile(5, 3, 40, 3).block_outputs < 40
     check(op, inputs_for([3], 5)[0], device)
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses the tile; sums of integers do not mind."""
-    tiles = [tree_tile(rows, 40, 2) for rows in (1, 1_000, 20_000)]
+    tiles = [tree_tile(rows, 40, 2, 3) for rows in (1, 1_000, 20_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
-    op = tree_ensemble(3, 40, 3, 2, divisor=3.0)
     (x,) = inputs_for([3], 40)
-    reference = run_reference(op, [x])
-    for sizes in ((64, 1, 2), (32, 16, 2), (4, 32, 1), (1, 64, 4)):
-        tile = dict(zip(tiles[0], sizes, strict=True))
-        monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
-        assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
+    for outputs in (1, 2):
+        op = tree_ensemble(3, 40, 3, outputs, divisor=3.0)
+        reference = run_reference(op, [x])
+        for sizes in ((64, 1, 2, 4), (32, 16, 2, 4), (4, 32, 1, None), (8, 64, 1, 8)):
+            tile = Tile(*sizes, num_warps=4)
+            monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
+            assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 
 def test_a_tree_of_very_unequal_paths(device: torch.device) -> None:
