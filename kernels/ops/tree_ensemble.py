@@ -57,7 +57,7 @@ def tree_sum_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
-    depths,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
     quads,  # int64 [groups, 4, 2] where QUADS
     quad_roots,  # int32 [TREES] where QUADS
     leaves,  # int64 [leaves, OUTPUTS]
@@ -101,7 +101,7 @@ def tree_sum_kernel(
     for start in tl.range(0, TREES, BLOCK_TREES):
         tree = start + lane // BLOCK_ROWS
         inside = (tree < TREES) & (row < rows)
-        levels = tl.max(tl.load(depths + tree, mask=inside, other=0), axis=0)
+        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
         if complete > 0:
             held = descend_quads(
                 table, r, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
@@ -135,7 +135,7 @@ def tree_each_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
-    depths,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
     values,  # float64 [leaves, OUTPUTS]
     out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
@@ -157,7 +157,7 @@ def tree_each_kernel(
     row = first_row + r
     tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
     inside = (tree < TREES) & (row < rows)
-    levels = tl.max(tl.load(depths + tree, mask=inside, other=0), axis=0)
+    levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
     table = None
     if WIDTH is not None:
         table = feature_table(
@@ -183,7 +183,7 @@ def tree_leaves_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [trees]
-    depths,  # int32 [trees]
+    depths,  # int32 [trees], of the deepest tree so far
     first_leaf,  # int32 [trees + 1]
     out,  # float32 or float64 [rows, LEAVES]
     rows,
@@ -257,7 +257,7 @@ class TreeEnsemble(Operation):
             "thresholds": self.threshold if wide else self.threshold[:0],
             "sets": self.sets,
             "roots": self.roots,
-            "depths": depths(self.feature, self.child, self.roots),
+            "depths": np.maximum.accumulate(depths(self.feature, self.child, self.roots)),
         }
         starts = leaf_starts(self.feature, self.roots)
         if self.output == "each":

@@ -112,6 +112,19 @@ def test_categories_and_missing(device: torch.device, trees: int, sets: int, dty
     check(op, x, device)
 
 
+def test_rows_with_missing_numbers_among_others(device: torch.device) -> None:
+    """Where a tile's rows are complete they go down the quads, else down the nodes, which know where NaN goes."""
+    op = tree_ensemble(6, 20, 5)
+    (x,) = inputs_for([6], 600)
+    assert tree_tile(600, 20, 1, 6).block_rows > 1
+    reference = run_reference(op, [x])
+    x[5, 2] = x[300] = np.nan
+    found = run_kernel(op, [x], device, torch.float64)
+    assert np.array_equal(found, run_reference(op, [x]))
+    complete = ~np.isnan(x).any(axis=1)
+    assert np.array_equal(found[complete], reference[complete])
+
+
 def test_a_number_at_a_threshold_goes_left_and_the_next_float_goes_right(device: torch.device) -> None:
     for dtype in (np.float32, np.float64):
         op = tree_ensemble(2, 4, 3, 1, 3, dtype)
