@@ -13,6 +13,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+EMPTY = tl.constexpr(-(2**63))
+"""A leaf of plain nodes that holds 0."""
+
 
 @triton.jit
 def feature_table(
@@ -40,16 +43,16 @@ def feature_table(
 
 
 @triton.jit
-def from_table(table, feature, r, WIDTH: tl.constexpr, BLOCK_ROWS: tl.constexpr):
-    """Return one feature for each lane, `r` being the lane's row of the table; features are taken modulo `WIDTH`."""
-    return tl.gather(table, ((feature ^ r) & (WIDTH - 1)) * BLOCK_ROWS + r, 0)
+def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
+    """Return one feature, below the table's width, for each lane; `swizzle` is the place of feature 0 of its row."""
+    return tl.gather(table, (feature * BLOCK_ROWS) ^ swizzle, 0)
 
 
 @triton.jit
 def descend(
     x,  # float32 or float64 [rows, FEATURES]
     table,  # of `feature_table`, or None
-    r,  # int32 [lanes], the lane's row of the table
+    swizzle,  # int32 [lanes], see `from_table`, or None
     row,  # int64 [lanes]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
@@ -78,7 +81,7 @@ def descend(
             feature = (high >> 2) & ((1 << FEATURE_BITS) - 1)
             threshold = low.to(tl.float32, bitcast=True)
         if WIDTH is not None:
-            value = from_table(table, feature, r, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS)
+            value = from_table(table, feature & (WIDTH - 1), swizzle, BLOCK_ROWS=BLOCK_ROWS)
         else:
             value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
         left = value <= threshold
@@ -99,31 +102,52 @@ def descend(
 
 
 @triton.jit
+def descend_plain(
+    table,  # float32, of `feature_table`
+    swizzle,  # int32 [lanes], see `from_table`
+    plain,  # int64 [nodes]
+    node,  # int32 [lanes], the roots
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    FEATURE_BITS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return what the leaf holds that each lane reaches, int64, through nodes of `pack_plain` in `trees.py`."""
+    word = tl.load(plain + node, mask=inside, other=EMPTY)
+    for _ in tl.range(0, levels):
+        high = (word >> 32).to(tl.int32)
+        feature = (high >> 5) & ((1 << FEATURE_BITS) - 1)
+        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        right = value > word.to(tl.int32).to(tl.float32, bitcast=True)
+        node += (high >> (5 + FEATURE_BITS)) + right.to(tl.int32)
+        word = tl.load(plain + node, mask=high >= 0, other=word)
+    return (word << 1) >> 1
+
+
+@triton.jit
 def descend_quads(
     table,  # float32, of `feature_table`
-    r,  # int32 [lanes], the lane's row of the table
+    swizzle,  # int32 [lanes], see `from_table`
     quads,  # int64 [groups, 4, 2]
     group,  # int32 [lanes], the roots'
     levels,  # int32, of the deepest tree
     inside,  # bool [lanes]
     FEATURE_BITS: tl.constexpr,
-    WIDTH: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
     """Return what the leaf holds that each lane reaches, int64, through nodes as `quads.py` describes them."""
-    nothing = tl.zeros([r.shape[0]], tl.int64)
+    nothing = tl.zeros([group.shape[0]], tl.int64)
     first, second = _load_pair(quads, group * 4, inside, nothing, nothing - 1)
     for _ in tl.range(0, levels, 2):
         high = (second >> 32).to(tl.int32)
-        inner = high >= 0
-        value = from_table(table, high & ((1 << FEATURE_BITS) - 1), r, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS)
+        value = from_table(table, high & ((1 << FEATURE_BITS) - 1), swizzle, BLOCK_ROWS=BLOCK_ROWS)
         right = value > first.to(tl.int32).to(tl.float32, bitcast=True)
         threshold = tl.where(right, second.to(tl.int32), (first >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
-        feature = tl.where(right, high >> 2 * FEATURE_BITS, high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)
-        value = from_table(table, feature, r, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS)
-        group += high >> 3 * FEATURE_BITS
+        feature = tl.where(right, high >> (2 * FEATURE_BITS), high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)
+        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        group += high >> (3 * FEATURE_BITS)
         slot = group * 4 + (right.to(tl.int32) * 2 + (value > threshold).to(tl.int32))
-        first, second = _load_pair(quads, slot, inner, first, second)
+        first, second = _load_pair(quads, slot, high >= 0, first, second)
     return first
 
 

@@ -16,12 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .trees import feature_bits
+
 
 class Quads(NamedTuple):
     """The quads of several trees, each tree's groups in the order of their depth."""
 
     words: np.ndarray  # int64 [groups, 4, 2]
     roots: np.ndarray  # int32 [trees], the group whose first quad is the root
+
+    @staticmethod
+    def none() -> Quads:
+        """Return the quads of no tree."""
+        return Quads(np.zeros((0, 4, 2), dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
 def pack_quads(
@@ -67,11 +74,6 @@ def pack_quads(
     words[asks, 0] = limits[:, 0] << 32 | threshold[node[asks]].view(np.uint32)
     words[asks, 1] = high << 32 | limits[:, 1]
     return Quads(words.reshape(-1, 4, 2)[order], place[: len(roots)].astype(np.int32))
-
-
-def feature_bits(feature: np.ndarray) -> int:
-    """Return how many bits a feature's number takes in a quad."""
-    return int(feature.max(initial=0)).bit_length()
 
 
 def _children(child: np.ndarray, node: np.ndarray) -> np.ndarray:

@@ -30,12 +30,21 @@ import torch
 import triton
 import triton.language as tl
 
-from ..descent import descend, descend_quads, feature_table
+from ..descent import descend, descend_plain, descend_quads, feature_table
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
-from ..quads import pack_quads
-from ..trees import check_trees, depths, find_leaves, integer_leaves, leaf_starts, node_layout, pack_nodes
+from ..quads import Quads, pack_quads
+from ..trees import (
+    check_trees,
+    depths,
+    find_leaves,
+    integer_leaves,
+    leaf_starts,
+    node_layout,
+    pack_nodes,
+    pack_plain,
+)
 
 LANES = 2**15
 """How many leaf values the torch reference looks for at a time."""
@@ -45,6 +54,9 @@ LARGEST_TILE = 2**22
 
 LARGEST_TABLE = 2**12
 """How many numbers a kernel's table of features holds at most."""
+
+MOST_PLAIN = 2**18
+"""How many nodes an ensemble has at most for plain nodes to be packed: 2 MB."""
 
 FEWEST_TREES = 8
 """How many trees a program takes at least at a time for such a table to be worth its while."""
@@ -58,8 +70,9 @@ def tree_sum_kernel(
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
-    quads,  # int64 [groups, 4, 2] where QUADS
-    quad_roots,  # int32 [TREES] where QUADS
+    plain,  # int64 [nodes] where FORM is "plain"
+    quads,  # int64 [groups, 4, 2] where FORM is "quads"
+    quad_roots,  # int32 [TREES] where FORM is "quads"
     leaves,  # int64 [leaves, OUTPUTS]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
@@ -73,7 +86,7 @@ def tree_sum_kernel(
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
     SETS: tl.constexpr,
-    QUADS: tl.constexpr,
+    FORM: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -81,7 +94,8 @@ def tree_sum_kernel(
 ):
     """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time.
 
-    Where QUADS, rows of a program go down the quads unless a number of theirs is missing.
+    Its rows go down the nodes that FORM names, "plain" or "quads", unless a number of theirs is missing or FORM is
+    "nodes".
     """
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
@@ -94,22 +108,29 @@ def tree_sum_kernel(
             x, first_row, rows,
             dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
+    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     complete = 0
-    if QUADS:
+    if FORM != "nodes":
         complete = tl.min(tl.where(table == table, 1, 0), axis=0)
     total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     for start in tl.range(0, TREES, BLOCK_TREES):
         tree = start + lane // BLOCK_ROWS
         inside = (tree < TREES) & (row < rows)
         levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
+        root = tl.load(roots + tree, mask=inside, other=0)
         if complete > 0:
-            held = descend_quads(
-                table, r, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
-                FEATURE_BITS=FEATURE_BITS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-            )  # fmt: skip
+            if FORM == "quads":
+                held = descend_quads(
+                    table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
+                    FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
+                )  # fmt: skip
+            else:
+                held = descend_plain(
+                    table, swizzle, plain, root, levels, inside, FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS
+                )
         else:
             leaf = descend(
-                x, table, r, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
+                x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
                 FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
             )  # fmt: skip
             held = tl.load(leaves + leaf, mask=inside, other=0) if OUTPUTS == 1 else leaf.to(tl.int64)
@@ -164,8 +185,9 @@ def tree_each_kernel(
             x, first_row, rows,
             dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
+    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     leaf = descend(
-        x, table, r, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
+        x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
         FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     column = (row * TREES + tree) * OUTPUTS
@@ -266,12 +288,13 @@ class TreeEnsemble(Operation):
             return found | {"first_leaf": starts}
         leaves, unit = integer_leaves(self.values, starts)
         held = leaves[:, 0] if leaves.shape[1] == 1 else np.arange(len(leaves))
-        quads = None
+        plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
         if not wide and not len(self.sets):
-            quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held)
-        words, quad_roots = quads or (np.zeros((0, 4, 2), dtype=np.int64), np.zeros(0, dtype=np.int32))
+            quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
+            if len(self.feature) <= MOST_PLAIN:
+                plain = pack_plain(self.feature, self.threshold, self.child, held)
         sums = {"leaves": leaves, "unit": unit, "baseline": self.baseline}
-        return found | {"quads": words, "quad_roots": quad_roots} | sums
+        return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
@@ -299,7 +322,7 @@ class TreeEnsemble(Operation):
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
             return
-        tile = tree_tile(rows, trees, outputs, x.shape[1])
+        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature))
         blocks = triton.cdiv(rows, tile.block_rows)
         shape = {
             **layout,
@@ -310,11 +333,12 @@ class TreeEnsemble(Operation):
             "BLOCK_ROWS": tile.block_rows,
             "BLOCK_OUTPUTS": tile.block_outputs,
             "num_warps": tile.num_warps,
+            "maxnreg": tile.registers,
         }
         if self.output == "sum":
-            quads = tile.width is not None and len(parameters["quads"]) > 0
+            form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
             grid = (blocks, triton.cdiv(outputs, tile.block_outputs))
-            tree_sum_kernel[grid](**values, DIVISOR=self.divisor, FUNCTION=self.function, QUADS=quads, **shape)
+            tree_sum_kernel[grid](**values, DIVISOR=self.divisor, FUNCTION=self.function, FORM=form, **shape)
         else:
             tree_each_kernel[(blocks, triton.cdiv(trees, tile.block_trees))](**values, **shape)
 
@@ -342,14 +366,31 @@ class Tile(NamedTuple):
     block_rows: int
     block_outputs: int
     width: int | None  # of its table of features
+    form: str  # of the nodes that a sum's complete rows go down, where they have it
     num_warps: int
+    registers: int | None = None  # of a thread at most
 
 
-def tree_tile(rows: int, trees: int, outputs: int, features: int) -> Tile:
-    """Return the tile for so many rows; without a table where that were large, or written for few trees' reading."""
+def tree_tile(rows: int, trees: int, outputs: int, features: int, nodes: int) -> Tile:
+    """Return the tile for so many rows: what measured best on a GPU.
+
+    Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
+    in small trees wait for arithmetic, of which plain nodes need less. There is no table where that were large, or
+    written for few trees' reading.
+    """
     block_outputs = min(triton.next_power_of_2(outputs), 32)
-    block_rows, lanes, num_warps = (1, 256, 8) if rows < 512 else (8, 1024, 8) if rows < 16384 else (32, 2048, 8)
+    registers = None
+    if rows < 512:
+        block_rows, lanes, form = 1, min(triton.next_power_of_2(trees), 512), "quads"
+    elif rows < 16384:
+        block_rows, lanes, form = 8, 1024, "quads"
+    elif nodes > MOST_PLAIN:
+        block_rows, lanes, form = 32, 4096, "quads"
+    else:
+        block_rows, lanes, form = 32, 2048, "plain"
+        registers = 64  # the way for missing numbers needs more, and fewer programs would share a processor
     block_trees = min(triton.next_power_of_2(trees), max(lanes // (block_rows * block_outputs), 1))
     width = triton.next_power_of_2(features)
     reads = width * block_rows <= LARGEST_TABLE and block_trees >= FEWEST_TREES
-    return Tile(block_trees, block_rows, block_outputs, width if reads else None, num_warps)
+    num_warps = max(lanes // 32, 4) if block_rows == 1 else 8
+    return Tile(block_trees, block_rows, block_outputs, width if reads else None, form, num_warps, registers)

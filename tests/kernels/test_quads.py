@@ -5,7 +5,8 @@ import pytest
 
 from tests.kernels.operations_trees import tree_ensemble
 from tests.kernels.test_tree_ensemble import walk
-from triton_regressors.kernels.quads import Quads, feature_bits, pack_quads
+from triton_regressors.kernels.quads import Quads, pack_quads
+from triton_regressors.kernels.trees import feature_bits
 
 
 def walk_quads(quads: Quads, bits: int, tree: int, x: np.ndarray) -> tuple[int, int]:
