@@ -16,6 +16,10 @@ A node is one int64, so that a visit is one load. High half: distance to the lef
 next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
 Wide nodes, for float64 thresholds and for features and distances that do not share 29 bits, have the feature in the low
 half and the threshold in an array of its own.
+
+Rows without missing numbers, in ensembles of narrow nodes without categories, go down nodes that hold nothing else:
+quads (`quads.py`) or plain nodes (`pack_plain` in `trees.py`), whose leaves hold their integers themselves. They decide
+what the others decide.
 """
 
 from __future__ import annotations
@@ -23,7 +27,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +38,7 @@ from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
+from ..tree_tile import MOST_PLAIN, tree_tile
 from ..trees import (
     check_trees,
     depths,
@@ -51,15 +55,6 @@ LANES = 2**15
 
 LARGEST_TILE = 2**22
 """How many numbers the rows of such a tile hold at most."""
-
-LARGEST_TABLE = 2**12
-"""How many numbers a kernel's table of features holds at most."""
-
-MOST_PLAIN = 2**18
-"""How many nodes an ensemble has at most for plain nodes to be packed: 2 MB."""
-
-FEWEST_TREES = 8
-"""How many trees a program takes at least at a time for such a table to be worth its while."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -118,7 +113,7 @@ def tree_sum_kernel(
         inside = (tree < TREES) & (row < rows)
         levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
         root = tl.load(roots + tree, mask=inside, other=0)
-        if complete > 0:
+        if FORM != "nodes" and complete > 0:
             if FORM == "quads":
                 held = descend_quads(
                     table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
@@ -357,40 +352,3 @@ class TreeEnsemble(Operation):
     def _width(self) -> int:
         leaves, outputs = self.values.shape
         return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
-
-
-class Tile(NamedTuple):
-    """How much of its work a program does at a time."""
-
-    block_trees: int
-    block_rows: int
-    block_outputs: int
-    width: int | None  # of its table of features
-    form: str  # of the nodes that a sum's complete rows go down, where they have it
-    num_warps: int
-    registers: int | None = None  # of a thread at most
-
-
-def tree_tile(rows: int, trees: int, outputs: int, features: int, nodes: int) -> Tile:
-    """Return the tile for so many rows: what measured best on a GPU.
-
-    Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
-    in small trees wait for arithmetic, of which plain nodes need less. There is no table where that were large, or
-    written for few trees' reading.
-    """
-    block_outputs = min(triton.next_power_of_2(outputs), 32)
-    registers = None
-    if rows < 512:
-        block_rows, lanes, form = 1, min(triton.next_power_of_2(trees), 512), "quads"
-    elif rows < 16384:
-        block_rows, lanes, form = 8, 1024, "quads"
-    elif nodes > MOST_PLAIN:
-        block_rows, lanes, form = 32, 4096, "quads"
-    else:
-        block_rows, lanes, form = 32, 2048, "plain"
-        registers = 64  # the way for missing numbers needs more, and fewer programs would share a processor
-    block_trees = min(triton.next_power_of_2(trees), max(lanes // (block_rows * block_outputs), 1))
-    width = triton.next_power_of_2(features)
-    reads = width * block_rows <= LARGEST_TABLE and block_trees >= FEWEST_TREES
-    num_warps = max(lanes // 32, 4) if block_rows == 1 else 8
-    return Tile(block_trees, block_rows, block_outputs, width if reads else None, form, num_warps, registers)

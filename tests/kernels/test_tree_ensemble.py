@@ -16,8 +16,9 @@ from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.tree_ensemble import Tile, TreeEnsemble, tree_tile
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
+from triton_regressors.kernels.tree_tile import Tile, tree_tile
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
 
 drawn = settings(
