@@ -64,6 +64,16 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 """Every function by name, as torch computes it."""
 
 
+IN_PLACE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": torch.exp_,
+    "expit": torch.sigmoid_,
+    "relu": torch.relu_,
+    "square": torch.square_,
+    "tanh": torch.tanh_,
+}
+"""Some of them as torch changes the elements where they lie."""
+
+
 @triton.jit
 def apply_function(x, FUNCTION: tl.constexpr):
     """Return `FUNCTION(x)` for a float64 block; every kernel's epilogue."""

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 TILE_ELEMENTS = 2**16
+
+SHORT, SHORTER = 24, (12, 4)
+"""The rows of the smallest tile that surely is a whole number of a library's blocks, and of smaller ones to try."""
+
+LARGEST_TRIAL = 2**22
+"""A weight of more numbers is not tried out."""
+
+FEW_FEATURES = 256
+"""So few make a tile of one column cost less than a call does."""
+
+BLOCK = 64
+"""Of so many elements, a vectorised loop leaves none over."""
 
 
 def in_tiles(
@@ -57,23 +70,114 @@ def product(
 ) -> torch.Tensor:
     """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
 
+    What is left below a whole tile goes through smaller ones, as far as they have the same bits on this processor.
+
     Args:
-        x: `[rows, features]`, float32 or float64.
-        weight: float64 `[features, columns]`.
-        finish: is given each tile of the product, `[tile, columns]`, and changes it in place.
+        x: `[rows, features]`, of any dtype.
+        weight: float64 `[features, columns]`, contiguous.
+        finish: is given the rows of each tile of the product, contiguous, and changes them in place.
     """
-    columns = weight.shape[1]
-    tile = tile_rows(sum(weight.shape))
-    answer = torch.empty(-(-len(x) // tile) * tile, columns, dtype=torch.float64, device=x.device)
-    single, out = weight[:, 0], answer.view(-1)
-    for start, block in _blocks(x, tile):
-        if columns == 1:
-            torch.mv(block, single, out=out[start : start + tile])
-        else:
-            answer[start : start + tile] = matmul(block, weight)
+    rows, (features, columns) = len(x), weight.shape
+    (direct, sizes), start = _way(features, columns), 0
+    if rows <= sizes[-1]:
+        block = torch.zeros(sizes[-1], features, dtype=torch.float64, device=x.device)
+        block[:rows] = x
+        answer = _multiplied(block, weight, direct)[:rows]
         if finish is not None:
-            finish(answer[start : start + tile])
-    return answer[: len(x)]
+            finish(answer)
+        return answer
+    answer = torch.empty(rows, columns, dtype=torch.float64, device=x.device)
+    for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW_FEATURES else 3):
+        for offset, block in _blocks(x[start : start + count], size):
+            part = answer[start + offset : min(start + offset + size, rows)]
+            _multiply(block, weight, part, direct)
+            if finish is not None:
+                finish(part)
+        start += count
+    return answer
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
+    """Return whether a product can be left to the library as it is, and how many rows its tiles may have.
+
+    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
+    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
+    """
+    tile = tile_rows(features + columns)
+    sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), *SHORTER)
+    if features * columns > LARGEST_TRIAL:
+        return False, sizes[:1]
+    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
+    row = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
+    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
+    for direct in (True, False):
+        if direct and columns % 2:  # the rows of the product would lie at all sorts of places
+            continue
+        same = [True] * len(sizes)
+        for x in row:
+            first = None
+            for place, size in enumerate(sizes):
+                found = torch.empty(size, columns, dtype=torch.float64)
+                _multiply(x.repeat(size, 1), weight, found, direct)
+                first = found[:1] if first is None else first
+                same[place] &= bool((found == first).all())
+        if same[0]:
+            return direct, tuple(size for size, alike in zip(sizes, same, strict=True) if alike)
+    return False, sizes[:1]
+
+
+def _shares(rows: int, sizes: tuple[int, ...], quarters: int) -> Iterator[tuple[int, int]]:
+    """Yield sizes of tiles and how many rows are in tiles of each.
+
+    The last tile may have room for more rows: if more than so many quarters of it are filled, or none is smaller.
+    """
+    for size, smaller in zip(sizes, (*sizes[1:], 0), strict=True):
+        count = rows - rows % size
+        if 4 * (rows - count) > quarters * size or not smaller:
+            count = rows
+        if count:
+            yield size, count
+        rows -= count
+
+
+def apply(function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """Replace each element of a contiguous float64 tensor by the function of it, and return the tensor.
+
+    The function may change the elements it is given, and return these.
+
+    Vectorised loops compute what is left over at their end in another way, so there is nothing left over: the last
+    elements are filled up to 64.
+    """
+    flat = values.view(-1)
+    whole = len(flat) - len(flat) % BLOCK
+    for start in range(0, whole, TILE_ELEMENTS):
+        part = flat[start : min(start + TILE_ELEMENTS, whole)]
+        found = function(part)
+        if found is not part:
+            part.copy_(found)
+    if whole < len(flat):
+        last = torch.zeros(BLOCK, dtype=torch.float64, device=values.device)
+        last[: len(flat) - whole] = flat[whole:]
+        flat[whole:] = function(last)[: len(flat) - whole]
+    return values
+
+
+def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
+    """Write the first rows of `block @ weight`, as many as the contiguous `out` has."""
+    if len(out) < len(block):
+        out.copy_(_multiplied(block, weight, direct)[: len(out)])
+    elif weight.shape[1] == 1:
+        torch.mv(block, weight[:, 0], out=out.view(-1))
+    elif direct:
+        torch.mm(block, weight, out=out)
+    else:
+        out.copy_((weight.T @ block.T.contiguous()).T)
+
+
+def _multiplied(block: torch.Tensor, weight: torch.Tensor, direct: bool) -> torch.Tensor:
+    """Return `block @ weight`, contiguous."""
+    return torch.mm(block, weight) if direct else matmul(block, weight)
 
 
 def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:

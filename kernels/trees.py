@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -131,61 +132,87 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
     return np.rint(np.ldexp(values, -exponent)).astype(np.int64), np.ldexp(1.0, exponent)
 
 
-def find_leaves(x: torch.Tensor, parameters: Mapping[str, torch.Tensor], feature_bits: int) -> torch.Tensor:
-    """Return the number of the leaf that each row reaches in each tree, int32 `[rows · trees]`.
+class Descent:
+    """Trees as plain torch descends them. A leaf is its own left child, and sends no number to the right.
 
-    Every lane takes a step at a time. When half of them have arrived, the others go on alone.
-
-    Args:
-        x: `[rows, features]`, float32 or float64 as the thresholds are.
-        parameters: those of a tree ensemble.
-        feature_bits: how many bits of a node hold its feature.
+    The arrays are those of a tree ensemble.
     """
-    nodes, thresholds, sets, roots = (parameters[name] for name in ("nodes", "thresholds", "sets", "roots"))
-    numbers, holds_nan, wide = x.reshape(-1), bool(x.isnan().any()), len(thresholds) > 0
-    node = roots.repeat(len(x))
-    row = torch.arange(0, numbers.numel(), x.shape[1], dtype=torch.int32, device=x.device).repeat_interleave(len(roots))
-    lane = torch.arange(len(node), device=x.device)
-    leaf = torch.empty_like(node)
-    while len(node):
-        word = nodes.index_select(0, node)
-        low, high = word.view(torch.int32).view(-1, 2).unbind(1)
-        below = high >> (2 + feature_bits)
-        inner = below > 0
-        count = int(inner.count_nonzero())
-        if 2 * count <= len(node):
-            leaf.index_copy_(0, lane, low)  # what is no leaf's number yet is written over later
-            going = inner.nonzero().view(-1)
-            lane, row, node = (values.index_select(0, going) for values in (lane, row, node))
-            continue
-        if wide:
-            feature, number = low * inner, thresholds.index_select(0, node)
-            threshold = number
-        else:
-            feature, number, threshold = (high >> 2) & ((1 << feature_bits) - 1), low, low.view(torch.float32)
-        value = numbers.index_select(0, feature.add_(row))
-        right = value > threshold
-        if len(sets):
-            right = _right_of_sets(right, value, high, number, inner, sets)
-        elif holds_nan:
-            right = torch.where(value.isnan(), (high & MISSING_LEFT) == 0, right)
-        right &= inner
-        node = below.add_(node).add_(right)
-    return leaf
+
+    def __init__(
+        self,
+        feature: np.ndarray,
+        threshold: np.ndarray,
+        child: np.ndarray,
+        flags: np.ndarray,
+        sets: np.ndarray,
+        roots: np.ndarray,
+    ) -> None:
+        inner, categorical = feature >= 0, flags & CATEGORICAL > 0
+        arrays = {
+            "feature": np.where(inner, feature, 0).astype(np.int32),
+            "threshold": np.where(inner, threshold, np.inf).astype(threshold.dtype),
+            "left": np.where(inner, child, np.arange(len(child))).astype(np.int32),
+            "leaf": child.astype(np.int32),
+            "away": inner & (flags & MISSING_LEFT == 0),
+            "set": np.where(inner & categorical, threshold, -1).astype(np.int32),
+            "sets": sets,
+            "roots": roots.astype(np.int32),
+        }
+        self._arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
+
+    def find_leaves(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`.
+
+        Every lane takes a step at a time. When half of them have arrived, the others go on alone.
+
+        Args:
+            x: `[rows, features]`, of the thresholds' dtype.
+        """
+        arrays = self._arrays
+        left, feature, threshold, roots = (arrays[name] for name in ("left", "feature", "threshold", "roots"))
+        rows, columns = len(x), x.T.contiguous()
+        numbers, special = columns.view(-1), len(arrays["sets"]) > 0 or bool(x.isnan().any())
+        root = roots.repeat_interleave(rows)
+        value = columns.index_select(0, feature.index_select(0, roots))
+        right = value > threshold.index_select(0, roots)[:, None]
+        if special:
+            right = _right_of_special(right.view(-1), value.view(-1), root, arrays)
+        node = left.index_select(0, root).add_(right.view(-1))
+        row = torch.arange(rows, dtype=torch.int32).repeat(len(roots))
+        end, lane = node, None
+        for step in itertools.count():
+            below = left.index_select(0, node)
+            if step % 2:
+                going = below != node
+                count = int(going.count_nonzero())
+                if 2 * count < len(node) or not count:
+                    if lane is None:
+                        end = node
+                    else:
+                        end.index_copy_(0, lane, node)  # who goes on is written over later
+                    if not count:
+                        return arrays["leaf"].index_select(0, end)
+                    there = going.nonzero().view(-1)
+                    lane = there if lane is None else lane.index_select(0, there)
+                    row, node, below = (values.index_select(0, there) for values in (row, node, below))
+            value = numbers.index_select(0, feature.index_select(0, node).mul_(rows).add_(row))
+            right = value > threshold.index_select(0, node)
+            if special:
+                right = _right_of_special(right, value, node, arrays)
+            node = below.add_(right)
+        raise AssertionError
 
 
-def _right_of_sets(
-    right: torch.Tensor,
-    value: torch.Tensor,
-    high: torch.Tensor,
-    number: torch.Tensor,
-    inner: torch.Tensor,
-    sets: torch.Tensor,
+def _right_of_special(
+    right: torch.Tensor, value: torch.Tensor, node: torch.Tensor, arrays: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """Return `right` with the decisions of nodes that ask for a category, `number` being that of their set."""
-    categorical = (high & CATEGORICAL) > 0
-    known = categorical & inner & (value >= 0) & (value < CATEGORIES)
-    category = torch.where(known, value, 0.0).long()
-    word = sets.view(-1).index_select(0, torch.where(known, number, 0).long() * sets.shape[1] + (category >> 5))
-    right = torch.where(categorical, (word >> (category & 31)) & 1 == 0, right)
-    return torch.where(value.isnan() | (categorical & ~known), (high & MISSING_LEFT) == 0, right)
+    """Return `right` with the decisions about NaN, and those of nodes that ask for a category."""
+    unknown, sets = value.isnan(), arrays["sets"]
+    if len(sets):
+        number = arrays["set"].index_select(0, node)
+        categorical, known = number >= 0, (value >= 0) & (value < CATEGORIES)
+        category = torch.where(known, value, 0.0).long()
+        word = sets.view(-1).index_select(0, number.clamp_min(0).long() * sets.shape[1] + (category >> 5))
+        right = torch.where(categorical, (word >> (category & 31)) & 1 == 0, right)
+        unknown |= categorical & ~known
+    return torch.where(unknown, arrays["away"].index_select(0, node), right)

@@ -14,119 +14,23 @@ features and targets alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import triton
-import triton.language as tl
 
+from ..affine_map import launch_affine
 from ..contraction import Contraction, target_block
-from ..dots import dot
-from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..functions import FUNCTIONS, IN_PLACE, function_suffix
 from ..plan import Parameters
-from ..tiles import product
+from ..tiles import apply, product
 
+LARGE = 2**17
+"""Weights of which a processor's cache does not hold so many beside what they are multiplied with."""
 
-@triton.jit(do_not_specialize=["rows"])
-def affine_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES]
-    intercept,  # float64 [1]
-    out,  # float32 or float64 [rows]
-    rows,
-    FEATURES: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """One target. A program makes `BLOCK_ROWS` rows from tiles of `[BLOCK_ROWS, BLOCK_FEATURES]`."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
-    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-        feature = start + tl.arange(0, BLOCK_FEATURES)
-        at = row[:, None] * FEATURES + feature[None, :]
-        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-        tile = tl.load(x + at, mask=inside, other=0.0, eviction_policy="evict_first")  # [BLOCK_ROWS, BLOCK_FEATURES]
-        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
-        tile = tile.to(tl.float64)
-        if SPARSE:
-            tile = tl.where((w != 0.0)[None, :], tile, 0.0)
-        total += tile * w[None, :]
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
-    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def affine_narrow_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES]
-    intercept,  # float64 [1]
-    out,  # float32 or float64 [rows]
-    rows,
-    FEATURES: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
-    BLOCK_ROWS: tl.constexpr,
-    SLOTS: tl.constexpr,
-    SLOT_FEATURES: tl.constexpr,
-):
-    """One target and few features whose rows are not 16-byte aligned.
-
-    A thread adds up a slot of neighbouring features itself, so that few lanes are left to add across; with one lane a
-    feature, that adding would take longer than reading the rows.
-    """
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    slot = tl.arange(0, SLOTS)
-    total = tl.zeros([BLOCK_ROWS, SLOTS], tl.float64)
-    for offset in tl.static_range(SLOT_FEATURES):
-        feature = slot * SLOT_FEATURES + offset
-        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-        value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
-        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
-        value = value.to(tl.float64)
-        if SPARSE:
-            value = tl.where((w != 0.0)[None, :], value, 0.0)
-        total += value * w[None, :]
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
-    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def affine_targets_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES, TARGETS]
-    intercept,  # float64 [TARGETS]
-    out,  # float32 or float64 [rows, TARGETS]
-    rows,
-    FEATURES: tl.constexpr,
-    TARGETS: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-    BLOCK_TARGETS: tl.constexpr,
-):
-    """Several targets, on the float64 matrix units. A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    target = tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
-    total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
-    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-        feature = start + tl.arange(0, BLOCK_FEATURES)
-        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-        tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
-        inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
-        w = tl.load(weight + feature[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
-        tile = tile.to(tl.float64)
-        if SPARSE:
-            tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
-        total = dot(tile, w, total)
-    b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
-    y = apply_function(total + b[None, :], FUNCTION)
-    inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-    tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
+BLOCK_ROWS, BLOCK_COLUMNS = 192, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,57 +48,55 @@ class Affine(Contraction):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        intercept, function = parameters["intercept"], FUNCTIONS[self.function]
         if "used" in parameters:
             x = torch.where(parameters["used"], x, 0.0)
+        intercept, function = parameters["intercept"], IN_PLACE.get(self.function, FUNCTIONS[self.function])
 
         def finish(part: torch.Tensor) -> None:
-            part.copy_(function(part.add_(intercept)))
+            apply(function, part.add_(intercept))
 
+        if self._blocks and x.device.type == "cpu":
+            answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
+            for start in range(0, len(x), BLOCK_ROWS):
+                part = answer[start : start + BLOCK_ROWS]
+                ordered = x[start : start + BLOCK_ROWS].gather(1, self._order.expand(len(part), -1))
+                for out, block in zip(torch.split(part, BLOCK_COLUMNS, 1), self._blocks, strict=True):
+                    out.copy_(product(ordered[:, : len(block)], block))
+                finish(part)
+            return answer
         if self.function == "identity":
             return product(x, parameters["weight"]).add_(intercept)
         return product(x, parameters["weight"], finish)
 
+    @functools.cached_property
+    def _order(self) -> torch.Tensor:
+        """Return the features in the order of the first target for which they have a weight."""
+        nonzero = self.weight != 0
+        first = np.where(nonzero.any(axis=1), nonzero.argmax(axis=1), self.weight.shape[1])
+        return torch.from_numpy(np.argsort(first, kind="stable"))
+
+    @functools.cached_property
+    def _blocks(self) -> list[torch.Tensor]:
+        """Return a weight too large for the cache as blocks of targets, of which each has the features it needs.
+
+        These are the first ones of `_order`: of a triangular matrix, whatever the order of its rows, half is left out.
+        """
+        features, targets = self.weight.shape
+        if features * targets < LARGE or targets <= BLOCK_COLUMNS:
+            return []
+        weight, blocks = self.weight[self._order.numpy()], []
+        for start in range(0, targets, BLOCK_COLUMNS):
+            block = weight[:, start : start + BLOCK_COLUMNS]
+            end = max(np.flatnonzero(block.any(axis=1)), default=0) + 1
+            blocks.append(torch.from_numpy(np.array(block[:end], order="C")))
+        return blocks
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (features, targets) = inputs, self.weight.shape
-        values = (x, parameters["weight"], parameters["intercept"], output, rows)
-        what = {"FEATURES": features, "FUNCTION": self.function, "SPARSE": "used" in parameters}
-        if targets > 1:
-            block = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": target_block(targets)}
-            grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
-            affine_targets_kernel[grid](*values, TARGETS=targets, **what, **block, num_warps=4)
-        elif narrow(features):
-            block = slot_shape(features)
-            affine_narrow_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block)
-        else:
-            block = affine_tile(features)
-            affine_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](*values, **what, **block, num_warps=4)
+        weight, intercept = parameters["weight"], parameters["intercept"]
+        launch_affine(inputs[0], weight, intercept, output, rows, self.function, sparse="used" in parameters)
 
     def reads_input_once(self) -> bool:
         return self.weight.shape[1] <= target_block(self.weight.shape[1])
 
     def describe(self) -> str:
         return f"{self.weight.shape[0]} → {self.weight.shape[1]}" + function_suffix(self.function)
-
-
-def narrow(features: int) -> bool:
-    """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
-    return features < 24 and features % 4 != 0
-
-
-def slot_shape(features: int) -> dict[str, int]:
-    """Return the rows of one program of the narrow kernel, the slots of a row, and the features of a slot."""
-    slot_features = min(features, 4)
-    slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
-    return {"BLOCK_ROWS": 1024 if slots == 1 else 512 // slots, "SLOTS": slots, "SLOT_FEATURES": slot_features}
-
-
-def affine_tile(features: int) -> dict[str, int]:
-    """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
-
-    But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
-    """
-    block_features = min(triton.next_power_of_2(features), 1024)
-    elements = 1024 if features == block_features > 4 else 2048
-    block_rows = max(elements // block_features, 4 if block_features > 256 else 16)
-    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features}

@@ -10,6 +10,7 @@ Gauss and Jordan's elimination without pivoting.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,9 +20,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ..distances import check_points, reference_reduced_distances, transposed
+from ..bounds import bound_launches, bound_parameters
+from ..candidates import Candidates, candidates, nearest_points
+from ..distances import check_points, transposed
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, reference_nearest
+from ..nearest import SEARCH_WARPS, check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -31,6 +34,8 @@ def barycenter_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     embedding,  # float64 [POINTS, OUTPUTS]
+    bounds,  # float32 [rows, GROUPS]
+    unit,  # float64 [1]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -38,6 +43,8 @@ def barycenter_kernel(
     OUTPUTS: tl.constexpr,
     NEIGHBORS: tl.constexpr,
     REG: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -45,9 +52,9 @@ def barycenter_kernel(
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x, columns, columns, row, rows, limit=POINTS, donor=0,
+        x, columns, columns, bounds, unit, row, rows, limit=POINTS, donor=0,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False,
+        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     slot = tl.arange(0, BLOCK_NEIGHBORS)
@@ -106,16 +113,18 @@ class Barycenter(Operation):
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous."""
-        return {"columns": transposed(self.points), "embedding": self.embedding}
+        """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
+        found = {"columns": transposed(self.points), "embedding": self.embedding}
+        return found | bound_parameters(self.points, self.n_neighbors)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors
         columns, embedding = parameters["columns"], parameters["embedding"]
-        factor = torch.ones(len(columns))
+
+        given = {"columns": columns, "factor": columns.new_ones(len(columns))}
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            index = reference_nearest(reference_reduced_distances(tile, columns, factor, "euclidean", 2.0), k)
+            _, index = nearest_points(tile, given, "euclidean", 2.0, k, self._candidates)
             gram = torch.zeros(len(tile), k, k, dtype=torch.float64, device=tile.device)
             for u, values in zip(tile.T, columns, strict=True):
                 away = values[index] - u[:, None]
@@ -139,21 +148,29 @@ class Barycenter(Operation):
         (x,), (points, features) = inputs, self.points.shape
         slots = triton.next_power_of_2(self.n_neighbors)
         block_rows = max(1, min(32, 4096 // slots**2))
-        barycenter_kernel[(triton.cdiv(rows, block_rows),)](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            POINTS=points,
-            OUTPUTS=output.shape[1],
-            NEIGHBORS=self.n_neighbors,
-            REG=self.reg,
-            BLOCK_ROWS=block_rows,
-            BLOCK_NEIGHBORS=slots,
-            BLOCK_POINTS=2048 // block_rows,
-            num_warps=8 if slots <= 64 else 16,
-        )
+        tile = {"BLOCK_ROWS": block_rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // block_rows}
+        for search in searches(x, parameters, rows, points, self.n_neighbors, tile=tile):
+            small = search.arguments["BLOCK_ROWS"] == 1 and slots <= 16
+            barycenter_kernel[search.grid](
+                x=x[search.part],
+                columns=parameters["columns"],
+                embedding=parameters["embedding"],
+                out=output[search.part],
+                FEATURES=features,
+                POINTS=points,
+                OUTPUTS=output.shape[1],
+                NEIGHBORS=self.n_neighbors,
+                REG=self.reg,
+                **search.arguments,
+                num_warps=SEARCH_WARPS if small else 8 if slots <= 64 else 16,
+            )
+
+    def launches(self, inputs: int) -> int:
+        return 1 + bound_launches(self.points, self.n_neighbors)
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points → {self.embedding.shape[1]}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, np.ones(self.points.shape[1]), "euclidean")

@@ -10,6 +10,7 @@ radius, and NaN for its nearest.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ..bounds import bound_launches, bound_parameters
+from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
     check_points,
@@ -31,9 +34,8 @@ from ..distances import (
     transposed,
 )
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, neighbor_tile, reference_nearest
+from ..nearest import check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
 
 MODES = ("distance", "connectivity")
 ABSENT = {"zero": 0.0, "infinity": math.inf}
@@ -46,6 +48,8 @@ def nearest_graph_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
+    bounds,  # float32 [rows, GROUPS]
+    unit,  # float64 [1]
     out,  # float32 or float64 [rows, POINTS], filled with what stands for no neighbour
     rows,
     FEATURES: tl.constexpr,
@@ -56,6 +60,8 @@ def nearest_graph_kernel(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     CONNECTIVITY: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -63,9 +69,9 @@ def nearest_graph_kernel(
     """A program writes the neighbours of `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, row, rows, limit=POINTS, donor=0,
+        x, columns, factor, bounds, unit, row, rows, limit=POINTS, donor=0,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
@@ -140,27 +146,24 @@ class NeighborGraph(Operation):
         return len(self.points)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous, and the reduced radius."""
+        """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
         radius = reduced_radius(self.radius, self.metric, self.p)
-        return {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+        found = {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,) = inputs
-        columns, factor = parameters["columns"], parameters["factor"]
+        (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            distance = reference_reduced_distances(tile, columns, factor, self.metric, self.p)
-            value = reference_finish(distance, self.metric, self.p)
-            if self.mode == "connectivity":
-                value = torch.ones_like(value)
-            absent = torch.full_like(value, ABSENT[self.absent])
+        def compute(part: torch.Tensor) -> torch.Tensor:
             if not self.n_neighbors:
-                return torch.where(distance <= parameters["radius"], value, absent)
-            value = torch.where(distance.isinf(), torch.nan, value)
-            index = reference_nearest(distance, self.n_neighbors)
-            return absent.scatter_(1, index, value.gather(1, index))
+                return self._within(parameters, part)
+            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            value = torch.where(distance.isinf(), torch.nan, self._value(distance))
+            return torch.full((len(part), points), absent, dtype=torch.float64, device=x.device).scatter_(
+                1, index, value
+            )
 
-        return in_tiles(x, compute, len(self.points), len(self.points))
+        return in_parts(x, compute, points, points, self.metric, self.p)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
@@ -169,19 +172,45 @@ class NeighborGraph(Operation):
         metric = metric_constants(self.metric, self.p, self.factor)
         if self.n_neighbors:
             output[:rows].fill_(absent)
-            tile = neighbor_tile(self.n_neighbors)
-            nearest_graph_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
-                x, columns, factor, output, rows, NEIGHBORS=self.n_neighbors, **shape, **metric, **tile, num_warps=8
-            )
+            for search in searches(x, parameters, rows, points, self.n_neighbors, self.metric, self.p):
+                nearest_graph_kernel[search.grid](
+                    x=x[search.part], columns=columns, factor=factor, out=output[search.part],
+                    NEIGHBORS=self.n_neighbors, **shape, **metric, **search.arguments, num_warps=search.warps,
+                )  # fmt: skip
         else:
-            radius_graph_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(points, BLOCK_POINTS))](
-                x, columns, factor, parameters["radius"], output, rows,
+            grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(points, BLOCK_POINTS))
+            radius_graph_kernel[grid](
+                x=x, columns=columns, factor=factor, radius=parameters["radius"], out=output, rows=rows,
                 ABSENT=absent, **shape, **metric, BLOCK_ROWS=BLOCK_ROWS, BLOCK_POINTS=BLOCK_POINTS, num_warps=8,
             )  # fmt: skip
 
     def launches(self, inputs: int) -> int:
-        return 2 if self.n_neighbors else 1
+        if not self.n_neighbors:
+            return 1
+        return 2 + bound_launches(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def describe(self) -> str:
         which = f"{self.n_neighbors} of" if self.n_neighbors else f"within {self.radius:g} of"
         return f"{self.mode} to {which} {len(self.points)} points by {self.metric}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, self.factor, self.metric)
+
+    def _value(self, distance: torch.Tensor) -> torch.Tensor:
+        """Return what the graph holds for neighbours with these reduced distances."""
+        if self.mode == "connectivity":
+            return torch.ones_like(distance)
+        return reference_finish(distance, self.metric, self.p)
+
+    def _within(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Return the graph of the points within the radius."""
+        absent = ABSENT[self.absent]
+        if self._candidates is None or x.device.type != "cpu":
+            columns, factor, radius = (parameters[name] for name in ("columns", "factor", "radius"))
+            distance = reference_reduced_distances(x, columns, factor, self.metric, self.p)
+            return torch.where(distance <= radius, self._value(distance), absent)
+        row, point = self._candidates.within(x, parameters["radius"]).nonzero().unbind(1)
+        graph = torch.full((len(x), len(self.points)), absent, dtype=torch.float64)
+        graph[row, point] = self._value(self._candidates.distances(x[row], point))
+        return graph

@@ -38,11 +38,12 @@ from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
+from ..tree_cells import Cells, build_cells
 from ..tree_tile import MOST_PLAIN, tree_tile
 from ..trees import (
+    Descent,
     check_trees,
     depths,
-    find_leaves,
     integer_leaves,
     leaf_starts,
     node_layout,
@@ -298,15 +299,16 @@ class TreeEnsemble(Operation):
         answer = torch.empty(len(x), self._width, dtype=torch.float64, device=x.device)
         tile = max(min(LANES // (trees * max(outputs, 1)), LARGEST_TILE // x.shape[1]), 1)
         for part, out in zip(x.split(tile), answer.split(tile), strict=True):
-            leaf = find_leaves(part.to(dtype), parameters, self._layout[1])  # [rows · trees]
+            leaf = self._find_leaves(part.to("cpu", dtype)).to(x.device)  # [trees · rows]
             if self.output == "sum":
-                total = parameters["leaves"].index_select(0, leaf).view(len(part), trees, outputs).sum(1)
+                total = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs).sum(0)
                 y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
                 out.copy_(FUNCTIONS[self.function](y))
             elif self.output == "each":
-                out.copy_(parameters["values"].index_select(0, leaf).view(len(part), trees * outputs))
+                values = parameters["values"].index_select(0, leaf).view(trees, len(part), outputs)
+                out.view(len(part), trees, outputs).copy_(values.transpose(0, 1))
             else:
-                out.zero_().scatter_(1, leaf.view(len(part), trees).long(), 1.0)
+                out.zero_().scatter_(1, leaf.view(trees, len(part)).T.long(), 1.0)
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -328,12 +330,14 @@ class TreeEnsemble(Operation):
             "BLOCK_ROWS": tile.block_rows,
             "BLOCK_OUTPUTS": tile.block_outputs,
             "num_warps": tile.num_warps,
-            "maxnreg": tile.registers,
         }
         if self.output == "sum":
             form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
             grid = (blocks, triton.cdiv(outputs, tile.block_outputs))
-            tree_sum_kernel[grid](**values, DIVISOR=self.divisor, FUNCTION=self.function, FORM=form, **shape)
+            registers = tile.registers if form == "plain" else None
+            tree_sum_kernel[grid](
+                **values, DIVISOR=self.divisor, FUNCTION=self.function, FORM=form, **shape, maxnreg=registers
+            )
         else:
             tree_each_kernel[(blocks, triton.cdiv(trees, tile.block_trees))](**values, **shape)
 
@@ -343,6 +347,17 @@ class TreeEnsemble(Operation):
     def describe(self) -> str:
         what = {"sum": "summed", "each": "side by side", "leaves": "as leaf indicators"}[self.output]
         return f"{len(self.roots)} trees of {len(self.feature)} nodes {what}" + function_suffix(self.function)
+
+    @functools.cached_property
+    def _tables(self) -> Sequence[Cells | Descent]:
+        """Return what plain torch finds leaves with, for some trees after the other."""
+        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots)
+        return build_cells(*trees) or [Descent(*trees)]
+
+    def _find_leaves(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`."""
+        parts = [table.find_leaves(x) for table in self._tables]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @functools.cached_property
     def _layout(self) -> tuple[bool, int]:
