@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.neural_network import MLPRegressor
-from sklearn.svm import SVR
 
 from benchmarks.checking import demand
 from benchmarks.environment import default_directory, device_name, save
@@ -83,19 +83,18 @@ def neighbors(device: torch.device, toy: bool) -> Iterator[Work]:
 
 
 def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield support vector machines, beside `torch.cdist`, `torch.exp` and a product."""
-    for vectors, features in [(60, 3)] if toy else [(8192, 3), (8192, 32), (8192, 128)]:
+    """Yield kernel ridge regressions, beside `torch.cdist`, `torch.exp` and a product."""
+    for count, features in [(60, 3)] if toy else [(8192, 3), (8192, 32), (8192, 128)]:
         rng = np.random.default_rng(features)
-        X = rng.standard_normal((vectors, features))
-        estimator = SVR(gamma=0.5 / features, C=10.0, epsilon=1e-4, max_iter=100).fit(X, np.sin(X).sum(axis=1))
-        support = torch.from_numpy(estimator.support_vectors_).float().to(device)
-        weight = torch.from_numpy(estimator.dual_coef_[0]).float().to(device)
-        gamma, intercept = 0.5 / features, float(estimator.intercept_[0])
+        X, gamma = rng.standard_normal((count, features)), 0.5 / features
+        estimator = KernelRidge(kernel="rbf", gamma=gamma).fit(X, np.sin(X).sum(axis=1))
+        points = torch.from_numpy(X).float().to(device)
+        weight = torch.from_numpy(estimator.dual_coef_).float().to(device)
 
-        def peer(x: Tensor, p: Tensor = support, w: Tensor = weight, g: float = gamma, b: float = intercept) -> Tensor:
-            return torch.exp(-g * torch.cdist(x, p) ** 2) @ w + b
+        def peer(x: Tensor, p: Tensor = points, w: Tensor = weight, g: float = gamma) -> Tensor:
+            return torch.exp(-g * torch.cdist(x, p) ** 2) @ w
 
-        title = f"SVR, {len(support):,} vectors × {features}"
+        title = f"RBF, {count:,} points × {features}"
         yield Work("expansions", title, compiled(estimator), (1, 4096, 65536), peer)
 
 

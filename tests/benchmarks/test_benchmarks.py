@@ -109,7 +109,7 @@ def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
 def test_every_family_agrees_with_its_reference_on_toy_sizes(capsys):
     families_gpu.run(None, families_gpu.FAMILIES, dry_run=True)
     printed = capsys.readouterr().out
-    for work in ("5 of 1,100 × 4, manhattan", "SVR, ", "forest of 5, grown out", "layers 4-8-1"):
+    for work in ("5 of 1,100 × 4, manhattan", "RBF, 60 points × 3", "forest of 5, grown out", "layers 4-8-1"):
         assert work in printed
 
 
