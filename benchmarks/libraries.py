@@ -107,7 +107,8 @@ class Ours(Library):
         """See `Library`."""
         if self.engine == "triton" and not torch.cuda.is_available():
             raise UnavailableError("torch finds no CUDA GPU")
-        torch.set_num_threads(1)  # as an entry runs on the server
+        if self.engine == "torch":
+            torch.set_num_threads(1)  # as an entry runs on the server
         self.runner = Runner(model.plan(self.input), engine=self.engine, max_rows=max_rows)
         self.allowed = Allowed(model.n_features, ())
         self.runner.warm_up([("y",)])

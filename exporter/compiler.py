@@ -5,6 +5,7 @@ Rows come before the passes, since what these may do is measured on them: whethe
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ import numpy as np
 import sklearn
 
 from triton_regressors.contract import Contract, contract_of
-from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
+from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names
+from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
@@ -46,6 +48,7 @@ class Compilation:
     inputs: Inputs
     sample: Sample
     report: Report
+    precision: str | None  # what was asked for and chosen, in a sentence
     nan_columns: Sequence[int]  # where a request may hold NaN
     nan_sample: Sample  # rows with NaN there
 
@@ -89,7 +92,7 @@ class Compilation:
             ),
             inputs=self.inputs,
             nan_columns=tuple(self.nan_columns),
-            parity=self.report.record(),
+            parity=dataclasses.replace(self.report.record(), precision=self.precision),
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
         )
 
@@ -119,6 +122,7 @@ def compile_estimator(
     *,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    precision: str = DEFAULT_PRECISION,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
 ) -> Compilation:
@@ -131,6 +135,8 @@ def compile_estimator(
         sample: rows like those to be served, as `predict` takes them: a DataFrame or a matrix `[rows, n_features]`;
             None: rows drawn to the fitted scale.
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
+        precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
+            millionth of that standard deviation, or "fast", a quarter of the tolerance.
         input: what numbers come in: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no answer, and
             else FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
@@ -140,6 +146,8 @@ def compile_estimator(
     """
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
+    if precision not in PRECISIONS:
+        raise ExportError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}.")
     if input not in INPUT_TYPES:
         raise ExportError(f"input must be one of {', '.join(INPUT_TYPES)}, not {input!r}.")
     if isinstance(missing_strings, str) or not all(isinstance(text, str) for text in missing_strings):
@@ -156,13 +164,14 @@ def compile_estimator(
     choice = choose_inputs(oracle, lowered, rows, input, tolerance)
     sent = as_sent(rows, choice.inputs, oracle)
     try:
-        stages = optimise(lowered.plan, sent.X, tolerance)
+        limit = allowed_error(precision, tolerance)
+        stages, choices = optimise(lowered.plan, sent.X, limit)
     except PlanError as error:
         raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     report = verify(runner, sent, choice, tolerance)
     nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
-    return Compilation(estimator, stages, choice.inputs, sent, report, *nan)
+    return Compilation(estimator, stages, choice.inputs, sent, report, in_words(precision, limit, choices), *nan)
 
 
 def export(
@@ -172,6 +181,7 @@ def export(
     name: str | None = None,
     sample: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
+    precision: str = DEFAULT_PRECISION,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     max_batch_size: int | None = None,
@@ -195,6 +205,8 @@ def export(
         sample: rows to verify on, as `predict` takes them; None: rows drawn to the fitted scale.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
+        precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
+            millionth of that standard deviation, or "fast", a quarter of the tolerance.
         input: the type of numbers in requests: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no
             answer, and else FP64, or FP32 with columns of whole numbers as INT64. An entry that exists with FP64
             keeps it.
@@ -235,7 +247,12 @@ def export(
     if input == "auto" and existing == "fp64":
         input = "fp64"
     compilation = compile_estimator(
-        estimator, sample=sample, tolerance=tolerance, input=input, missing_strings=missing_strings
+        estimator,
+        sample=sample,
+        tolerance=tolerance,
+        precision=precision,
+        input=input,
+        missing_strings=missing_strings,
     )
     plan = compilation.plan
     if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":

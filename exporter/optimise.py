@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,14 +22,16 @@ from triton_regressors.exporter.passes.drop import drop_steps_without_effect, wi
 from triton_regressors.exporter.passes.fold_expansions import fold_into_expansion
 from triton_regressors.exporter.passes.fold_functions import fold_function
 from triton_regressors.exporter.passes.fold_linear import fold_linear
-from triton_regressors.exporter.passes.fold_lookups import fold_lookup
+from triton_regressors.exporter.passes.fold_lookups import fold_lookup, look_up_at_once
 from triton_regressors.exporter.passes.fold_trees import fold_into_trees
+from triton_regressors.exporter.passes.fuse_dense_layers import fuse_dense_layers
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
-from triton_regressors.exporter.passes.precision import choose_precision
+from triton_regressors.exporter.passes.precision import Choice, choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
 from triton_regressors.exporter.passes.rewriting import of_pairs, of_steps
 from triton_regressors.exporter.passes.scale_parts import scale_afterwards
 from triton_regressors.exporter.passes.select_early import select_early
+from triton_regressors.exporter.passes.select_in_place import select_in_place
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.plan import Plan
@@ -59,29 +62,41 @@ FUSIONS: tuple[Pass, ...] = (
 )
 
 
-def schedule(X: np.ndarray, tolerance: float) -> tuple[Pass, ...]:
-    """Return the passes that choose how each step is computed, given a sample of rows."""
-    return (
-        Pass("split long sums", split_sums),
-        Pass("choose precision", functools.partial(choose_precision, X=X, tolerance=tolerance)),
-    )
+class Optimised(NamedTuple):
+    """A lowered plan and the plan after each pass that changed it, by its name; and how each step's precision came."""
+
+    stages: list[tuple[str, Plan]]
+    choices: dict[str, Choice]
 
 
-def optimise(plan: Plan, X: np.ndarray, tolerance: float) -> list[tuple[str, Plan]]:
+def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
     """Return a lowered plan for rows of the dtype of `X`, and the plan after each pass that changed it, by its name.
 
     Args:
         plan: the lowered plan.
         X: a sample, `[rows, n_features]`, on which precision is measured.
-        tolerance: the whole export's, in standard deviations of the predictions.
+        limit: how far precision may move an output, in its standard deviations.
     """
     plan = specialise(plan, X.dtype.name)
     stages = [("lowered", plan), *fusion_stages(plan)]
-    for choice in schedule(X, tolerance):
-        plan = choice.run(stages[-1][1])
-        if plan is not stages[-1][1]:
-            stages.append((choice.name, plan))
-    return stages
+    choices: dict[str, Choice] = {}
+
+    def precisely(plan: Plan) -> Plan:
+        plan, found = choose_precision(plan, X, limit)
+        choices.update(found)
+        return plan
+
+    for step in (
+        Pass("look up at once", of_pairs(look_up_at_once)),
+        Pass("select columns in place", select_in_place),
+        Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
+        Pass("choose precision", precisely),
+        Pass("split long sums", split_sums),
+    ):
+        after = step.run(stages[-1][1])
+        if after is not stages[-1][1]:
+            stages.append((step.name, after))
+    return Optimised(stages, choices)
 
 
 def fuse(plan: Plan) -> Plan:

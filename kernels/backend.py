@@ -40,7 +40,13 @@ LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
+COPYING_THREADS = 4
+"""How many threads copy and search the rows of a large batch for a GPU. Between batches they wait by spinning, on cores
+that the server needs."""
+
 NO_PARAMETERS = "{}"
+
+NONE: frozenset[int] = frozenset()
 
 SHOWN_CHARACTERS = 80
 """How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
@@ -80,6 +86,7 @@ class TritonPythonModel:
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
+            torch.set_num_threads(min(torch.get_num_threads(), COPYING_THREADS))
         else:
             torch.set_num_threads(1)  # the server runs instances side by side; threads inside each would fight
         max_rows = int(config["max_batch_size"])
@@ -138,14 +145,14 @@ class TritonPythonModel:
             parts = [self.read(request) for request in requests]
             rows = [len(part) for part in parts]
             total = sum(rows)
-            self.runner.stage(parts, total)
-            if min(rows) > 0 and max(rows) < self.large_rows:
-                responses = self._launch(requests, rows, total)
+            cancelled = self._cancelled(requests, rows) if max(rows) >= self.large_rows else NONE
+            if min(rows) > 0 and not cancelled:
+                responses = self._launch(requests, parts, rows)
                 allowed = self.allowed.holds(self.runner.staged(total)) and not any(map(self._misled, requests))
                 self.runner.wait()
                 if allowed:
                     return responses
-            return self._refuse(requests, parts)
+            return self._refuse(requests, parts, cancelled)
         except Exception as error:
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
             return [_error(message, pb_utils.TritonError.INTERNAL) for _ in requests]
@@ -154,18 +161,19 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _launch(self, requests: list[Request], rows: list[int], total: int) -> list[Response]:
-        """Start the plan once for the staged rows, `total` of them; return what holds the answers once it is done.
+    def _launch(self, requests: list[Request], parts: list[np.ndarray], rows: list[int]) -> list[Response]:
+        """Start the plan once for the rows of all requests; return what holds the answers once it is done.
 
         The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(total, self.outputs).tensors[name], rows)
+            pieces = _cut(self.runner.launch(parts, sum(rows), self.outputs).tensors[name], rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
-        answers = self.runner.launch(total, tuple(name for name in self.outputs if name in asked))
+        outputs = tuple(name for name in self.outputs if name in asked)
+        answers = self.runner.launch(parts, sum(rows), outputs)
         cut = {name: _cut(answer, rows) for name, answer in answers.tensors.items()}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
@@ -180,16 +188,21 @@ class TritonPythonModel:
         }
         return self.inputs.encode(tensors, self.max_string_bytes)
 
-    def _refuse(self, requests: list[Request], parts: list[np.ndarray]) -> list[Response]:
+    def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
+        """Return which of the large requests were cancelled."""
+        large = [index for index, count in enumerate(rows) if count >= self.large_rows]
+        return frozenset(index for index in large if requests[index].is_cancelled())
+
+    def _refuse(self, requests: list[Request], parts: list[np.ndarray], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
-        errors = [self._why_not(request, part) for request, part in zip(requests, parts, strict=True)]
+        errors = [
+            self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, parts, strict=True))
+        ]
         good = [index for index, error in enumerate(errors) if error is None]
         answers: list[Response] = []
         if good:
             rows = [len(parts[index]) for index in good]
-            total = sum(rows)
-            self.runner.stage([parts[index] for index in good], total)
-            answers = self._launch([requests[index] for index in good], rows, total)
+            answers = self._launch([requests[index] for index in good], [parts[index] for index in good], rows)
             self.runner.wait()
         in_order = iter(answers)
         return [next(in_order) if error is None else error for error in errors]
@@ -201,13 +214,13 @@ class TritonPythonModel:
             return False
         return bool(json.loads(parameters).get(COLUMNS_DIGEST, self.columns_digest) != self.columns_digest)
 
-    def _why_not(self, request: Request, part: np.ndarray) -> Response | None:
+    def _why_not(self, request: Request, part: np.ndarray, cancelled: bool) -> Response | None:
         """Return the error for a request that cannot be answered, or None."""
         if self._misled(request):
             return _error(f"{COLUMNS_DIGEST} is not this model's: the request was made for other columns.")
         if not len(part):
             return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
-        if len(part) >= self.large_rows and request.is_cancelled():
+        if cancelled:
             return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
         wrong = self.allowed.first_wrong(part)
         return None if wrong is None else _error(self._not_allowed(request, part, *wrong))

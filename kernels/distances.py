@@ -69,6 +69,7 @@ def reduced_distances(
     P: tl.constexpr,
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    UNROLL: tl.constexpr = 4,
 ):
     """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite where not a number or past the last point."""
     a = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
@@ -85,7 +86,7 @@ def reduced_distances(
         t = tl.sin(0.5 * (u - v))
         a += s * s + c * t * t
     else:
-        for f in tl.range(0, FEATURES, loop_unroll_factor=4):
+        for f in tl.range(0, FEATURES, loop_unroll_factor=UNROLL):
             u = tl.load(xs + f, mask=row < rows, other=0.0).to(tl.float64)[:, None]
             v = tl.load(ys, mask=point < POINTS, other=0.0)[None, :]
             ys += POINTS

@@ -17,11 +17,30 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 @triton.jit
 def dot(a, b, acc):
-    """Return `a @ b + acc` for blocks `[rows, features]` and `[features, columns]`, all float64 or all float32."""
+    """Return `a @ b + acc` for blocks `[rows, features]` and `[features, columns]`.
+
+    All are float64, or all float32, or `a` and `b` are float16 and `acc` is float32.
+    """
     if INTERPRETED:
-        product = tl.sum(a[:, :, None] * b[None, :, :], axis=1) + acc
+        product = tl.sum(a.to(acc.dtype)[:, :, None] * b.to(acc.dtype)[None, :, :], axis=1) + acc
     elif a.dtype == tl.float64:
         product = tl.dot(a, b, acc=acc, out_dtype=tl.float64)
+    elif a.dtype == tl.float16:
+        product = tl.dot(a, b, acc=acc)
     else:
         product = tl.dot(a, b, acc=acc, input_precision="ieee")
+    return product
+
+
+@triton.jit
+def rounded_product(a, b):
+    """Return `a · b` for float64 blocks of one shape, rounded before anything is added to it.
+
+    A compiler fuses a product with the sum that reads it. Where two products are added it may fuse either, and does so
+    in another way from one row to the next: rows would differ by their place in a block.
+    """
+    if INTERPRETED:
+        product = a * b
+    else:
+        product = tl.inline_asm_elementwise("mul.rn.f64 $0, $1, $2;", "=d,d,d", [a, b], tl.float64, True, 1)
     return product

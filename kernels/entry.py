@@ -104,7 +104,8 @@ class ParityReport:
     """What was measured at export: on how many rows and whose, by which engine, and what each output's parity was.
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
-    input tensors as the server calls them, and `why` is what chose them.
+    input tensors as the server calls them, and `why` is what chose them. `precision` says what kernels may lose by
+    computing in less than float64, and what was chosen; None in entries of before it was a choice.
     """
 
     tolerance: float
@@ -114,6 +115,7 @@ class ParityReport:
     types: Mapping[str, str]
     why: str
     outputs: Mapping[str, OutputParity]
+    precision: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,29 @@
 
 On a GPU a small batch costs latency, not bandwidth. Rows are staged in pinned host memory that the first kernel reads,
 and the last kernel writes, across the bus itself, and the launches of a batch are one captured graph. There is a graph
-for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. Since no
+for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. A large batch
+costs bandwidth: of the CPU's memory, of the bus and of the device, which chunks of rows use at the same time. Since no
 row's arithmetic depends on another, neither this nor the batch's size changes an answer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from .branches import MOST_BRANCHES, Launch, Task
+from .chunks import Chunk, Lane, graph_sizes
 from .plan import INPUT, Parameters, Plan, Step
-from .staging import Staging
+from .staging import Staging, split
 from .tiles import one_thread
+from .upload import upload
 
-try:
-    from cuda.bindings import driver  # torch's builds for CUDA bring it
-except ImportError:
-    driver = None
-
-SMALLEST_GRAPH_ROWS = 16
-LARGEST_GRAPH_BYTES = 4 * 2**20
+LANES = 3
+"""How many chunks are under way: while the CPU stages one, the bus carries another and the device computes a third."""
 
 Outputs = tuple[str, ...]
 
@@ -46,8 +44,8 @@ class Answers(NamedTuple):
 class Executor(Protocol):
     """One way to run a plan, whose rows lie in a `Staging`."""
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Begin to compute outputs of the first `rows` staged rows.
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage matrices, `rows` in all, one below the other, and begin to compute their outputs.
 
         Returns what holds them after `wait`, until the next launch.
         """
@@ -82,8 +80,9 @@ class TorchExecutor:
         self._parameters = bind_parameters(plan, device)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Compute outputs of the first `rows` staged rows."""
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and compute their outputs."""
+        self._staging.fill(parts, 0, rows)
         return self._compute(self._staging.tensor[:rows], outputs)
 
     def wait(self) -> None:
@@ -92,13 +91,12 @@ class TorchExecutor:
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, which are read where they lie."""
         if not X.flags.writeable:  # torch warns of arrays that it cannot write to
-            self._staging.copy(X)
-            return self.launch(len(X), outputs)
+            return self.launch((X,), len(X), outputs)
         return self._compute(torch.from_numpy(np.ascontiguousarray(X)), outputs)
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compute one row."""
-        self.launch(1, outputs)
+        self._compute(self._staging.tensor[:1], outputs)
 
     @torch.inference_mode()
     def _compute(self, x: torch.Tensor, outputs: Outputs) -> Answers:
@@ -114,181 +112,162 @@ class TorchExecutor:
 
 
 class KernelExecutor:
-    """Runs the kernels, on a GPU or through the interpreter."""
+    """Runs the kernels, on a GPU or through the interpreter.
+
+    A large batch is cut into chunks of rows. Each chunk is staged, brought to the device and computed on the stream of
+    a lane, and lanes take turns. What a chunk makes on its way lies in buffers of its lane, which the lane's next chunk
+    uses again.
+    """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
         self._plan = plan
         self._on_gpu = device.type == "cuda"
         self._device = device
-        self._stream = torch.cuda.Stream(device) if self._on_gpu else None  # type: ignore[no-untyped-call]
         self._staging = staging
-        self._max_rows = len(staging.tensor)
+        self._chunk_rows = staging.chunk_rows
+        self._chunks = len(staging.tensor) // self._chunk_rows
         self._widths = plan.widths()
         self._parameters = bind_parameters(plan, device)
-        self._values: dict[str, torch.Tensor] = {}
+        self._lanes = _lanes(device, min(self._chunks, LANES))
+        self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
+        self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
-        row_bytes = plan.n_features * staging.tensor.itemsize
-        self._graph_rows = graph_sizes(row_bytes, self._max_rows) if self._on_gpu else []
 
-    def launch(self, rows: int, outputs: Outputs) -> Answers:
-        """Begin to compute outputs of the first `rows` staged rows."""
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and begin to compute their outputs, chunk by chunk."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        return schedule.start(rows)
+        if rows <= self._chunk_rows:
+            self._staging.fill(parts, 0, rows)
+            self._busy = self._first
+            return schedule.start(rows)
+        for number, group in enumerate(split(parts, self._chunk_rows)):
+            count = sum(map(len, group))
+            self._staging.fill(group, number * self._chunk_rows, count)
+            schedule.chunks[number].starter(count)()
+            self._busy = self._streams[: number + 1]
+        return schedule.answers(rows)
 
     def wait(self) -> None:
-        """Wait for the executor's stream."""
-        if self._stream is not None:
-            self._stream.synchronize()
+        """Wait for the streams of the lanes that were given a chunk."""
+        for stream in self._busy:
+            stream.synchronize()
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, after staging them."""
-        self._staging.copy(X)
-        answers = self.launch(len(X), outputs)
+        answers = self.launch((X,), len(X), outputs)
         self.wait()
         return answers
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
+        self._busy = self._first
         if self._on_gpu:
-            schedule.launch(self._max_rows)  # compiles before anything is captured
+            schedule.chunks[0].launch(self._chunk_rows)  # compiles before anything is captured
             self.wait()
-            schedule.capture(self._graph_rows)
+            schedule.capture(self._chunk_rows)
         schedule.start(1)
         self.wait()
 
     def _bind(self, outputs: Outputs) -> _Schedule:
         """Lay out buffers and launches for a set of outputs."""
         steps = self._plan.steps_for(outputs)
-        launches: list[Callable[[int], None]] = []
-        readers = [step for step in steps if INPUT in step.inputs]
-        values = dict(self._values)
-        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
-            values = {**values, INPUT: self._staging.tensor}
-        else:
-            values[INPUT] = self._device_buffer(INPUT)
-            launches.append(_copy(self._staging.tensor, values[INPUT]))
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
-        read = {name for step in steps for name in step.inputs}
-        direct = {self._plan.outputs[name]: name for name in outputs if self._plan.outputs[name] not in read}
-        for step in steps:
-            inputs = [values[name] for name in step.inputs]
-            target = host[direct[step.output]] if step.output in direct else self._device_buffer(step.output)
-            values[step.output] = target
-            launches.append(_launch(step, self._parameters[step.output], inputs, target))
-        for name in outputs:
-            made = values[self._plan.outputs[name]]
-            if made is not host[name]:
-                launches.append(_copy(made, host[name]))
-        schedule = _Schedule(launches, host, self._stream)
-        self._schedules[outputs] = schedule
+        chunks = [self._bind_chunk(steps, host, number) for number in range(self._chunks)]
+        schedule = self._schedules[outputs] = _Schedule(chunks, host)
         return schedule
 
-    def _device_buffer(self, value: str) -> torch.Tensor:
-        if value not in self._values:
-            self._values[value] = torch.empty(
-                self._max_rows,
+    def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> Chunk:
+        """Return the launches that make outputs, given by name as buffers, of one chunk of the staged rows."""
+        lane = self._lanes[number % len(self._lanes)]
+        here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
+        staged, host = self._staging.tensor[here], {name: buffer[here] for name, buffer in outputs.items()}
+        readers = [step for step in steps if INPUT in step.inputs]
+        values: dict[str, torch.Tensor] = {}
+        tasks: list[Task] = []
+        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
+            values[INPUT] = staged
+        else:
+            values[INPUT] = self._device_buffer(lane, INPUT)
+            tasks.append(Task((), INPUT, functools.partial(upload, staged, values[INPUT])))
+        read = {name for step in steps for name in step.inputs}
+        direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
+        for step in steps:
+            inputs = [values[name] for name in step.inputs]
+            target = host[direct[step.output]] if step.output in direct else self._device_buffer(lane, step.output)
+            values[step.output] = target
+            launch = _launch(step, self._parameters[step.output], inputs, target)
+            tasks.append(Task(step.inputs, step.output, launch))
+        for name, buffer in host.items():
+            value = self._plan.outputs[name]
+            if values[value] is not buffer:
+                tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
+        return Chunk(tasks, lane)
+
+    def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
+        if value not in lane.values:
+            lane.values[value] = torch.empty(
+                self._chunk_rows,
                 self._widths[value],
                 dtype=self._staging.tensor.dtype if value == INPUT else torch.float64,
                 device=self._device,
             )
-        return self._values[value]
+        return lane.values[value]
 
     def _host_buffer(self, width: int) -> torch.Tensor:
-        return torch.zeros(self._max_rows, width, dtype=torch.float32, pin_memory=self._on_gpu)
+        return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
 
 
 class _Schedule:
-    """The launches that make a set of outputs, the host buffers they end in, and what starts batches of each size."""
+    """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end."""
 
-    def __init__(
-        self, launches: list[Callable[[int], None]], buffers: dict[str, torch.Tensor], stream: torch.cuda.Stream | None
-    ) -> None:
-        self._launches = launches
+    def __init__(self, chunks: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
+        self.chunks = chunks
         self._buffers = buffers
-        self._stream = stream
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
 
     def start(self, rows: int) -> Answers:
-        """Begin a batch, and return what will hold its answers.
+        """Begin a batch of one chunk, and return what will hold its answers.
 
         What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
         """
         batch = self._batches.get(rows)
         if batch is None:
-            answers = Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
-            batch = self._batches[rows] = self._starter(rows), answers
+            batch = self._batches[rows] = self.chunks[0].starter(rows), self.answers(rows)
         start, answers = batch
         start()
         return answers
 
-    def launch(self, rows: int) -> None:
-        """Launch one kernel after the other."""
-        with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            for launch in self._launches:
-                launch(rows)
+    def answers(self, rows: int) -> Answers:
+        """Return what will hold the answers of a batch."""
+        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
 
-    def capture(self, sizes: Iterable[int]) -> None:
-        """Capture the launches as one graph for each of these numbers of rows."""
-        for rows in sizes:
-            if rows not in self._graphs:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, stream=self._stream):
-                    self.launch(rows)
-                self._graphs[rows] = graph
+    def capture(self, rows: int) -> None:
+        """Capture graphs: of the first chunk for powers of two of its `rows`, of the others for all of them."""
+        sizes = graph_sizes(rows)
+        for number, chunk in enumerate(self.chunks):
+            chunk.capture(sizes if number == 0 else sizes[-1:])
         self._batches.clear()
 
-    def _starter(self, rows: int) -> Callable[[], None]:
-        """Return what starts so many rows: the smallest graph that covers them, or the launches."""
-        graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
-        if graph is None or self._stream is None:
-            return functools.partial(self.launch, rows)
-        return graph_starter(graph, self._stream)
+
+def _lanes(device: torch.device, count: int) -> list[Lane]:
+    """Return lanes with the streams that a GPU needs; where kernels are interpreted one lane is enough."""
+    if device.type != "cuda":
+        return [Lane(())]
+    own, shared = _streams(device, count), _streams(device, MOST_BRANCHES - 1)
+    return [Lane((stream, *shared)) for stream in own]
 
 
-def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
-    """Return what launches a captured graph on a stream: the driver itself where it can be had, as torch takes longer.
-
-    Between a small batch and its answer lie some ten microseconds; torch's part of the launch is one to three of them.
-    """
-    if driver is None or not hasattr(graph, "raw_cuda_graph_exec"):
-
-        def replay() -> None:
-            with torch.cuda.stream(stream):
-                graph.replay()
-
-        return replay
-
-    executable, handle = driver.CUgraphExec(graph.raw_cuda_graph_exec()), driver.CUstream(stream.cuda_stream)
-    success = driver.CUresult.CUDA_SUCCESS
-
-    def launch() -> None:
-        (result,) = driver.cuGraphLaunch(executable, handle)
-        if result != success:
-            raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
-
-    return launch
+def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    return [torch.cuda.Stream(device) for _ in range(count)]  # type: ignore[no-untyped-call]
 
 
-def graph_sizes(row_bytes: int, max_rows: int) -> list[int]:
-    """Return the row counts to capture: powers of two whose rows are few enough for a launch's cost to matter."""
-    sizes = []
-    rows = SMALLEST_GRAPH_ROWS
-    while rows <= max_rows and rows * row_bytes <= LARGEST_GRAPH_BYTES:
-        sizes.append(rows)
-        rows *= 2
-    return sizes
-
-
-def _copy(source: torch.Tensor, target: torch.Tensor) -> Callable[[int], None]:
+def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
     def copy(rows: int) -> None:
         target[:rows].copy_(source[:rows], non_blocking=True)
 
     return copy
 
 
-def _launch(
-    step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor
-) -> Callable[[int], None]:
+def _launch(step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor) -> Launch:
     return lambda rows: step.operation.launch(parameters, inputs, output, rows)

@@ -7,19 +7,28 @@ worst one's place. What a row keeps depends on no other row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from .bounds import bounds_of, grouping
 from .distances import INFINITY, finish_distance, reduced_distances
 from .errors import PlanError
+from .plan import Parameters
 
 MAX_NEIGHBORS = 4096
 """How many neighbours of a row the registers of one program hold."""
 
 WEIGHTS = ("uniform", "distance")
 """How a row's neighbours may be weighted."""
+
+SEARCH_WARPS = 1
+"""A search is a chain of small steps; within one warp they need not wait for others."""
 
 NONE = tl.constexpr(2**31 - 1)
 
@@ -29,7 +38,9 @@ def nearest(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
-    row,  # int64 [BLOCK_ROWS]
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read without groups
+    unit,  # float64 [1], the reduced distance 1 as bounds have it
+    row,  # int64 [BLOCK_ROWS], one row where there are groups
     rows,
     limit,  # how many points to look at
     donor,  # int32: where DONORS, only points that are not NaN in this feature count
@@ -41,46 +52,87 @@ def nearest(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     DONORS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
 ):
     """Return the reduced distances and indices of the nearest points, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each.
 
-    In no order, but always the same one for a row. The first NEIGHBORS slots count. A slot that was never filled holds
-    an infinite distance and an index past the last point.
+    Always in the same order for a row, by their indices where there are groups (of BLOCK_POINTS points). The first
+    NEIGHBORS slots count. A slot that was never filled holds an infinite distance and an index past the last point.
     """
     slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([row.shape[0], BLOCK_NEIGHBORS], tl.int32)
     best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
     chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
-    worst = tl.max(best, axis=1)
-    worst_index = tl.max(chosen, axis=1)
-    for start in tl.range(0, limit, BLOCK_POINTS):
-        point = start + tl.arange(0, BLOCK_POINTS)
-        distance = reduced_distances(
-            x, columns, factor, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
-        )  # fmt: skip
-        here = point < POINTS
-        if DONORS:
-            value = tl.load(columns + donor.to(tl.int64) * POINTS + point, mask=here, other=0.0)
-            here = here & (value == value)
-        distance = tl.where(here[None, :], distance, INFINITY)
-        index = tl.where(here, point, NONE)[None, :] + tl.zeros([row.shape[0], BLOCK_POINTS], tl.int32)
-        more = tl.max((tl.min(distance, axis=1) <= worst).to(tl.int32), axis=0)
+    if GROUPS:
+        group = tl.arange(0, BLOCK_GROUPS)[None, :]
+        bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
+        scale = tl.load(unit)
+        _, at = tl.min(bound, axis=1, return_indices=True)
+        more = 1
         while more > 0:
-            low = tl.min(distance, axis=1)
-            at = tl.min(tl.where(distance == low[:, None], index, NONE), axis=1)
-            take = (low < worst) | ((low == worst) & (at < worst_index))
-            replace = take[:, None] & (chosen == worst_index[:, None])
-            best = tl.where(replace, low[:, None], best)
-            chosen = tl.where(replace, at[:, None], chosen)
-            taken = take[:, None] & (index == at[:, None])
-            distance = tl.where(taken, INFINITY, distance)
-            index = tl.where(taken, NONE, index)
-            worst = tl.max(best, axis=1)
-            worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
-            more = tl.max(take.to(tl.int32), axis=0)
+            bound = tl.where(group == at[:, None], INFINITY, bound)
+            point = tl.max(at, axis=0) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+            distance = reduced_distances(
+                x, columns, factor, row, point, rows,
+                FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+                UNROLL=16,
+            )  # fmt: skip
+            best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
+            low, at = tl.min(bound, axis=1, return_indices=True)
+            worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
+            more = tl.max(worth.to(tl.int32), axis=0)
+        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
+    else:
+        for start in tl.range(0, limit, BLOCK_POINTS):
+            point = start + tl.arange(0, BLOCK_POINTS)
+            distance = reduced_distances(
+                x, columns, factor, row, point, rows,
+                FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+            )  # fmt: skip
+            here = point < POINTS
+            if DONORS:
+                value = tl.load(columns + donor.to(tl.int64) * POINTS + point, mask=here, other=0.0)
+                here = here & (value == value)
+            distance = tl.where(here[None, :], distance, INFINITY)
+            best, chosen = keep_nearer(distance, tl.where(here, point, NONE), best, chosen)
     return best, chosen
+
+
+@triton.jit
+def keep_nearer(distance, point, best, chosen):
+    """Return the best so far, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, the worst of them replaced by nearer points.
+
+    `distance`: `[BLOCK_ROWS, BLOCK_POINTS]`; `point`: `[BLOCK_POINTS]`, `NONE` where it does not count.
+    """
+    index = point[None, :] + tl.zeros([distance.shape[0], distance.shape[1]], tl.int32)
+    worst = tl.max(best, axis=1)
+    worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
+    more = tl.max((tl.min(distance, axis=1) <= worst).to(tl.int32), axis=0)
+    while more > 0:
+        low = tl.min(distance, axis=1)
+        at = tl.min(tl.where(distance == low[:, None], index, NONE), axis=1)
+        take = (low < worst) | ((low == worst) & (at < worst_index))
+        replace = take[:, None] & (chosen == worst_index[:, None])
+        best = tl.where(replace, low[:, None], best)
+        chosen = tl.where(replace, at[:, None], chosen)
+        taken = take[:, None] & (index == at[:, None])
+        distance = tl.where(taken, INFINITY, distance)
+        index = tl.where(taken, NONE, index)
+        worst = tl.max(best, axis=1)
+        worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
+        more = tl.max(take.to(tl.int32), axis=0)
+    return best, chosen
+
+
+@triton.jit
+def by_index(best, chosen, slot, NEIGHBORS: tl.constexpr):
+    """Return neighbours, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, in the order of their indices."""
+    before = (chosen[:, None, :] < chosen[:, :, None]) & (slot < NEIGHBORS)[:, None, :]
+    rank = tl.where(slot < NEIGHBORS, tl.sum(before.to(tl.int32), axis=2), slot)
+    here = rank[:, :, None] == slot[:, None, :]
+    return tl.sum(tl.where(here, best[:, :, None], 0.0), axis=1), tl.sum(tl.where(here, chosen[:, :, None], 0), axis=1)
 
 
 @triton.jit
@@ -107,6 +159,47 @@ def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
     nearer, level = distance < furthest, distance == furthest
     room = neighbors - nearer.sum(1, keepdim=True)
     return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One launch of a kernel that calls `nearest`: for which rows, on which grid, with which of its arguments."""
+
+    part: slice
+    grid: tuple[int]
+    arguments: dict[str, Any]
+    warps: int
+
+
+def searches(
+    x: torch.Tensor,
+    parameters: Parameters,
+    rows: int,
+    points: int,
+    neighbors: int,
+    metric: str = "euclidean",
+    p: float = 2.0,
+    tile: dict[str, int] | None = None,
+) -> Iterator[Search]:
+    """Yield the launches that search the nearest of `points` points, after the launch that each of them needs.
+
+    Where `parameters` has what bounds are made of, a program looks at one row's most promising groups of points, else
+    at all points for several rows, as `tile` says.
+    """
+    if "unit" not in parameters:
+        tile = tile or neighbor_tile(neighbors)
+        none = {"bounds": parameters["columns"], "unit": parameters["columns"], "GROUPS": 0, "BLOCK_GROUPS": 0}
+        yield Search(slice(0, rows), (triton.cdiv(rows, tile["BLOCK_ROWS"]),), {**none, "rows": rows, **tile}, 8)
+        return
+    groups, group = grouping(points)
+    shape = {
+        "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups),
+        "BLOCK_ROWS": 1, "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group,
+    }  # fmt: skip
+    for part, bounds in bounds_of(x, parameters, rows, points, metric, p):
+        count = part.stop - part.start
+        arguments = {"bounds": bounds, "unit": parameters["unit"], "rows": count, **shape}
+        yield Search(part, (count,), arguments, SEARCH_WARPS)
 
 
 def neighbor_tile(neighbors: int) -> dict[str, int]:

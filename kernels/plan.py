@@ -52,7 +52,7 @@ class Operation(ABC):
     """
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
-    """How the kernel can sum, the most exact first. One that has several has them as its field `precision`."""
+    """How kernels of this kind can compute, the most exact first; if in several ways, `precision` is a field."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -101,8 +101,18 @@ class Operation(ABC):
         Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
         """
 
+    def precisions(self) -> tuple[str, ...]:
+        """Return those of `PRECISIONS` that this operation has, the most exact first."""
+        return self.PRECISIONS
+
+    def check_precision(self) -> None:
+        """Raise `PlanError` unless the field `precision` is one that this operation has."""
+        precision = getattr(self, "precision", self.PRECISIONS[0])
+        if precision not in self.precisions():
+            raise PlanError(f"{self.kind()}: precision must be one of {self.precisions()}, not '{precision}'.")
+
     def in_precision(self, precision: str) -> Operation:
-        """Return the operation that sums at another of its precisions."""
+        """Return the operation that computes at another of its precisions."""
         return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:

@@ -17,14 +17,18 @@ The profile `f(u)`, with `p` the exponent:
     matern_3_2            `(1 + u) exp(−u)`
     matern_5_2            `(1 + u + u² / 3) exp(−u)`
     sine                  `exp(−p sin² u)`
-    table                 any smooth function of `u > 0`, as polynomials on pieces; see `table_profile`
+    table                 any smooth function of `u > 0`, as polynomials on pieces; see `point_blocks.table_profile`
 
 These make scikit-learn's kernels: rbf is exp of `−γ · squared_euclidean`, laplacian exp of `−γ · manhattan`, a rational
 quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.
 
 Differences are taken feature by feature. With many features the products go through the float64 matrix units instead,
 and `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`; the distance
-itself, whose square root would enlarge that, always comes from differences.
+itself, whose square root would enlarge that, comes from differences.
+
+All this is the precision "float64". With "ten digits" the functions come from `approximations.py`, and `z · s` is a
+product of digits (`digits.py`) where the profile is smooth in it: a function of a row and a point is then off by some
+1e-10.
 """
 
 from __future__ import annotations
@@ -32,137 +36,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 import triton
-import triton.language as tl
 
-from .dots import dot
+from .approximations import LOG2_E, emulated_exp2
+from .digits import BASE, DIGITS, common_unit, digits_of, product_of_digits, split
 from .errors import PlanError
-from .functions import FUNCTIONS, IN_PLACE, apply_function
+from .functions import FUNCTIONS, IN_PLACE
 from .plan import Operation, Parameters
-from .powers import power, torch_power, whole
-from .tiles import apply, product
+from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK, TINY_NORM
+from .powers import torch_power, whole
+from .tiles import apply, matmul, product
 
 METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
-FEW_FEATURES = 3  # of which differences take no longer than a product
+FEW_FEATURES = 6  # so few that float64 products take less time than what it takes to prepare digits
+FEW_DIFFERENCES = 3  # features of which differences take no longer than a product
 MAX_REACH = 1e4  # of the points, in what a profile takes: an error of 1e-16 of it is none
-NEGATIVE = tl.constexpr(-1e-9)  # what scaling to [0, 1] may leave of a zero is not yet negative
-TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
-
-PIECE_BITS = tl.constexpr(50)  # of a float64's 64: what is left of them is the sign, the exponent and two bits
-PIECE_MASK = tl.constexpr(2**50 - 1)
-FIRST_PIECE = tl.constexpr((1023 - 52) * 4)  # the piece that begins at 2⁻⁵²
-
-
-@triton.jit
-def table_profile(
-    u,
-    table,  # float64 [PIECES, TERMS]: lowest power first
-    PIECES: tl.constexpr,
-    TERMS: tl.constexpr,
-):
-    """Return a tabulated function of a float64 block `u ≥ 0`.
-
-    Piece k is a quarter of an octave, from `2^(k // 4 − 52) · (1 + k % 4 / 4)` to where the next begins, and is a
-    polynomial in a variable that runs over it from −1 to 1. Below the first piece the function is constant, past the
-    last it is zero.
-    """
-    bits = u.to(tl.int64, bitcast=True)
-    piece = (bits >> PIECE_BITS) - FIRST_PIECE
-    local = (bits & PIECE_MASK).to(tl.float64) * 1.7763568394002505e-15 - 1.0  # 2⁻⁴⁹
-    local = tl.where(piece < 0, -1.0, local)
-    piece = tl.where(piece < 0, 0, piece)
-    y = tl.zeros_like(u)
-    for term in tl.static_range(TERMS):
-        at = table + piece * TERMS + (TERMS - 1 - term)
-        y = y * local + tl.load(at, mask=piece < PIECES, other=0.0)
-    return tl.where(u == u, y, u)
-
-
-@triton.jit
-def pairwise_block(
-    x,  # float32 or float64 [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS]
-    norms,  # float64 [POINTS]
-    numbers,  # float64 [3]: gamma, coef0, exponent
-    table,  # float64 [PIECES, TERMS]
-    row,  # int64 [BLOCK_ROWS]
-    point,  # int32 [BLOCK_POINTS]
-    rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    METRIC: tl.constexpr,
-    PROFILE: tl.constexpr,
-    WHOLE: tl.constexpr,
-    PIECES: tl.constexpr,
-    TERMS: tl.constexpr,
-    EXPANDED: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """Return `f(γ m + c)` as float64 `[BLOCK_ROWS, BLOCK_POINTS]`, whatever it may be past the last row or point."""
-    m = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
-    norm = tl.zeros([row.shape[0]], tl.float64)
-    if EXPANDED:
-        for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-            feature = start + tl.arange(0, BLOCK_FEATURES)
-            real = feature < FEATURES
-            inside = (row < rows)[:, None] & real[None, :]
-            z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-            z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
-            z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
-            inside = real[:, None] & (point < POINTS)[None, :]
-            s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
-            m = dot(z, s, m)
-            norm += tl.sum(z * z, axis=1)
-        if METRIC == "squared_euclidean":
-            m = norm[:, None] - 2.0 * m + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]
-            m = tl.where(m < 0.0, 0.0, m)
-    else:
-        for feature in tl.range(0, FEATURES):
-            z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
-            z = (z - tl.load(shift + feature)) * tl.load(factor + feature)
-            s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
-            if METRIC == "dot":
-                m += z[:, None] * s[None, :]
-            elif METRIC == "cosine":
-                m += z[:, None] * s[None, :]
-                norm += z * z
-            elif METRIC == "manhattan":
-                m += tl.abs(z[:, None] - s[None, :])
-            elif METRIC == "chi2":
-                z = tl.where(z < NEGATIVE, float("nan"), tl.where(z < 0.0, 0.0, z))
-                d, total = z[:, None] - s[None, :], z[:, None] + s[None, :]
-                m += d * d / tl.where(total == 0.0, 1.0, total)
-            else:
-                d = z[:, None] - s[None, :]
-                m += d * d
-    if METRIC == "cosine":
-        length = tl.sqrt(norm)
-        m = m / tl.where(length < TINY_NORM, 1.0, length)[:, None]
-    elif METRIC == "euclidean":
-        m = tl.sqrt(m)
-    u = m * tl.load(numbers) + tl.load(numbers + 1)
-    if PROFILE == "power":
-        y = power(u, tl.load(numbers + 2), WHOLE)
-    elif PROFILE == "matern_3_2":
-        y = (1.0 + u) * tl.exp(-u)
-    elif PROFILE == "matern_5_2":
-        y = (1.0 + u + u * u / 3.0) * tl.exp(-u)
-    elif PROFILE == "sine":
-        sine = tl.sin(u)
-        y = tl.exp(-tl.load(numbers + 2) * sine * sine)
-    elif PROFILE == "table":
-        y = table_profile(u, table, PIECES, TERMS)
-    else:
-        y = apply_function(u, PROFILE)
-    return y
+MOST_DIGIT_FEATURES = 128  # of which a program holds the digits of all its rows
+MOST_DIGITS = 2**31
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -178,6 +75,9 @@ class PointFunction(Operation):
     coef0: float = 0.0
     exponent: float = 1.0
     table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
+    precision: str = "float64"
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits")
 
     def check_points(self, features: int) -> None:
         """Raise `PlanError` unless the fields fit a matrix of `features` columns."""
@@ -193,6 +93,31 @@ class PointFunction(Operation):
             raise PlanError(f"{kind}: profile must be one of {', '.join(PROFILES)}, not '{self.profile}'.")
         if self.table.ndim != 2 or not self.table.size:
             raise PlanError(f"{kind}: table must be [pieces, terms], not {list(self.table.shape)}.")
+        self.check_precision()
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return both, but where a function has no approximation."""
+        approximate = self.profile not in ("sine", "table") and self.exponent != 0.0  # u⁰ is 1 for NaN too
+        if self.profile == "power" and whole(self.exponent) is None:  # `log2` takes positive numbers alone
+            approximate = self.metric not in ("dot", "cosine") and self.gamma >= 0 and self.coef0 > 0
+        return self.PRECISIONS if approximate else self.PRECISIONS[:1]
+
+    def way(self) -> str:
+        """Return how `z · s` and the metric come about: by "products", "digits", "expanded" or "features".
+
+        The first two are ten digits' for what is smooth in `z · s`, as the distance itself is not: with few features
+        float64 products are the fastest.
+        """
+        points, features = self.points.shape
+        smooth = self.metric in ("dot", "cosine", "squared_euclidean") or (
+            self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
+        )
+        if self.precision == "ten digits" and smooth:
+            if features <= FEW_FEATURES and self.metric != "cosine":
+                return "products"
+            if features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
+                return "digits"
+        return "expanded" if self.expanded() else "features"
 
     def expanded(self) -> bool:
         """Whether the metric is computed from matrix products."""
@@ -201,21 +126,57 @@ class PointFunction(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
         points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
+        by_products = self.way() in ("products", "digits")
         if self.metric == "cosine":
             length = np.sqrt(np.einsum("fp,fp->p", points, points))
             points /= np.where(length < TINY_NORM.value, 1.0, length)
-        elif self.metric == "squared_euclidean" and self.expanded():
+        elif (self.metric == "squared_euclidean" and self.expanded()) or (by_products and self.metric != "dot"):
             centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
             points -= centre[:, None]
             shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
+        norms, scale = np.einsum("fp,fp->p", points, points), self._scale()
+        numbers = [self.gamma * scale, self.coef0 * scale, self.exponent]
+        more: dict[str, np.ndarray] = {}
+        if by_products:
+            more, of_products = self._products(points, norms)
+            numbers += of_products
         return {
             "shift": shift,
             "factor": self.factor,
             "points": points,
-            "norms": np.einsum("fp,fp->p", points, points),
-            "numbers": np.array([self.gamma, self.coef0, self.exponent], dtype=np.float64),
+            "norms": norms,
+            "numbers": np.array(numbers, dtype=np.float64),
             "table": self.table,
+            **more,
         }
+
+    def _scale(self) -> float:
+        """Return what makes of `u` the exponent that `approximate_profile` takes."""
+        return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision == "ten digits" else 1.0
+
+    def _products(self, points: np.ndarray, norms: np.ndarray) -> tuple[dict[str, np.ndarray], list[float]]:
+        """Return the tables for products with the points `[features, points]`, and three numbers.
+
+        With `u = product · z · s + norm · ‖z‖² + offset` these are the points' unit, the product of that and `product`,
+        and `norm`. `u` is what the profile is of, in the units of a power of two where it is an exponent; for the
+        euclidean metric it is the squared distance.
+        """
+        unit, scale, (features, count) = common_unit(points.T), self._scale(), points.shape
+        match self.metric:
+            case "squared_euclidean":
+                norm, product = self.gamma * scale, -2.0 * self.gamma * scale
+                offsets = (self.gamma * norms + self.coef0) * scale
+            case "euclidean":
+                norm, product, offsets = 1.0, -2.0, norms
+            case _:
+                norm, product, offsets = 0.0, self.gamma * scale, np.full(count, self.coef0 * scale)
+        tables = {"offsets": offsets}
+        if self.way() == "digits":
+            tables["digits"] = np.zeros((DIGITS, count, digit_features(features)), dtype=np.float16)
+            tables["digits"][:, :, :features] = split(points.T, unit)
+        else:
+            tables["products"] = points * product
+        return tables, [unit, product * unit, norm]
 
     def matrix(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the function of each float64 row and each point, `[rows, points]`, in plain torch.
@@ -258,7 +219,7 @@ class PointFunction(Operation):
         if self.metric in ("dot", "cosine") or self.expanded():
             return True
         flat = self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
-        if len(self.factor) <= FEW_FEATURES or not (flat or self.metric == "squared_euclidean"):
+        if len(self.factor) <= FEW_DIFFERENCES or not (flat or self.metric == "squared_euclidean"):
             return False
         reach = float(((self.points - self.points.mean(axis=0)) ** 2).sum(axis=1).max())
         return reach * (self.gamma**2 if flat else abs(self.gamma)) < MAX_REACH
@@ -299,6 +260,34 @@ class PointFunction(Operation):
             m.add_(term)
         return m
 
+    def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
+        if self.metric == "chi2":
+            z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
+        if self.expanded():
+            m = matmul(z, points)
+            if self.metric == "squared_euclidean":
+                m = torch.clamp_min((z * z).sum(1)[:, None] - 2.0 * m + parameters["norms"], 0.0)
+        else:
+            m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
+            for column, s in zip(z.T[:, :, None], points, strict=True):
+                if self.metric in ("dot", "cosine"):
+                    m.addcmul_(column, s)
+                elif self.metric == "manhattan":
+                    m += torch.abs_(column - s)
+                elif self.metric == "chi2":
+                    d, total = column - s, column + s
+                    m += d * d / torch.where(total == 0, 1.0, total)
+                else:
+                    d = column - s
+                    m.addcmul_(d, d)
+        if self.metric == "cosine":
+            length = torch.sqrt((z * z).sum(1))[:, None]
+            m = m / torch.where(length < TINY_NORM.value, 1.0, length)
+        elif self.metric == "euclidean":
+            m = torch.sqrt(m)
+        return m
+
     def _torch_profile(self, u: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         match self.profile:
             case "power":
@@ -319,8 +308,56 @@ class PointFunction(Operation):
                 return torch.where(u == u, y, u)
         return IN_PLACE.get(self.profile, FUNCTIONS[self.profile])(u)
 
+    def emulated(self, x: np.ndarray) -> np.ndarray:
+        """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
+        parameters = self.parameters()
+        numbers, offsets = parameters["numbers"], parameters["offsets"]
+        if self.way() in ("expanded", "features"):
+            tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
+            m = self._metric(tensors, torch.from_numpy(x).double())
+            if self.precision == "float64":
+                exact: np.ndarray = self._torch_profile(m * self.gamma + self.coef0, tensors["table"]).numpy()
+                return exact
+            return self._emulated_profile(m.numpy() * numbers[0] + numbers[1])
+        z = (x - parameters["shift"]) * parameters["factor"]
+        norm = np.einsum("rf,rf->r", z, z)[:, None]
+        if self.way() == "products":
+            return self._emulated_smooth(z @ parameters["products"] + offsets + norm * numbers[5], numbers)
+        digits, unit = digits_of(z, numbers[3])
+        place = (unit * numbers[4])[:, None]
+        if self.metric == "cosine":
+            length = np.sqrt(norm)
+            place = place / np.where(length < TINY_NORM.value, 1.0, length)
+        whole_part, small = product_of_digits(digits, parameters["digits"].astype(np.float64)[:, :, : x.shape[1]])
+        u = whole_part * place + offsets + small * (place / BASE.value) + norm * numbers[5]
+        return self._emulated_smooth(u, numbers)
+
+    def _emulated_smooth(self, u: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Return the function of what products make."""
+        if self.metric == "euclidean":
+            u = np.sqrt(np.maximum(u, 0.0)) * numbers[0] + numbers[1]
+        return self._emulated_profile(u)
+
+    def _emulated_profile(self, u: np.ndarray) -> np.ndarray:
+        """Return what `approximate_profile` does."""
+        match self.profile:
+            case "exp":
+                return emulated_exp2(u)
+            case "tanh":
+                return 1.0 - 2.0 / (emulated_exp2(np.clip(u, -40.0, 40.0)) + 1.0)
+            case "matern_3_2":
+                return (1.0 + u) * emulated_exp2(-LOG2_E * u)
+            case "matern_5_2":
+                return (1.0 + u + u * u / 3.0) * emulated_exp2(-LOG2_E * u)
+            case "power":
+                if whole(self.exponent) is None:
+                    return emulated_exp2(self.exponent * np.log2(u))
+                power: np.ndarray = u**self.exponent
+                return power
+        return u
+
     def constants(self) -> dict[str, object]:
-        """Return the compile-time arguments of `pairwise_block`."""
+        """Return the compile-time arguments of what `point_blocks.py` has, but for the block's shape."""
         (points, features), (pieces, terms) = self.points.shape, self.table.shape
         return {
             "FEATURES": features,
@@ -330,19 +367,16 @@ class PointFunction(Operation):
             "WHOLE": whole(self.exponent),
             "PIECES": pieces,
             "TERMS": terms,
-            "EXPANDED": self.expanded(),
-            "BLOCK_FEATURES": 16 if features <= 16 else 32,
         }
-
-    def block(self) -> tuple[int, int]:
-        """Return the rows and points of a block; matrix products want it square, single features few rows."""
-        return (64, 64) if self.expanded() else (16, 128)
-
-    def warps(self) -> int:
-        """Return the warps of a program: such that a thread's registers hold its share of a block."""
-        return 8 if self.expanded() else 4
 
     def what(self) -> str:
         """Return the function and the points in a few words."""
         shown = "" if self.profile == "identity" else f"{self.profile} of "
-        return f"{shown}{self.metric.replace('_', ' ')} to {len(self.points)} points"
+        precision = "" if self.precision == "float64" else f" in {self.precision}"
+        return f"{shown}{self.metric.replace('_', ' ')} to {len(self.points)} points{precision}"
+
+
+def digit_features(features: int) -> int:
+    """Return how many features the digits of a point have, with zeros past the last."""
+    found: int = max(16, triton.next_power_of_2(features))
+    return found

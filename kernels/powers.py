@@ -14,12 +14,12 @@ MAX_WHOLE_EXPONENT = 1023
 
 @triton.jit
 def power(base, exponent, WHOLE: tl.constexpr):
-    """Return `base ** exponent` in float64; `WHOLE` is the exponent where it is a whole number, else None."""
+    """Return `base ** exponent` in the base's dtype; `WHOLE` is the exponent where it is a whole number, else None."""
     if WHOLE is None:
         y = tl.exp(exponent * tl.log(base))
     else:
         COUNT: tl.constexpr = WHOLE if WHOLE >= 0 else -WHOLE
-        y = tl.full(base.shape, 1.0, tl.float64)
+        y = tl.full(base.shape, 1.0, base.dtype)
         square = base
         for bit in tl.static_range(10):
             if (COUNT >> bit) & 1:

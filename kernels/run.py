@@ -24,7 +24,7 @@ ENGINES = ("auto", "triton", "torch", "interpret")
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
 
-    A batch's way is `stage`, `launch`, `wait`: between the last two the device works and the caller may do something
+    A batch's way is `launch`, `wait`: between the two the device works and the caller may do something
     else. `predict` is all of it, for matrices of any number of rows.
     """
 
@@ -40,20 +40,16 @@ class Runner:
         executor = TorchExecutor if self.engine == "torch" else KernelExecutor
         self._executor: Executor = executor(plan, self._staging, self.device)
 
-    def stage(self, parts: Sequence[np.ndarray], rows: int) -> None:
-        """Copy matrices `[*, n_features]`, `rows` in all, one below the other into the staging buffer."""
-        self._staging.gather(parts, rows)
-
     def staged(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` staged rows, one row after the other, as they lie in the buffer."""
         return self._staging.numbers(rows)
 
-    def launch(self, rows: int, outputs: Outputs = ("y",)) -> Answers:
-        """Begin to compute the named outputs of the first `rows` staged rows.
+    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs = ("y",)) -> Answers:
+        """Stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
 
         Returns what holds them after `wait`, until the next launch.
         """
-        return self._executor.launch(rows, outputs)
+        return self._executor.launch(parts, rows, outputs)
 
     def wait(self) -> None:
         """Wait until what was launched is computed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,30 +12,71 @@ MANY_NUMBERS = 2**17
 MAX_NUMBERS = 2**28
 """Rows × features that an entry may stage: 1 GiB of float32. What asks for much more takes a whole server down."""
 
+CHUNK_BYTES = 2 * 2**20
+"""How much of a large batch is staged before the device begins with it."""
+
 
 class Staging:
-    """`[max_rows, n_features]` of a dtype, float32 or float64; `pinned` if a GPU is to read it across the bus."""
+    """`[max_rows, n_features]` of a dtype, float32 or float64; `pinned` if a GPU is to read it across the bus.
+
+    Its rows are whole chunks of `chunk_rows`, a power of two, unless a single one holds them all.
+    """
 
     def __init__(self, max_rows: int, n_features: int, dtype: str, *, pinned: bool) -> None:
-        self.tensor = torch.zeros(max_rows, n_features, dtype=getattr(torch, dtype), pin_memory=pinned)
+        kind: torch.dtype = getattr(torch, dtype)
+        self.chunk_rows = chunk_rows(n_features * kind.itemsize, max_rows)
+        total = -(-max_rows // self.chunk_rows) * self.chunk_rows
+        self.tensor = torch.zeros(total, n_features, dtype=kind, pin_memory=pinned)
         self._rows = self.tensor.numpy()
         self._numbers = self._rows.reshape(-1)
         self._n_features = n_features
 
-    def gather(self, parts: Sequence[np.ndarray], rows: int) -> None:
-        """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other."""
-        if len(parts) == 1:
-            self.copy(parts[0])
-        else:
-            np.concatenate(parts, out=self._rows[:rows])
+    def fill(self, parts: Sequence[np.ndarray], start: int, rows: int) -> None:
+        """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other, from row `start` on.
 
-    def copy(self, X: np.ndarray) -> None:
-        """Copy rows: torch copies with several threads, numpy begins sooner."""
-        if X.size < MANY_NUMBERS or not X.flags.writeable:  # torch warns of arrays that it cannot write to
-            self._rows[: len(X)] = X
+        torch copies with several threads, numpy begins sooner.
+        """
+        stop = start + rows
+        if len(parts) > 1:
+            np.concatenate(parts, out=self._rows[start:stop])
+        elif parts[0].size < MANY_NUMBERS:
+            self._rows[start:stop] = parts[0]
         else:
-            self.tensor[: len(X)].copy_(torch.from_numpy(np.ascontiguousarray(X)))
+            self.tensor[start:stop].copy_(torch.from_numpy(unlocked(np.ascontiguousarray(parts[0]))))
 
     def numbers(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` rows, one row after the other, as they lie here."""
         return self._numbers[: rows * self._n_features]
+
+
+class _Unlocked:
+    """The memory of an array as the object that numpy asks for it: an array over it can be written to."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        pointer, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (pointer, False)}
+
+
+def unlocked(array: np.ndarray) -> np.ndarray:
+    """Return an array over the same numbers that torch takes without a warning, though they are not written to."""
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
+
+
+def chunk_rows(row_bytes: int, max_rows: int) -> int:
+    """Return how many rows are a chunk: a power of two, or all of `max_rows` if they are no more."""
+    return min(1 << (max(CHUNK_BYTES // row_bytes, 16).bit_length() - 1), max_rows)
+
+
+def split(parts: Sequence[np.ndarray], size: int) -> Iterator[list[np.ndarray]]:
+    """Yield the rows of matrices in groups of `size` rows, and at the end those that are left."""
+    group: list[np.ndarray] = []
+    room = size
+    for part in parts:
+        while len(part) >= room:
+            yield [*group, part[:room]]
+            part, group, room = part[room:], [], size
+        if len(part):
+            group.append(part)
+            room -= len(part)
+    if group:
+        yield group

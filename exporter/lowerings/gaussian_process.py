@@ -46,6 +46,7 @@ from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
+from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 
 TABLE_TERMS = 13
 NEGLIGIBLE = 1e-30
@@ -78,14 +79,15 @@ def lower_gaussian_process(estimator: GaussianProcessRegressor, x: Value, builde
     points = estimator.X_train_
     if not isinstance(points, np.ndarray) or points.ndim != 2 or not np.issubdtype(points.dtype, np.number):
         raise builder.refuse(estimator, "it was fitted on something other than a matrix of numbers")
-    points = dense(points)
+    whitening, order = whiten(estimator.L_)
+    points = dense(points)[order]
     algebra = _Algebra(estimator, x, points, builder)
     covariance = algebra.terms(estimator.kernel_, algebra.between)
     variance = algebra.terms(estimator.kernel_, algebra.diagonal)
     if points.shape[1] == x.width:  # a kernel of constants alone takes any width, and scikit-learn notes none
         note_points(x, points, builder)
 
-    alpha = estimator.alpha_.reshape(len(points), -1)
+    alpha = estimator.alpha_.reshape(len(points), -1)[order]
     spread = np.broadcast_to(np.asarray(estimator._y_train_std, dtype=np.float64), alpha.shape[1:])
     weight, intercept = alpha * spread, estimator._y_train_mean + covariance.constant * (alpha * spread).sum(axis=0)
     means = []
@@ -99,8 +101,7 @@ def lower_gaussian_process(estimator: GaussianProcessRegressor, x: Value, builde
         means.append(builder.affine(x, np.zeros((x.width, len(spread))), intercept))
 
     matrix, scale, offset = algebra.value(covariance)
-    whitening = whiten(estimator.L_)
-    explained = builder.affine(matrix, scale * whitening, offset * whitening.sum(axis=0), "square")
+    explained = builder.add(SquaredNorm(scale * whitening, offset * whitening.sum(axis=0)), matrix)
     left = builder.affine(explained, -np.ones(explained.width), variance.constant)
     if variance.parts:
         scales, parts = zip(*variance.parts, strict=True)
@@ -243,8 +244,10 @@ class _Algebra:
         return self.builder.refuse(self.estimator, reason)
 
 
-def whiten(cholesky: np.ndarray) -> np.ndarray:
-    """Return `W` with `W Wᵀ = (L Lᵀ)⁻¹`, `[points, points]`, such that `‖k W‖²` is accurate.
+def whiten(cholesky: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `W` with `W Wᵀ = (L Lᵀ)⁻¹` such that `‖k W‖²` is accurate, and the order of the points in its rows.
+
+    `W` is `[points, rank]`, and zero below its diagonal.
 
     An inverse of `L` itself would enlarge the rounding errors of `k` by its largest element. With the points in the
     order of pivots, the most independent first, the components that are divided by small pivots are small themselves.
@@ -253,8 +256,8 @@ def whiten(cholesky: np.ndarray) -> np.ndarray:
     factor, pivots, rank, _ = dpstrf(cholesky @ cholesky.T, lower=1, tol=0.0)
     inverse, _ = dtrtri(np.tril(factor)[:rank, :rank], lower=1)
     whitening = np.zeros((len(cholesky), rank))
-    whitening[pivots[:rank] - 1] = inverse.T
-    return whitening
+    whitening[:rank] = np.triu(inverse.T)
+    return whitening, pivots - 1
 
 
 def matern_table(nu: float) -> np.ndarray:

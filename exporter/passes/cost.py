@@ -24,11 +24,12 @@ from triton_regressors.kernels.plan import INPUT, Plan
 class Cost(NamedTuple):
     """What one plan costs.
 
-    `launches` are the kernels that it launches. A fusion that saves none, since another step still reads what it would
-    drop, lowers one of the others: `beside`, the parts of each Concatenate that are scaled, and those that are made of
-    a lookup (one that is both counts twice); `depth`, the sum over the steps of the longest chain of steps that ends in
-    it; `polynomials`, the steps that expand a polynomial and contract it. An example: where two steps read a Scale and
-    one of them takes it in, the Scale stays for the other, and the first is one step nearer to the input.
+    `launches` are the kernels that it launches, where each part of a Concatenate counts as one, since it is written
+    once more. A fusion that saves none, since another step still reads what it would drop, lowers one of the others:
+    `beside`, the parts of each Concatenate that are scaled, and those that are made of a lookup (one that is both
+    counts twice); `depth`, the sum over the steps of the longest chain of steps that ends in it; `polynomials`, the
+    steps that expand a polynomial and contract it. An example: where two steps read a Scale and one of them takes it
+    in, the Scale stays for the other, and the first is one step nearer to the input.
     """
 
     launches: int
@@ -51,6 +52,8 @@ def cost(plan: Plan) -> Cost:
             looked_up.add(step.output)
         if isinstance(step.operation, Concatenate):
             beside += sum((name in scaled) + (name in looked_up) for name in step.inputs)
-    launches = sum(step.launches() for step in plan.steps)
+    launches = sum(
+        len(step.inputs) if isinstance(step.operation, Concatenate) else step.launches() for step in plan.steps
+    )
     polynomials = sum(isinstance(step.operation, PolynomialAffine) for step in plan.steps)
     return Cost(launches, beside, sum(depths.values()), polynomials)

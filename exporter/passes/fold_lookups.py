@@ -16,6 +16,9 @@ from triton_regressors.kernels.ops.lookup import Lookup
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.plan import Operation
 
+MANY_KEYS = 2**12
+"""Lookups of so many keys in all are made at once, to save a launch."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -59,13 +62,33 @@ def fold_lookup(first: Operation, second: Operation, width: int) -> Operation | 
             merged[0] = merged[0].through(lambda t: t + second.intercept)
             return _lookup(merged, True, second.function)
         case Lookup() if len(np.unique(second.columns)) == len(second.columns):
-            composed = []
-            for part in _parts(second):
-                inner = parts[part.column]
-                rows = [part.at(table[:, 0]) for table in (inner.found, inner.missing[None], inner.unknown[None])]
-                composed.append(Part(inner.column, inner.keys, rows[0], rows[1][0], rows[2][0]))
-            return _lookup(composed, second.summed, second.function)
+            return _composed(parts, second)
     return None
+
+
+def look_up_at_once(first: Operation, second: Operation, width: int) -> Operation | None:
+    """Return two lookups in a row as one, where it gets few keys: each lookup gets all those of the one it reads.
+
+    It comes after every fusion: a linear map of one-hot columns adds up those of a feature, which one lookup makes.
+    """
+    if not isinstance(first, Lookup) or not isinstance(second, Lookup):
+        return None
+    if first.summed or first.function != "identity":
+        return None
+    parts = _parts(first)
+    if sum(len(parts[column].keys) for column in second.columns) > MANY_KEYS:
+        return None
+    return _composed(parts, second)
+
+
+def _composed(parts: list[Part], second: Lookup) -> Lookup:
+    """Return a lookup of what other lookups find as one of what these look up."""
+    composed = []
+    for part in _parts(second):
+        inner = parts[part.column]
+        rows = [part.at(table[:, 0]) for table in (inner.found, inner.missing[None], inner.unknown[None])]
+        composed.append(Part(inner.column, inner.keys, rows[0], rows[1][0], rows[2][0]))
+    return _lookup(composed, second.summed, second.function)
 
 
 def _parts(op: Lookup) -> list[Part]:

@@ -1,48 +1,138 @@
-"""Chooses how each operation sums, of the precisions that it has.
+"""Chooses how each operation computes, of the precisions that it has.
 
-An operation sums in float64 unless less was measured to lose next to nothing: what its kernel would answer on the
-sample is computed at each of its precisions, and the cheapest is chosen whose error is at most a quarter of the
-tolerance. The matrix units of a GPU sum float32 products about twice as fast.
+An operation computes in float64 unless something cheaper was measured to lose next to nothing. What its kernel would
+answer on the sample is computed at each of its precisions, the steps after it follow in float64, and the cheapest
+precision is chosen with which no output of the plan moves further than is allowed. Operations are tried in the plan's
+order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
+from triton_regressors.defaults import DEFAULT_PRECISION
+from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.parity import units
-from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.tiles import one_thread
+
+PRECISIONS = (DEFAULT_PRECISION, "fast")
+"""What a user may ask for."""
+
+EXACT = 5e-7
+"""The largest error that "exact" allows, in standard deviations: half a millionth, as a sample does not hold every row.
+
+In wider units it would be seen: an answer's last float32 place is about 1e-7 of its magnitude."""
 
 SHARE_OF_TOLERANCE = 0.25
+"""What "fast" allows of the tolerance; the rest is for rounding the input (`input_type.py`)."""
+
+Values = Mapping[str, torch.Tensor]
 
 
-def choose_precision(plan: Plan, X: np.ndarray, tolerance: float) -> Plan:
-    """Return the plan with sums of less than float64 where the sample rows `X` show that they are good enough."""
-    choices = [step for step in plan.steps if len(step.operation.PRECISIONS) > 1]
-    if not choices:
-        return plan
-    names = dict.fromkeys(name for step in choices for name in (*step.inputs, step.output) if name != INPUT)
-    probe = dataclasses.replace(plan, outputs={name: name for name in names})
-    values = {INPUT: X, **Runner(probe, engine="torch", max_rows=len(X)).predict(X, tuple(names))}
+class Choice(NamedTuple):
+    """A step's precision, and how far the plan's outputs lie from float64's with it and all choices before it."""
+
+    precision: str
+    error: float
+
+
+def allowed_error(precision: str, tolerance: float) -> float:
+    """Return how far the outputs may move, in standard deviations of the predictions."""
+    share = SHARE_OF_TOLERANCE * tolerance
+    return share if precision == "fast" else min(share, EXACT)
+
+
+def choose_precision(plan: Plan, X: np.ndarray, limit: float) -> tuple[Plan, dict[str, Choice]]:
+    """Return the plan with each operation at the cheapest precision that the sample shows to be good enough, and why.
+
+    Args:
+        plan: any plan.
+        X: the sample, `[rows, n_features]`.
+        limit: how far an output may move by all choices together, in its standard deviations.
+
+    Returns:
+        The very plan where nothing cheaper was chosen, and the choice for each step that has one, by its value.
+    """
+    choices = precision_choices(plan, X, limit)
     chosen = {
-        step.output: _chosen(step.operation, [values[name] for name in step.inputs], values[step.output], tolerance)
-        for step in choices
+        step.output: step.operation.in_precision(choices[step.output].precision)
+        for step in plan.steps
+        if step.output in choices and choices[step.output].precision != step.operation.precisions()[0]
     }
-    if all(chosen[step.output] is step.operation for step in choices):
-        return plan
-    return plan.with_steps(
-        Step(chosen.get(step.output, step.operation), step.inputs, step.output) for step in plan.steps
+    if not chosen:
+        return plan, choices
+    steps = (Step(chosen.get(step.output, step.operation), step.inputs, step.output) for step in plan.steps)
+    return plan.with_steps(steps), choices
+
+
+def precision_choices(plan: Plan, X: np.ndarray, limit: float) -> dict[str, Choice]:
+    """Return the choice for each step that has one, by the value that it makes."""
+    if all(len(step.operation.precisions()) == 1 for step in plan.steps):
+        return {}
+    run = _References(plan)
+    exact = run.all({INPUT: torch.from_numpy(X)}, plan.steps)
+    expected = {value: exact[value].numpy() for value in plan.outputs.values()}
+    found: dict[str, Choice] = {}
+    values, spent = exact, 0.0
+    for place, step in enumerate(plan.steps):
+        precisions = step.operation.precisions()
+        if len(precisions) == 1:
+            continue
+        found[step.output] = Choice(precisions[0], spent)
+        for precision in reversed(precisions[1:]):
+            inputs = [values[name].numpy() for name in step.inputs]
+            answer = step.operation.in_precision(precision).emulate(*inputs)
+            tried = run.all({**values, step.output: torch.from_numpy(answer)}, plan.steps[place + 1 :], step.output)
+            error = _largest_error({value: tried[value].numpy() for value in expected}, expected)
+            if error <= limit:
+                values, spent = tried, error
+                found[step.output] = Choice(precision, error)
+                break
+    return found
+
+
+def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | None:
+    """Return what was asked for and chosen in a sentence; None where no operation has a choice."""
+    found = Counter(choice.precision for choice in choices.values())
+    if not found:
+        return None
+    counts = ", ".join(f"{count} in {precision}" for precision, count in found.items())
+    error = max(choice.error for choice in choices.values())
+    return (
+        f"Precision {asked}: of the operations with a choice {counts}, which moves answers of these rows by at most "
+        f"{error:.0e} standard deviations of the {limit:.0e} allowed"
     )
 
 
-def _chosen(operation: Operation, inputs: list[np.ndarray], answer: np.ndarray, tolerance: float) -> Operation:
-    """Return the operation at the cheapest of its precisions that answers well enough."""
-    y = answer.astype(np.float64)
-    for precision in reversed(operation.PRECISIONS[1:]):
-        cheaper = operation.in_precision(precision)
-        error = np.abs(cheaper.emulate(*inputs) - y) / units(y)
-        if error.max() <= SHARE_OF_TOLERANCE * tolerance:
-            return cheaper
-    return operation
+class _References:
+    """Computes steps of a plan by their references, in float64 from one to the next."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._parameters = bind_parameters(plan, torch.device("cpu"))
+
+    @torch.inference_mode()
+    def all(self, values: Values, steps: Sequence[Step], changed: str = INPUT) -> dict[str, torch.Tensor]:
+        """Return the values, and those of the steps that follow from a changed one, computed anew."""
+        values, stale = dict(values), {changed}
+        with one_thread():
+            for step in steps:
+                if not stale.isdisjoint(step.inputs) or step.output not in values:
+                    inputs = [values[name] for name in step.inputs]
+                    values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+                    stale.add(step.output)
+        return values
+
+
+def _largest_error(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
+    """Return the largest difference in units of each column; infinity where one is no number and the other is."""
+    largest = 0.0
+    for name, y in expected.items():
+        error = np.where(np.isnan(y) & np.isnan(found[name]), 0.0, np.abs(found[name] - y)) / units(y)
+        largest = max(largest, float(np.nan_to_num(error.max(), nan=np.inf)))
+    return largest

@@ -1,7 +1,8 @@
 """Splits long sums over points into parts, so that a few rows keep a GPU busy: see `kernels/ops/pairwise_affine.py`.
 
-How many parts follows from the number of points alone. It comes after every fusion: a linear map or a function that
-follows the sum is in it by then, and has no place between the parts and their sum.
+How many parts there are follows from the numbers of points and targets and the precision. This comes after every
+fusion: a linear map or a function that follows the sum is in it by then, and has no place between the parts and their
+sum.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan import Plan, Step
 
-PART_POINTS = 1024
-"""How many points a part covers, but for what rounding up to whole blocks makes of it."""
+PART_POINTS = {"float64": 1024, "ten digits": 128}
+"""How many points a part covers at least, by precision, but for what rounding up to whole blocks makes of it."""
+
+MOST_PARTS = 64
+MOST_SUMS = 512
+"""How many sums there are at most, of all parts and targets: they are written to memory and read again."""
 
 
 def split_sums(plan: Plan) -> Plan:
-    """Make each sum over more than `PART_POINTS` points in parts, which an Affine adds up."""
+    """Make each sum over more points than a part has in parts, which an Affine adds up."""
     scope = Scope(plan)
     steps = [part for step in plan.steps for part in _split(step, scope)]
     return plan.with_steps(steps) if len(steps) > len(plan.steps) else plan
@@ -28,9 +33,13 @@ def split_sums(plan: Plan) -> Plan:
 
 def _split(step: Step, scope: Scope) -> list[Step]:
     whole = step.operation
-    if not isinstance(whole, PairwiseAffine) or len(whole.points) <= PART_POINTS:
+    if not isinstance(whole, PairwiseAffine) or len(whole.points) <= PART_POINTS[whole.precision]:
         return [step]
-    targets, parts = whole.weight.shape[1], -(-len(whole.points) // PART_POINTS)
+    points, targets = whole.weight.shape
+    parts = -(-points // PART_POINTS[whole.precision])
+    if whole.precision != "float64":
+        parts = min(parts, MOST_PARTS, max(MOST_SUMS // targets, 2))
+        parts = -(-points // dataclasses.replace(whole, parts=parts).part_points())  # whole blocks may need fewer
     sums = scope.step(dataclasses.replace(whole, parts=parts, function="identity"), step.inputs, step.output)
     total = Affine(np.tile(np.eye(targets), (parts, 1)), np.zeros(targets), whole.function)
     return [sums, Step(total, (sums.output,), step.output)]

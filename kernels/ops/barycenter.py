@@ -20,10 +20,11 @@ import torch
 import triton
 import triton.language as tl
 
+from ..bounds import bound_launches, bound_parameters
 from ..candidates import Candidates, candidates, nearest_points
 from ..distances import check_points, transposed
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest
+from ..nearest import SEARCH_WARPS, check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
@@ -33,6 +34,8 @@ def barycenter_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     embedding,  # float64 [POINTS, OUTPUTS]
+    bounds,  # float32 [rows, GROUPS]
+    unit,  # float64 [1]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -40,6 +43,8 @@ def barycenter_kernel(
     OUTPUTS: tl.constexpr,
     NEIGHBORS: tl.constexpr,
     REG: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -47,9 +52,9 @@ def barycenter_kernel(
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x, columns, columns, row, rows, limit=POINTS, donor=0,
+        x, columns, columns, bounds, unit, row, rows, limit=POINTS, donor=0,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False,
+        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     slot = tl.arange(0, BLOCK_NEIGHBORS)
@@ -108,8 +113,9 @@ class Barycenter(Operation):
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous."""
-        return {"columns": transposed(self.points), "embedding": self.embedding}
+        """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
+        found = {"columns": transposed(self.points), "embedding": self.embedding}
+        return found | bound_parameters(self.points, self.n_neighbors)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors
@@ -142,21 +148,25 @@ class Barycenter(Operation):
         (x,), (points, features) = inputs, self.points.shape
         slots = triton.next_power_of_2(self.n_neighbors)
         block_rows = max(1, min(32, 4096 // slots**2))
-        barycenter_kernel[(triton.cdiv(rows, block_rows),)](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            POINTS=points,
-            OUTPUTS=output.shape[1],
-            NEIGHBORS=self.n_neighbors,
-            REG=self.reg,
-            BLOCK_ROWS=block_rows,
-            BLOCK_NEIGHBORS=slots,
-            BLOCK_POINTS=2048 // block_rows,
-            num_warps=8 if slots <= 64 else 16,
-        )
+        tile = {"BLOCK_ROWS": block_rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // block_rows}
+        for search in searches(x, parameters, rows, points, self.n_neighbors, tile=tile):
+            small = search.arguments["BLOCK_ROWS"] == 1 and slots <= 16
+            barycenter_kernel[search.grid](
+                x=x[search.part],
+                columns=parameters["columns"],
+                embedding=parameters["embedding"],
+                out=output[search.part],
+                FEATURES=features,
+                POINTS=points,
+                OUTPUTS=output.shape[1],
+                NEIGHBORS=self.n_neighbors,
+                REG=self.reg,
+                **search.arguments,
+                num_warps=SEARCH_WARPS if small else 8 if slots <= 64 else 16,
+            )
+
+    def launches(self, inputs: int) -> int:
+        return 1 + bound_launches(self.points, self.n_neighbors)
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points → {self.embedding.shape[1]}"

@@ -20,6 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..bounds import bound_launches, bound_parameters
 from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
@@ -33,7 +34,7 @@ from ..distances import (
     transposed,
 )
 from ..errors import PlanError
-from ..nearest import check_neighbors, nearest, neighbor_tile
+from ..nearest import check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
 
 MODES = ("distance", "connectivity")
@@ -47,6 +48,8 @@ def nearest_graph_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
+    bounds,  # float32 [rows, GROUPS]
+    unit,  # float64 [1]
     out,  # float32 or float64 [rows, POINTS], filled with what stands for no neighbour
     rows,
     FEATURES: tl.constexpr,
@@ -57,6 +60,8 @@ def nearest_graph_kernel(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     CONNECTIVITY: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -64,9 +69,9 @@ def nearest_graph_kernel(
     """A program writes the neighbours of `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, row, rows, limit=POINTS, donor=0,
+        x, columns, factor, bounds, unit, row, rows, limit=POINTS, donor=0,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
@@ -141,9 +146,10 @@ class NeighborGraph(Operation):
         return len(self.points)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous, and the reduced radius."""
+        """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
         radius = reduced_radius(self.radius, self.metric, self.p)
-        return {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+        found = {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]
@@ -166,18 +172,22 @@ class NeighborGraph(Operation):
         metric = metric_constants(self.metric, self.p, self.factor)
         if self.n_neighbors:
             output[:rows].fill_(absent)
-            tile = neighbor_tile(self.n_neighbors)
-            nearest_graph_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
-                x, columns, factor, output, rows, NEIGHBORS=self.n_neighbors, **shape, **metric, **tile, num_warps=8
-            )
+            for search in searches(x, parameters, rows, points, self.n_neighbors, self.metric, self.p):
+                nearest_graph_kernel[search.grid](
+                    x=x[search.part], columns=columns, factor=factor, out=output[search.part],
+                    NEIGHBORS=self.n_neighbors, **shape, **metric, **search.arguments, num_warps=search.warps,
+                )  # fmt: skip
         else:
-            radius_graph_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(points, BLOCK_POINTS))](
-                x, columns, factor, parameters["radius"], output, rows,
+            grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(points, BLOCK_POINTS))
+            radius_graph_kernel[grid](
+                x=x, columns=columns, factor=factor, radius=parameters["radius"], out=output, rows=rows,
                 ABSENT=absent, **shape, **metric, BLOCK_ROWS=BLOCK_ROWS, BLOCK_POINTS=BLOCK_POINTS, num_warps=8,
             )  # fmt: skip
 
     def launches(self, inputs: int) -> int:
-        return 2 if self.n_neighbors else 1
+        if not self.n_neighbors:
+            return 1
+        return 2 + bound_launches(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def describe(self) -> str:
         which = f"{self.n_neighbors} of" if self.n_neighbors else f"within {self.radius:g} of"

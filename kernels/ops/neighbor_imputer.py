@@ -49,9 +49,9 @@ def neighbor_imputer_kernel(
     missing = given != given
     limit = tl.max(missing.to(tl.int32), axis=0) * POINTS
     best, chosen = nearest(
-        x, values, means, row, rows, limit=limit, donor=feature,
+        x, values, means, values, values, row, rows, limit=limit, donor=feature,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="nan_euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=True,
+        METRIC="nan_euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=True, GROUPS=0, BLOCK_GROUPS=0,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = (tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS) & (best < INFINITY)

@@ -20,6 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..bounds import bound_launches, bound_parameters
 from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
@@ -28,7 +29,13 @@ from ..distances import (
     reference_finish,
     transposed,
 )
-from ..nearest import check_neighbors, check_targets, nearest, neighbor_tile, neighbor_weights
+from ..nearest import (
+    check_neighbors,
+    check_targets,
+    nearest,
+    neighbor_weights,
+    searches,
+)
 from ..plan import Operation, Parameters
 
 
@@ -38,6 +45,8 @@ def neighbors_kernel(
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
     targets,  # float64 [POINTS, OUTPUTS]
+    bounds,  # float32 [rows, GROUPS]
+    unit,  # float64 [1]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -49,6 +58,8 @@ def neighbors_kernel(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -56,9 +67,9 @@ def neighbors_kernel(
     """A program answers `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, row, rows, limit=POINTS, donor=0,
+        x, columns, factor, bounds, unit, row, rows, limit=POINTS, donor=0,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
@@ -95,9 +106,10 @@ class Neighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous."""
+        """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
         columns = transposed(self.points)
-        return {"columns": columns, "targets": self.targets, "factor": self.factor}
+        found = {"columns": columns, "targets": self.targets, "factor": self.factor}
+        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
@@ -121,21 +133,23 @@ class Neighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        tile = neighbor_tile(self.n_neighbors)
-        neighbors_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]),)](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            POINTS=points,
-            OUTPUTS=output.shape[1],
-            NEIGHBORS=self.n_neighbors,
-            **metric_constants(self.metric, self.p, self.factor),
-            BY_DISTANCE=self.weights == "distance",
-            **tile,
-            num_warps=8,
-        )
+        for search in searches(x, parameters, rows, points, self.n_neighbors, self.metric, self.p):
+            neighbors_kernel[search.grid](
+                x=x[search.part],
+                **{name: parameters[name] for name in ("columns", "targets", "factor")},
+                out=output[search.part],
+                FEATURES=features,
+                POINTS=points,
+                OUTPUTS=output.shape[1],
+                NEIGHBORS=self.n_neighbors,
+                **metric_constants(self.metric, self.p, self.factor),
+                BY_DISTANCE=self.weights == "distance",
+                **search.arguments,
+                num_warps=search.warps,
+            )
+
+    def launches(self, inputs: int) -> int:
+        return 1 + bound_launches(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"

@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 
 from ..plan import Parameters
-from ..point_function import PointFunction, pairwise_block
+from ..point_blocks import expanded_metric, metric_by_features, point_profile
+from ..point_function import PointFunction
 from ..tiles import tile_rows
 
 
@@ -43,10 +44,19 @@ def pairwise_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-    y = pairwise_block(
-        x, shift, factor, points, norms, numbers, table, row, point, rows,
-        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
-        PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
+    if EXPANDED:
+        m = expanded_metric(
+            x, shift, factor, points, norms, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, BLOCK_FEATURES=BLOCK_FEATURES,
+        )  # fmt: skip
+    else:
+        m = metric_by_features(
+            x, shift, factor, points, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=False, BY_POINTS=False,
+        )  # fmt: skip
+    y = point_profile(
+        m, numbers, table,
+        PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, APPROXIMATE=False,
     )  # fmt: skip
     inside = (row < rows)[:, None] & (point < POINTS)[None, :]
     tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
@@ -55,6 +65,10 @@ def pairwise_kernel(
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pairwise(PointFunction):
     """Write the function of each row and each point."""
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return float64: what reads the matrix may enlarge its errors without bounds, as a variance near zero does."""
+        return self.PRECISIONS[:1]
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -71,7 +85,7 @@ class Pairwise(PointFunction):
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        block_rows, block_points = self.block()
+        block_rows, block_points = self._block()
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(len(self.points), block_points))
         pairwise_kernel[grid](
             inputs[0],
@@ -79,13 +93,19 @@ class Pairwise(PointFunction):
             out=output,
             rows=rows,
             **self.constants(),
+            EXPANDED=self.expanded(),
+            BLOCK_FEATURES=16 if self.points.shape[1] <= 16 else 32,
             BLOCK_ROWS=block_rows,
             BLOCK_POINTS=block_points,
-            num_warps=self.warps(),
+            num_warps=8 if self.expanded() else 4,
         )
 
+    def _block(self) -> tuple[int, int]:
+        """Return the rows and points of a block; matrix products want it square, single features few rows."""
+        return (64, 64) if self.expanded() else (16, 128)
+
     def reads_input_once(self) -> bool:
-        return len(self.points) <= self.block()[1]
+        return len(self.points) <= self._block()[1]
 
     def describe(self) -> str:
         return self.what()

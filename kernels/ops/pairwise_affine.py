@@ -2,18 +2,21 @@
 
 `k`, the points and `z` are those of `point_function.py`; `weight`: `[P, targets]` float64;
 `intercept`: `[targets]` float64; `g`: a function of `functions.py`; `out`: `[rows, targets]`. The matrix of `k` lives
-in registers alone; everything is float64.
+in registers alone, and is summed in float64.
 
 A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
 in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
-by part, `g` must be the identity, and an affine step adds the parts up.
+by part, `g` must be the identity, and an affine step adds the parts up. How many parts one program makes depends on the
+number of rows, which changes no sum.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,29 +24,69 @@ import triton
 import triton.language as tl
 
 from ..contraction import Contraction, target_block
-from ..dots import dot
+from ..digits import DIGITS
+from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
 from ..plan import Parameters
-from ..point_function import PointFunction, pairwise_block
+from ..point_blocks import (
+    block_by_features,
+    digit_block,
+    expanded_metric,
+    load_rows_as_digits,
+    metric_by_features,
+    nan_of_rows,
+    norm_of_rows,
+    point_profile,
+)
+from ..point_function import FEW_FEATURES, PointFunction, digit_features
 from ..tiles import apply, product, tile_rows
 
 MAX_TARGETS = 64
+EMULATED_ROWS = 128
+PROGRAMS_PER_MULTIPROCESSOR = 4
+MOST_BLOCK_POINTS = 128
+RESERVED_BYTES = 2048  # of shared memory, for sums across the warps of a program
 
 
-@triton.jit(do_not_specialize=["rows"])
+class Shape(NamedTuple):
+    """A block of a program: rows, points, features at a time (or at most), the launch that suits it, and its order."""
+
+    rows: int
+    points: int
+    features: int
+    warps: int
+    stages: int
+    by_points: bool = False
+
+
+DIGIT_SHAPES = (
+    Shape(64, 128, 64, warps=4, stages=3),
+    Shape(64, 128, 64, warps=4, stages=2),
+    Shape(128, 64, 128, warps=8, stages=2),
+    Shape(64, 64, 128, warps=4, stages=1),
+    Shape(64, 32, 128, warps=4, stages=1),
+)
+"""From the fastest for few features on."""
+
+
+@triton.jit(do_not_specialize=["rows", "program_parts"])
 def pairwise_affine_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
     norms,  # float64 [POINTS]
-    numbers,  # float64 [3]
+    numbers,  # float64 [3], or [6] for products and digits
     table,  # float64 [PIECES, TERMS]
+    digits,  # float16 [DIGITS, POINTS, BLOCK_FEATURES]
+    products,  # float64 [FEATURES, POINTS]
+    offsets,  # float64 [POINTS]
     weight,  # float64 [POINTS, TARGETS]
     intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
     out,  # float32 or float64 [rows, PARTS * TARGETS]
     rows,
+    program_parts,  # how many parts a program makes, one after the other
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
@@ -51,7 +94,9 @@ def pairwise_affine_kernel(
     WHOLE: tl.constexpr,
     PIECES: tl.constexpr,
     TERMS: tl.constexpr,
-    EXPANDED: tl.constexpr,
+    WAY: tl.constexpr,
+    APPROXIMATE: tl.constexpr,
+    BY_POINTS: tl.constexpr,  # whether blocks are [points, rows]
     BLOCK_FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
     PARTS: tl.constexpr,
@@ -61,39 +106,82 @@ def pairwise_affine_kernel(
     BLOCK_POINTS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
 ):
-    """A program makes `BLOCK_ROWS` rows of one part of `BLOCK_TARGETS` targets."""
+    """A program makes `BLOCK_ROWS` rows of some parts of `BLOCK_TARGETS` targets."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    part = tl.program_id(1)
     target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
-    out += part * TARGETS
-    intercept += part * TARGETS
-    if TARGETS == 1:
-        total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
-    else:
-        total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
-    for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
-        point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
-        k = pairwise_block(
-            x, shift, factor, points, norms, numbers, table, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
-            PIECES=PIECES, TERMS=TERMS, EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
+    first = tl.program_id(1) * program_parts
+    if WAY == "digits":
+        z0, z1, z2, place, offset, nothing = load_rows_as_digits(
+            x, shift, factor, numbers, row, rows,
+            FEATURES=FEATURES, METRIC=METRIC, BLOCK_FEATURES=BLOCK_FEATURES,
         )  # fmt: skip
-        k = tl.where((point < POINTS)[None, :], k, 0.0)
-        if TARGETS == 1:
-            total += k * tl.load(weight + point, mask=point < POINTS, other=0.0)[None, :]
+    elif WAY == "products":
+        norm = norm_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES)
+        offset, nothing = norm * tl.load(numbers + 5), norm * 0.0
+    elif APPROXIMATE:
+        nothing = nan_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES, METRIC=METRIC)
+    for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
+        if TARGETS > 1:
+            total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+        elif APPROXIMATE:
+            total = tl.zeros([BLOCK_ROWS], tl.float64)
         else:
-            inside = (point < POINTS)[:, None] & (target < TARGETS)[None, :]
-            at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
-            total = dot(k, tl.load(weight + at, mask=inside, other=0.0), total)
-    if TARGETS == 1:
-        b = tl.load(intercept)
-        y = apply_function(tl.sum(total, axis=1) + b, FUNCTION)
-        tl.store(out + row * PARTS, y.to(out.dtype.element_ty), mask=row < rows)
-    else:
-        b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
-        y = apply_function(total + b[None, :], FUNCTION)
-        inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-        tl.store(out + row[:, None] * (PARTS * TARGETS) + target[None, :], y.to(out.dtype.element_ty), mask=inside)
+            total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
+        for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
+            point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
+            real = point < POINTS
+            if WAY == "digits":
+                k = digit_block(
+                    z0, z1, z2, place, offset, digits, offsets, numbers, point,
+                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            elif WAY == "products":
+                k = block_by_features(
+                    x, shift, factor, products, offsets, numbers, offset, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
+                )  # fmt: skip
+            else:
+                if WAY == "expanded":
+                    m = expanded_metric(
+                        x, shift, factor, points, norms, row, point, rows,
+                        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, BLOCK_FEATURES=BLOCK_FEATURES,
+                    )  # fmt: skip
+                else:
+                    m = metric_by_features(
+                        x, shift, factor, points, row, point, rows,
+                        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=APPROXIMATE, BY_POINTS=BY_POINTS,
+                    )  # fmt: skip
+                k = point_profile(
+                    m, numbers, table,
+                    PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, APPROXIMATE=APPROXIMATE,
+                )  # fmt: skip
+                if PARTS * PART_POINTS > POINTS:
+                    k = tl.where(real[:, None] if BY_POINTS else real[None, :], k, 0.0)
+            if TARGETS == 1:
+                w = tl.load(weight + point, mask=real, other=0.0)
+                w = w[:, None] if BY_POINTS else w[None, :]
+                if APPROXIMATE:  # parts are short
+                    total += tl.sum(rounded_product(k, tl.broadcast_to(w, k.shape)), axis=0 if BY_POINTS else 1)
+                else:
+                    total += k * w
+            else:
+                inside = real[:, None] & (target < TARGETS)[None, :]
+                at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
+                w = tl.load(weight + at, mask=inside, other=0.0)
+                total = dot(tl.trans(k) if BY_POINTS else k, w, total)
+        if APPROXIMATE:
+            total += nothing if TARGETS == 1 else nothing[:, None]
+        if TARGETS == 1:
+            if not APPROXIMATE:
+                total = tl.sum(total, axis=1)
+            y = apply_function(total + tl.load(intercept + part), FUNCTION)
+            tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+        else:
+            b = tl.load(intercept + part * TARGETS + target, mask=target < TARGETS, other=0.0)
+            y = apply_function(total + b[None, :], FUNCTION)
+            inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
+            at = row[:, None] * (PARTS * TARGETS) + part * TARGETS + target[None, :]
+            tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,7 +203,12 @@ class PairwiseAffine(Contraction, PointFunction):
     def parameters(self) -> dict[str, np.ndarray]:
         intercept = np.zeros((self.parts, len(self.intercept)))
         intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
-        return {**super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
+        unused: dict[str, np.ndarray] = {
+            "digits": np.zeros(1, np.float16),
+            "products": np.zeros(1),
+            "offsets": np.zeros(1),
+        }
+        return {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), size, weight = inputs, self.part_points(), parameters["weight"]
@@ -130,29 +223,69 @@ class PairwiseAffine(Contraction, PointFunction):
         return y if self.function == "identity" else apply(FUNCTIONS[self.function], y)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        targets, (block_rows, block_points) = self.weight.shape[1], self.block()
+        device, targets = parameters["points"].device, self.weight.shape[1]
+        way, shape = self._schedule(device)
         block_targets = 1 if targets == 1 else target_block(targets)
-        grid = (triton.cdiv(rows, block_rows), self.parts, triton.cdiv(targets, block_targets))
-        pairwise_affine_kernel[grid](
+        row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
+        program_parts = 1
+        if self.precision != "float64":  # whose parts are long
+            programs = row_blocks * target_blocks * self.parts
+            program_parts = max(1, min(self.parts, programs // enough_programs(device)))
+        pairwise_affine_kernel[(row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)](
             inputs[0],
             **parameters,
             out=output,
             rows=rows,
+            program_parts=program_parts,
             **self.constants(),
+            WAY=way,
+            APPROXIMATE=self.precision != "float64",
+            BY_POINTS=shape.by_points,
             TARGETS=targets,
             PARTS=self.parts,
             PART_POINTS=self.part_points(),
             FUNCTION=self.function,
-            BLOCK_ROWS=block_rows,
-            BLOCK_POINTS=block_points,
+            BLOCK_FEATURES=shape.features,
+            BLOCK_ROWS=shape.rows,
+            BLOCK_POINTS=shape.points,
             BLOCK_TARGETS=block_targets,
-            num_warps=self.warps(),
+            num_warps=shape.warps,
+            num_stages=shape.stages,
         )
 
+    def _schedule(self, device: torch.device) -> tuple[str, Shape]:
+        """Return the way on a device, and the shape of a program's block."""
+        features, way = self.points.shape[1], self.way()
+        if way == "digits":
+            shape = digit_shape(digit_features(features), shared_memory(device))
+            if shape is not None:
+                return way, shape
+            way = "expanded" if self.expanded() else "features"
+        if way == "expanded":
+            return way, Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
+        if way == "products":
+            return way, Shape(64, 32, 16, warps=1, stages=3, by_points=True)
+        if features <= FEW_FEATURES and self.precision != "float64":
+            return way, Shape(256, 16, 16, warps=4, stages=3, by_points=True)
+        return way, Shape(16, 128, 16, warps=4, stages=3)
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        (x,), size = inputs, self.part_points()
+        answer = np.empty((len(x), self.output_width()))
+        for start in range(0, len(x), EMULATED_ROWS):
+            matrix = self.emulated(x[start : start + EMULATED_ROWS])
+            sums = np.zeros((len(matrix), self.parts, self.weight.shape[1]))
+            sums[:, 0] = self.intercept
+            for part in range(self.parts):
+                points = slice(part * size, (part + 1) * size)
+                sums[:, part] += matrix[:, points] @ self.weight[points]
+            answer[start : start + EMULATED_ROWS] = sums.reshape(len(matrix), -1)
+        found: np.ndarray = FUNCTIONS[self.function](torch.from_numpy(answer)).numpy()
+        return found
+
     def part_points(self) -> int:
-        """Return how many points a part covers: whole blocks."""
-        block = self.block()[1]
-        return triton.cdiv(triton.cdiv(len(self.points), self.parts), block) * block
+        """Return how many points a part covers: whole blocks, whatever their shape."""
+        return triton.cdiv(triton.cdiv(len(self.points), self.parts), MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS
 
     def describe(self) -> str:
         parts = f" in {self.parts} parts" if self.parts > 1 else ""
@@ -171,3 +304,35 @@ def contract(
         return None
     fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
     return PairwiseAffine(**fields, weight=weight, intercept=intercept, function=function)
+
+
+def digit_shape(features: int, shared: int) -> Shape | None:
+    """Return the largest block for digits of so many features that fits the shared memory, or None.
+
+    The digits of the rows lie there, and those of as many blocks of points as there are stages.
+    """
+    for shape in DIGIT_SHAPES:
+        if features <= shape.features and 2 * DIGITS * features * (shape.rows + shape.stages * shape.points) <= shared:
+            return shape._replace(features=features)
+    return None
+
+
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16.
+
+    Triton's language has them from compute capability 8 on.
+    """
+    if device.type != "cuda":
+        return 2**30
+    properties = torch.cuda.get_device_properties(device)
+    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return most - RESERVED_BYTES if properties.major >= 8 else 0
+
+
+@functools.cache
+def enough_programs(device: torch.device) -> int:
+    """Return how many programs keep a device busy; with more of them a program makes more parts."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
+    return 64

@@ -174,8 +174,7 @@ class Quadratic(Operation):
             if getattr(self, name).shape != shape:
                 raise PlanError(f"quadratic: {name} must be {list(shape)}, not {list(getattr(self, name).shape)}.")
         check_function(self.function)
-        if self.precision not in self.PRECISIONS:
-            raise PlanError(f"quadratic: precision must be one of {self.PRECISIONS}, not '{self.precision}'.")
+        self.check_precision()
 
     def output_width(self, *widths: int) -> int:
         return len(self.intercept)

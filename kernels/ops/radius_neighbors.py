@@ -18,8 +18,10 @@ import torch
 import triton
 import triton.language as tl
 
+from ..bounds import bound_launches, bound_parameters, bounded, bounds_of, grouping
 from ..candidates import Candidates, candidates, in_parts
 from ..distances import (
+    INFINITY,
     check_points,
     finish_distance,
     metric_constants,
@@ -37,6 +39,9 @@ from ..tiles import product
 
 BLOCK_ROWS = 32
 BLOCK_POINTS = 64
+SAMPLE = 16
+LARGEST_SHARE = 0.1
+"""Where a row has neighbours in at most so many of the groups of points, the groups are looked for one by one."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -96,6 +101,76 @@ def radius_neighbors_kernel(
     tl.store(out + row[:, None] * OUTPUTS + output[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def radius_groups_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [FEATURES, POINTS]
+    factor,  # float64 [FEATURES]
+    targets,  # float64 [POINTS, OUTPUTS]
+    empty,  # float64 [OUTPUTS]
+    radius,  # float64 [1], reduced
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`
+    unit,  # float64 [1], the reduced distance 1 as bounds have it
+    out,  # float32 or float64 [rows, OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """A program makes `BLOCK_OUTPUTS` outputs of a row from the groups of points that may be within, in their order."""
+    row = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    furthest = tl.load(radius)
+    group = tl.arange(0, BLOCK_GROUPS)[None, :]
+    bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
+    near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * tl.load(unit))
+    waiting = tl.where(near, group, GROUPS)
+    weights = tl.zeros([1, BLOCK_POINTS], tl.float64)
+    y = tl.zeros([BLOCK_POINTS, BLOCK_OUTPUTS], tl.float64)
+    hits = tl.zeros([1, BLOCK_POINTS], tl.float64)
+    y_hits = tl.zeros([BLOCK_POINTS, BLOCK_OUTPUTS], tl.float64)
+    first = tl.max(tl.min(waiting, axis=1), axis=0)
+    while first < GROUPS:
+        waiting = tl.where(waiting == first, GROUPS, waiting)
+        point = first * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+        distance = reduced_distances(
+            x, columns, factor, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=16,
+        )  # [1, BLOCK_POINTS]  # fmt: skip
+        within = distance <= furthest
+        inside = tl.trans(within) & (output < OUTPUTS)[None, :]
+        value = tl.load(targets + point.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=inside, other=0.0)
+        weight = within.to(tl.float64)
+        if BY_DISTANCE:
+            distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+            hit = (within & (distance == 0.0)).to(tl.float64)
+            weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
+            hits += hit
+            y_hits += tl.trans(hit) * value
+        weights += weight
+        y += tl.trans(weight) * value
+        first = tl.max(tl.min(waiting, axis=1), axis=0)
+    total = tl.sum(tl.sum(weights, axis=1), axis=0)
+    answer = tl.sum(y, axis=0)
+    if BY_DISTANCE:
+        found = tl.sum(tl.sum(hits, axis=1), axis=0)
+        answer = tl.where(found > 0.0, tl.sum(y_hits, axis=0), answer)
+        total = tl.where(found > 0.0, found, total)
+    nothing = tl.load(empty + output, mask=output < OUTPUTS, other=0.0)
+    answer = tl.where(total > 0.0, answer / tl.where(total > 0.0, total, 1.0), nothing)
+    at = tl.program_id(0).to(tl.int64) * OUTPUTS + output
+    tl.store(out + at, answer.to(out.dtype.element_ty), mask=output < OUTPUTS)
+
+
 @dataclass(frozen=True, eq=False)
 class RadiusNeighbors(Operation):
     """The mean of the targets of the points within a radius."""
@@ -123,10 +198,11 @@ class RadiusNeighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous, and the reduced radius."""
+        """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
         radius = reduced_radius(self.radius, self.metric, self.p)
         tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
-        return {"columns": transposed(self.points), **tables}
+        bounds = bound_parameters(self.points, 1, self.factor, self.metric, self.p) if self._few else {}
+        return {"columns": transposed(self.points), **tables, **bounds}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
@@ -141,21 +217,44 @@ class RadiusNeighbors(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
         block_outputs = min(max(triton.next_power_of_2(outputs), 16), 32)
-        radius_neighbors_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(outputs, block_outputs))](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            POINTS=points,
-            OUTPUTS=outputs,
+        tables = {name: parameters[name] for name in ("columns", "factor", "targets", "empty", "radius")}
+        shape = {
+            "FEATURES": features,
+            "POINTS": points,
+            "OUTPUTS": outputs,
             **metric_constants(self.metric, self.p, self.factor),
-            BY_DISTANCE=self.weights == "distance",
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_POINTS=BLOCK_POINTS,
-            BLOCK_OUTPUTS=block_outputs,
-            num_warps=8,
-        )
+            "BY_DISTANCE": self.weights == "distance",
+        }
+        if not self._few:
+            grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(outputs, block_outputs))
+            radius_neighbors_kernel[grid](
+                x=x, **tables, out=output, rows=rows, **shape, BLOCK_ROWS=BLOCK_ROWS, BLOCK_POINTS=BLOCK_POINTS,
+                BLOCK_OUTPUTS=block_outputs, num_warps=8,
+            )  # fmt: skip
+            return
+        groups, group = grouping(points)
+        block_outputs = min(triton.next_power_of_2(outputs), 32)
+        for part, bounds in bounds_of(x, parameters, rows, points, self.metric, self.p):
+            count = part.stop - part.start
+            radius_groups_kernel[(count, triton.cdiv(outputs, block_outputs))](
+                x=x[part], **tables, bounds=bounds, unit=parameters["unit"], out=output[part], rows=count, **shape,
+                GROUPS=groups, BLOCK_GROUPS=triton.next_power_of_2(groups), BLOCK_POINTS=group,
+                BLOCK_OUTPUTS=block_outputs, num_warps=1 if block_outputs <= 8 else 4,
+            )  # fmt: skip
+
+    def launches(self, inputs: int) -> int:
+        return 1 + bound_launches(self.points, 1, self.factor, self.metric, self.p) if self._few else 1
+
+    @functools.cached_property
+    def _few(self) -> bool:
+        """Whether few groups of points hold a neighbour of a row, judged by some of the points themselves."""
+        if not bounded(self.points, 1, self.factor, self.metric, self.p):
+            return False
+        some = torch.from_numpy(self.points[:: -(-len(self.points) // SAMPLE)])
+        columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
+        distance = reference_reduced_distances(some, columns, factor, self.metric, self.p)
+        within = (distance <= float(reduced_radius(self.radius, self.metric, self.p)[0])).double().mean()
+        return bool(within * grouping(len(self.points))[1] <= LARGEST_SHARE)
 
     def describe(self) -> str:
         return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"

@@ -176,9 +176,9 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return what chose the inputs' types, and why an error above the tolerance passed."""
+        """Return what chose the inputs' types and the precision, and why an error above the tolerance passed."""
         report = self.report
-        notes = [f"{report.why}."] if report.why else []
+        notes = [f"{reason}." for reason in (report.why, report.precision) if reason]
         for output in self.outputs:
             found = output.parity
             if found.max_error > report.tolerance:

@@ -7,6 +7,9 @@ DEFAULT_REPOSITORY = Path("model_repository")
 DEFAULT_TOLERANCE = 1e-5
 """Largest difference from the estimator's own prediction, in its standard deviations."""
 
+DEFAULT_PRECISION = "exact"
+"""What kernels may lose by computing in less than float64: half a millionth of a standard deviation."""
+
 LARGEST_MB = 1024
 """Megabytes that a `.skops` file may unpack to; 2.5 million nodes of trees are 200."""
 

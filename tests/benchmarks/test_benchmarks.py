@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import environment, kernels_gpu, libraries, predict, run
+from benchmarks import environment, families_gpu, kernels_gpu, libraries, predict, run
 from benchmarks.checking import WrongAnswerError
 from benchmarks.models import DTYPES, MODELS, model
 from benchmarks.served import beside, median_round, same_points
@@ -92,6 +92,8 @@ def test_an_engine_without_its_device_says_why():
     assert run.missing("kernels_gpu") == "torch finds no CUDA GPU"
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         kernels_gpu.run(None)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        families_gpu.run(None, families_gpu.FAMILIES)
 
 
 @pytest.mark.usefixtures("_torch_threads")
@@ -101,6 +103,14 @@ def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
     assert "X·w, 13 features" in printed
     assert "triton_regressors, float32, as exported" in printed
     assert "(pairs @ W · z).sum" in printed
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_every_family_agrees_with_its_reference_on_toy_sizes(capsys):
+    families_gpu.run(None, families_gpu.FAMILIES, dry_run=True)
+    printed = capsys.readouterr().out
+    for work in ("5 of 1,100 × 4, manhattan", "SVR, ", "forest of 5, grown out", "layers 4-8-1"):
+        assert work in printed
 
 
 def test_compiling_a_model_needs_no_server_client():

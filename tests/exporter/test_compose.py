@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, PolynomialF
 from tests.exporter.data import as_frame, diabetes, far_from_zero, linnerud, several_targets, small
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 
 MEMBERS = [("ridge", Ridge()), ("lasso", make_pipeline(StandardScaler(), Lasso(0.1)))]
@@ -57,18 +58,19 @@ def test_bagged_trees_are_one_forest() -> None:
     assert compilation.report.outputs["y"].max_error < 1e-6
 
 
-def test_layers_of_a_network_are_one_step_each() -> None:
+def test_layers_of_a_network_are_one_step() -> None:
     compilation = compiled(
         make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(6, 4), solver="lbfgs", tol=1.0))
     )
-    functions = [step.operation.function for step in compilation.plan.steps if isinstance(step.operation, Affine)]
-    assert functions == ["relu", "relu", "identity"]
-    assert len(compilation.plan.steps) == 3
+    (step,) = compilation.plan.steps
+    assert isinstance(step.operation, DenseLayers)
+    assert step.operation.widths == (5, 6, 4, 1)
+    assert (step.operation.activation, step.operation.function) == ("relu", "identity")
 
 
 def test_a_thresholded_code_is_one_step() -> None:
     coder = SparseCoder(np.eye(5)[:3], transform_algorithm="threshold", split_sign=True)
-    assert kinds(compiled(make_pipeline(StandardScaler(), coder, Ridge()))) == [Affine, Affine]
+    assert kinds(compiled(make_pipeline(StandardScaler(), coder, Ridge()))) == [DenseLayers]
 
 
 @pytest.mark.parametrize(

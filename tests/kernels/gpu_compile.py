@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.operations import OPERATIONS
+from tests.kernels.operations_neighbors import IN_GROUPS
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -33,6 +34,7 @@ POINTERS = {
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.float16: "*fp16",
     torch.float32: "*fp32",
     torch.float64: "*fp64",
 }
@@ -47,7 +49,8 @@ PENDING: list[Launch] = []
 def operations() -> list[tuple[Operation, list[int]]]:
     """Return operations that between them use every kernel and branch, with the widths of their inputs."""
     z, o = np.zeros, np.ones
-    found: list[tuple[Operation, list[int]]] = [(op, list(widths)) for op, widths in OPERATIONS.values()]
+    known = OPERATIONS | IN_GROUPS
+    found: list[tuple[Operation, list[int]]] = [(op, list(widths)) for op, widths in known.values()]
     found += [
         (Affine(z((features, targets)), z(targets), function), [features])
         for features, targets, function in ((5000, 1, "expm1"), (64, 3, "exp"))
@@ -98,6 +101,8 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
             signature[name] = "i32"
     if "PRECISION" in constants and constants["PRECISION"] != "float64":
         constants["PRECISION"] = TARGETS[capability]
+    if "MATRIX_UNITS" in constants:
+        constants["MATRIX_UNITS"] = capability >= 80
     source = ASTSource(kernel, signature, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
@@ -118,7 +123,7 @@ def launches() -> list[Launch]:
     for operation, widths in operations():
         for dtype, capabilities in ((torch.float32, list(TARGETS)), (torch.float64, [90])):
             for kernel, arguments, options in record(operation, widths, dtype):
-                for capability in capabilities:
+                for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
                     key = (capability, *signature_of(kernel, arguments, options))
                     found.setdefault(key, (capability, kernel, arguments, options))
     return list(found.values())

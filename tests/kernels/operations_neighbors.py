@@ -55,6 +55,13 @@ def radius_neighbors(
     return RadiusNeighbors(drawn_points(points, features, seed), targets, factor, empty, radius, **options)
 
 
+def radius_in_groups(radius: float) -> RadiusNeighbors:
+    """Return an operation on a grid, of whose groups of points few lie within a small radius."""
+    points = np.stack(np.divmod(np.arange(3300.0), 33), axis=1) / 33
+    targets = np.random.default_rng(1).standard_normal((3300, 2))
+    return RadiusNeighbors(points, targets, np.ones(2), np.array([5.0, -7.0]), radius, weights="distance")
+
+
 def neighbor_graph(features: int, points: int, weighted: bool = False, seed: int = 0, **options: Any) -> NeighborGraph:
     return NeighborGraph(drawn_points(points, features, seed), drawn_factor(features, weighted), **options)
 
@@ -103,3 +110,13 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "barycenter": (barycenter(2, 9, 3), (2,)),
     "neighbor_imputer": (neighbor_imputer(3, 9, 2, "distance"), (3,)),
 }
+
+IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
+    "neighbors in groups": (neighbors(2, 1100, 3, weights="distance"), (2,)),
+    "neighbors in groups cubed": (neighbors(2, 1100, 3, 1, True, metric="minkowski", p=3.0), (2,)),
+    "neighbors in wide groups": (neighbors(130, 1100, 3), (130,)),
+    "radius_neighbors in groups": (radius_in_groups(0.031), (2,)),
+    "neighbor_graph in groups": (neighbor_graph(2, 1100, n_neighbors=3), (2,)),
+    "barycenter in groups": (barycenter(2, 1100, 3), (2,)),
+}
+"""Of points enough that a search goes by groups, in which the interpreter takes its time for each row."""

@@ -7,6 +7,7 @@ import numpy as np
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 from triton_regressors.kernels.plan import Operation
 
 FUNCTIONS: dict[str, dict[str, Any]] = {
@@ -51,6 +52,12 @@ def pairwise_affine(
     return PairwiseAffine(**{**vars(op), "parts": parts})
 
 
+def squared_norm(features: int, targets: int, seed: int = 0, triangular: bool = False) -> SquaredNorm:
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((features, targets))
+    return SquaredNorm(np.triu(weight) if triangular else weight, rng.standard_normal(targets))
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     **{f"pairwise {name}": (pairwise(name, 3, 11), (3,)) for name in FUNCTIONS},
     # Many features are multiplied as matrices.
@@ -60,6 +67,21 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "pairwise_affine to 3": (pairwise_affine("matern_3_2", 2, 150, 3), (2,)),
     "pairwise_affine in 2 parts": (pairwise_affine("laplacian", 2, 150, 1, 2), (2,)),
     "pairwise_affine to 2 in 3 parts": (pairwise_affine("sigmoid", 17, 150, 2, 3), (17,)),
+    **{
+        f"pairwise_affine {name} of {features} to {targets} in ten digits": (
+            pairwise_affine(name, features, 150, targets, 2).in_precision("ten digits"),
+            (features,),
+        )
+        for name, features, targets in (
+            ("rbf", 3, 1),
+            ("rbf", 40, 1),
+            ("matern_5_2", 20, 3),
+            ("chi2", 4, 1),
+            ("sigmoid", 9, 2),
+        )
+    },
+    "squared_norm": (squared_norm(40, 70), (40,)),
+    "squared_norm by a triangle": (squared_norm(70, 50, triangular=True), (70,)),
     "combine": (Combine("sum", (1.0, -2.0, 0.3), (0.0, 0.5, 0.0)), (5, 5, 1)),
     "combine plain": (Combine("sum"), (3, 1)),
     "combine product": (Combine("product", (1.0, 1.0, 0.5, 2.0), (0.0, 3.0, 1.0, 0.0)), (4, 1, 4, 4)),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from triton_regressors.kernels.bounds import bounded
 from triton_regressors.kernels.distances import METRICS
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.barycenter import Barycenter
@@ -99,6 +100,70 @@ def test_many_points_and_neighbors(device: torch.device, points: int, k: int) ->
     distance = np.linalg.norm(x[1] - op.points, axis=1)
     nearest = np.argsort(distance, kind="stable")[:k]
     assert found[1, 0] == pytest.approx(np.average(op.targets[nearest, 0], weights=1 / distance[nearest]), rel=1e-9)
+
+
+def scattered(points: int, features: int, seed: int, spread: float, center: float, clusters: int) -> np.ndarray:
+    """Return points that lie `spread` around so many places, `center` away from zero, some of them twice."""
+    rng = np.random.default_rng(seed)
+    places = center + rng.standard_normal((clusters, features))
+    found = places[rng.integers(0, clusters, points)] + spread * rng.standard_normal((points, features))
+    found[rng.integers(0, points, points // 8)] = found[0]
+    return found
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev", "minkowski"])
+@few
+@given(
+    features=st.sampled_from([1, 3, 17]),
+    k=st.sampled_from([1, 6]),
+    spread=st.sampled_from([1e-9, 1e-3, 1.0, 1e30]),
+    center=st.sampled_from([0.0, 1e4, -1e-20]),
+    clusters=st.sampled_from([1, 40]),
+    seed=seeds,
+)
+def test_bounds_leave_no_neighbor_out(
+    device: torch.device,
+    metric: str,
+    features: int,
+    k: int,
+    spread: float,
+    center: float,
+    clusters: int,
+    seed: int,
+) -> None:
+    points = 1024 if device.type == "cpu" else 8300
+    places = scattered(points, features, seed, spread, center, clusters)
+    targets = np.random.default_rng(seed).standard_normal((points, 1))
+    op = Neighbors(places, targets, ops.drawn_factor(features, seed % 2 > 0, seed), k, metric, 3.0)
+    assert bounded(op.points, k, op.factor, metric, op.p)
+    x = scattered(3, features, seed + 1, spread, center, clusters)
+    x[0] = places[-1] * (1 + 2.0**-40)
+    x[1] *= 1e3
+    np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), run_reference(op, [x]), rtol=1e-12)
+
+
+def test_rows_that_bounds_cannot_hold(device: torch.device) -> None:
+    op = ops.neighbors(1, 1024, 2)
+    check(op, np.array([[np.nan], [1e300], [-3e7]]), device)
+
+
+def test_few_points_are_bounded() -> None:
+    points = np.zeros((1024, 2))
+    assert bounded(points, 5)
+    for wrong in ({"n_neighbors": 65}, {"metric": "cosine"}, {"metric": "minkowski", "p": 0.5}, {"points": points[1:]}):
+        assert not bounded(**{"points": points, "n_neighbors": 5, **wrong})
+    assert [ops.radius_in_groups(radius).launches(1) for radius in (0.031, 1.0)] == [3, 1]
+
+
+@pytest.mark.parametrize("name", ops.IN_GROUPS)
+def test_row_bits_of_searches_in_groups_do_not_depend_on_the_batch(device: torch.device, name: str) -> None:
+    op, widths = ops.IN_GROUPS[name]
+    (x,) = inputs_for(list(widths), 5 if device.type == "cpu" else 3000, 3)
+    check(op, x[:5], device)
+    whole = run_kernel(op, [x], device)
+    for part in (x[:1], x[1:2], x[3:], x[::2]):
+        where = [int(np.flatnonzero((x == row).all(axis=1))[0]) for row in part[:3]]
+        np.testing.assert_array_equal(run_kernel(op, [part], device)[:3], whole[where])
 
 
 def test_nearest_of_equals_is_the_first_and_hits_alone_count(device: torch.device) -> None:

@@ -101,11 +101,28 @@ def test_columns(device: torch.device, width: int, selected: int, rows: int, see
 
 
 @drawn
-@given(widths=st.lists(st.integers(1, 50), min_size=1, max_size=4), rows=rows, seed=seeds)
-def test_concatenate(device: torch.device, widths: list[int], rows: int, seed: int) -> None:
+@given(widths=st.lists(st.integers(1, 50), min_size=1, max_size=10), rows=rows, seed=seeds, selected=st.booleans())
+def test_concatenate(device: torch.device, widths: list[int], rows: int, seed: int, selected: bool) -> None:
     arrays = inputs_for(widths, rows, seed)
-    assert np.array_equal(run_kernel(Concatenate(), arrays, device), np.concatenate(arrays, axis=1))
-    assert np.array_equal(run_reference(Concatenate(), arrays), np.concatenate(arrays, axis=1))
+    expected, op = np.concatenate(arrays, axis=1), Concatenate()
+    if selected:
+        columns = np.random.default_rng(seed).integers(0, sum(widths), 20).astype(np.int32)
+        expected, op = expected[:, columns], Concatenate(columns)
+    assert np.array_equal(run_kernel(op, arrays, device), expected)
+    assert np.array_equal(run_reference(op, arrays), expected)
+
+
+def test_matrices_of_both_dtypes_are_put_side_by_side(device: torch.device) -> None:
+    """A plan's input is float32, what steps make of it float64, and so is the step that puts them side by side."""
+    x, y = inputs_for([3, 4], 50)
+    double = y.astype(np.float64) / 3
+    found = run_kernel(Concatenate(), [x, double], device, torch.float64)
+    assert np.array_equal(found, np.concatenate([x, double], axis=1))
+
+
+@pytest.mark.parametrize(("inputs", "launches"), [(1, 1), (8, 1), (9, 2), (17, 3)])
+def test_a_launch_puts_eight_matrices_side_by_side(inputs: int, launches: int) -> None:
+    assert Concatenate().launches(inputs) == launches
 
 
 @drawn
@@ -222,6 +239,8 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
     "columns none": (Columns(np.array([], dtype=np.int32)), (3,), "columns: at least one column"),
     "columns range": (Columns(np.array([0, 3])), (3,), "columns: indices must lie in [0, 3)."),
     "concatenate": (Concatenate(), (), "concatenate: at least one input"),
+    "concatenate none": (Concatenate(np.array([], dtype=np.int32)), (3,), "concatenate: at least one column"),
+    "concatenate range": (Concatenate(np.array([0, 5])), (3, 2), "concatenate: columns must lie in [0, 5)."),
     "elementwise": (Elementwise("sine"), (3,), "There is no function 'sine'"),
     "polynomial": (Polynomial(np.array([[4]]), W(3), W(3)), (3,), "polynomial: indices must lie in [0, 3]."),
     "polynomial scale": (Polynomial(np.array([[3]]), W(2), W(3)), (3,), "polynomial: shift and factor must be [3]"),

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
-from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine
+from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine, squared_norm
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract, digit_shape
+from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
 from triton_regressors.kernels.plan import Operation
 
 drawn = settings(
@@ -78,6 +79,60 @@ def test_pairwise_affine(
     # The parts add up to the product of the matrix with the weights.
     found = run_reference(op, arrays).reshape(rows, parts, targets).sum(axis=1)
     assert np.allclose(found, matrix @ op.weight + op.intercept, rtol=0, atol=1e-12 * np.abs(matrix).max() * points)
+
+
+@drawn
+@given(
+    name=names,
+    features=st.integers(1, 40),
+    points=st.integers(1, 300),
+    targets=st.integers(1, 4),
+    parts=st.integers(1, 3),
+    rows=st.integers(1, 40),
+    seed=seeds,
+)
+def test_ten_digits(
+    device: torch.device, name: str, features: int, points: int, targets: int, parts: int, rows: int, seed: int
+) -> None:
+    """The kernel is as close to float64 as the precision's name says, and what the exporter emulates is as far off."""
+    exact = pairwise_affine(name, features, points, targets, parts, seed)
+    if len(exact.precisions()) == 1:
+        return
+    op = exact.in_precision("ten digits")
+    op.check(features)
+    (x,) = inputs_for([features], rows, seed)
+    double = [x.astype(np.float64)]
+    expected = run_reference(exact, double)
+    np.testing.assert_allclose(run_reference(op, double), expected, rtol=1e-9, atol=1e-9)  # that stays float64
+    # An error of some 1e-10 for each point, relative where a power enlarges numbers.
+    matrix = np.abs(run_reference(pairwise(name, features, points, seed), double)).max()
+    allowed = 1e-9 * max(float(matrix), 1.0) * np.abs(exact.weight).sum(axis=0).max()
+    for found in (op.emulate(x), run_kernel(op, double, device, torch.float64)):
+        assert np.abs(found - expected).max() <= allowed
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern_3_2", "chi2", "sigmoid", "cosine", "polynomial"])
+@pytest.mark.parametrize("features", [3, 20])
+def test_ten_digits_keep_nan_and_the_largest_numbers(device: torch.device, name: str, features: int) -> None:
+    op = pairwise_affine(name, features, 70, 1, 2).in_precision("ten digits")
+    (x,) = inputs_for([features], 12)
+    x[3, 1], x[5, 0] = np.nan, np.float32(3e38)
+    found, expected = run_kernel(op, [x], device, torch.float64), run_reference(op, [x])
+    assert np.isnan(found[3]).all()
+    others = np.isfinite(expected).all(axis=1)
+    assert others.sum() >= 10
+    np.testing.assert_allclose(found[others], expected[others], rtol=1e-8, atol=1e-6)
+
+
+def test_digits_need_memory_on_the_processor() -> None:
+    """A block's digits lie in shared memory, of which GPUs have 99 to 227 KB; others compute in another way."""
+    for features in (16, 32, 64, 128):
+        for shared in (227 * 1024, 164 * 1024, 99 * 1024):
+            shape = digit_shape(features, shared)
+            assert shape is not None
+            assert 6 * features * (shape.rows + shape.stages * shape.points) <= shared
+    assert digit_shape(128, 0) is None
+    assert digit_shape(256, 2**30) is None
 
 
 @drawn
@@ -222,6 +277,18 @@ def test_overflow_past_the_last_point_reaches_no_sum(device: torch.device) -> No
     check(both, [x], device, 1000.0)
 
 
+@pytest.mark.parametrize("triangular", [False, True])
+@pytest.mark.parametrize(("features", "targets"), [(1, 1), (40, 70), (70, 33)])
+def test_squared_norm(device: torch.device, features: int, targets: int, triangular: bool) -> None:
+    op = squared_norm(features, targets, triangular=triangular)
+    assert op.triangular == (triangular or features == 1)
+    (x,) = inputs_for([features], 40)
+    squares = (x.astype(np.float64) @ op.weight + op.offset) ** 2
+    expected = np.add.reduceat(squares, np.arange(0, targets, PART_TARGETS), axis=1)
+    assert np.allclose(run_reference(op, [x]), expected, rtol=1e-12)
+    check(op, [x], device, float(expected.max()))
+
+
 def test_many_targets_are_not_contracted_as_the_matrix_is_made() -> None:
     first = pairwise("rbf", 2, 5)
     assert contract(first, np.ones((5, 65)), np.zeros(65)) is None
@@ -268,6 +335,23 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
         (3,),
         "pairwise_affine: parts must be at least 1, and 1 before identity.",
     ),
+    "precision": (
+        PairwiseAffine(**AFFINE, precision="half"),
+        (3,),
+        "pairwise_affine: precision must be one of ('float64', 'ten digits'), not 'half'.",
+    ),
+    "precision of a table": (
+        PairwiseAffine(**{**AFFINE, "profile": "table"}, precision="ten digits"),
+        (3,),
+        "pairwise_affine: precision must be one of ('float64',), not 'ten digits'.",
+    ),
+    "precision of a matrix": (
+        Pairwise(**POINTS, precision="ten digits"),
+        (3,),
+        "pairwise: precision must be one of ('float64',), not 'ten digits'.",
+    ),
+    "norm": (SquaredNorm(W((3, 2)), W(2)), (4,), "squared_norm: weight must be [4, targets], not [3, 2]."),
+    "offset of a norm": (SquaredNorm(W((3, 2)), W(3)), (3,), "squared_norm: offset must be [2], not [3]."),
     "parts and function": (
         PairwiseAffine(**AFFINE, parts=2, function="exp"),
         (3,),

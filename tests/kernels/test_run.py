@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import executors
+from triton_regressors.kernels import chunks, staging
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.concatenate import Concatenate
@@ -40,10 +40,6 @@ def any_engine(request: pytest.FixtureRequest) -> str:
 
 def rows(count: int, width: int = 5, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
-
-
-def stage(runner: Runner, *parts: np.ndarray) -> None:
-    runner.stage(parts, sum(map(len, parts)))
 
 
 def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
@@ -100,6 +96,23 @@ def test_more_rows_than_are_staged_at_a_time(any_engine: str, count: int) -> Non
         assert pieces[output].tobytes() == y.tobytes()
 
 
+@pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
+def test_a_large_batch_is_computed_in_chunks(any_engine: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, outputs = rows(150), tuple(plan.outputs)
+    whole = Runner(plan, engine=any_engine, max_rows=150).predict(X, outputs)
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 16 * X.itemsize * X.shape[1])
+    launched = Runner(plan, engine=any_engine, max_rows=150)
+    captured = Runner(plan, engine=any_engine, max_rows=150)
+    captured.warm_up([outputs])
+    for count in (1, 15, 16, 17, 25, 32, 47, 150):
+        for runner in (launched, captured):
+            answers = runner.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
+            runner.wait()
+            for output in outputs:
+                assert answers.arrays[output].tobytes() == whole[output][:count].tobytes()
+            assert runner.staged(count).tobytes() == X[:count].tobytes()
+
+
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several, a matrix library gives each a share of a tile, and treats the last rows of a share as others."""
     used: list[int] = []
@@ -117,8 +130,7 @@ def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch
 def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:
     runner, X = Runner(ONE_STEP, engine=any_engine, max_rows=32), rows(20)
     whole = runner.predict(X)["y"]
-    stage(runner, X[:3], X[3:3], X[3:4], X[4:])
-    answers = runner.launch(20)
+    answers = runner.launch([X[:3], X[3:3], X[3:4], X[4:]], 20)
     runner.wait()
     assert answers.arrays["y"].tobytes() == answers.tensors["y"].numpy().tobytes() == whole.tobytes()
 
@@ -208,20 +220,23 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert executors.graph_sizes(20, 100) == [16, 32, 64]
-    assert executors.graph_sizes(2**18, 4096) == [16]
-    assert executors.graph_sizes(2**22, 4096) == []
-    assert executors.graph_sizes(20, 8) == []
+    assert chunks.graph_sizes(100) == [16, 32, 64]
+    assert chunks.graph_sizes(64) == [16, 32, 64]
+    assert chunks.graph_sizes(8) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("by", ["the driver", "torch"])
+@pytest.mark.parametrize("chunk_rows", [16, 64, 512])
 @pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
-def test_captured_graphs_give_the_same_bits_as_launches(plan: Plan, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_graphs_give_the_same_bits_as_launches(
+    plan: Plan, chunk_rows: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if by == "torch":
-        monkeypatch.setattr(executors, "driver", None)
+        monkeypatch.setattr(chunks, "driver", None)
     X, outputs = rows(300), tuple(plan.outputs)
     launched = Runner(plan, engine="triton", max_rows=300)
+    monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
     captured = Runner(plan, engine="triton", max_rows=300)
     captured.warm_up([outputs])
     for count in (1, 2, 15, 16, 17, 100, 256, 257, 300):
@@ -243,10 +258,10 @@ class FailingDriver:
 
 
 def test_a_graph_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "driver", FailingDriver)
+    monkeypatch.setattr(chunks, "driver", FailingDriver)
     graph, stream = SimpleNamespace(raw_cuda_graph_exec=lambda: 1), SimpleNamespace(cuda_stream=2)
     with pytest.raises(RuntimeError, match=r"^Launching a captured graph failed: CUDA_ERROR_ILLEGAL_ADDRESS\.$"):
-        executors.graph_starter(graph, stream)()
+        chunks.graph_starter(graph, stream)()
 
 
 @pytest.mark.gpu

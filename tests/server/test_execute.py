@@ -126,6 +126,19 @@ def test_a_large_request_that_was_cancelled_is_skipped(in_process: Any, check_an
         check_answers(models()["gathered"], request.X, answer.outputs)
 
 
+def test_large_requests_are_answered_with_their_batch(
+    in_process: Any, monkeypatch: pytest.MonkeyPatch, check_answers: CheckAnswers
+) -> None:
+    """Looking at each request by itself searches its rows in several passes and stages them again."""
+    monkeypatch.delattr(type(in_process), "_refuse")
+    in_process.large_rows = 4
+    requests = [FakeRequest(rows(4, 1)), FakeRequest(rows(3, 2))]
+    for request, answer in zip(requests, in_process.execute(requests), strict=True):
+        assert answer.error is None
+        check_answers(models()["gathered"], request.X, answer.outputs)
+    assert [request.asked for request in requests] == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("asked", "computed"),
     [
@@ -144,7 +157,7 @@ def test_a_batch_computes_only_what_its_requests_ask_for(
 ) -> None:
     ran: list[tuple[str, ...]] = []
     launch = in_process.runner.launch
-    monkeypatch.setattr(in_process.runner, "launch", lambda rows, outputs: ran.append(outputs) or launch(rows, outputs))
+    monkeypatch.setattr(in_process.runner, "launch", lambda *given: ran.append(given[-1]) or launch(*given))
     requests = [FakeRequest(rows(2, seed), outputs) for seed, outputs in enumerate(asked)]
     answers = in_process.execute(requests)
     assert ran == [computed]

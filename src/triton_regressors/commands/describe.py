@@ -16,6 +16,7 @@ from triton_regressors.commands.model_file import (
     Import,
     InputOption,
     LargestMb,
+    PrecisionOption,
     SampleOption,
     ToleranceOption,
     TrustPickle,
@@ -23,7 +24,7 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_model,
 )
-from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB
+from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def describe(
     ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
@@ -92,7 +94,7 @@ def describe(
             imported=import_,
             largest_mb=largest_mb,
         )
-        compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, input=input)
+        compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden = what.stem, compiled.document(), compiled.golden()
     console = make_console()
     text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))

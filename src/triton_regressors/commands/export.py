@@ -16,6 +16,7 @@ from triton_regressors.commands.model_file import (
     InputOption,
     LargestMb,
     Model,
+    PrecisionOption,
     SampleOption,
     ToleranceOption,
     TrustPickle,
@@ -23,7 +24,13 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_model,
 )
-from triton_regressors.defaults import DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MISSING_STRINGS
+from triton_regressors.defaults import (
+    DEFAULT_PRECISION,
+    DEFAULT_REPOSITORY,
+    DEFAULT_TOLERANCE,
+    LARGEST_MB,
+    MISSING_STRINGS,
+)
 from triton_regressors.extras import require
 
 _RUN = "How the server runs it"
@@ -40,6 +47,7 @@ def export(
     ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
+    precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
@@ -110,6 +118,7 @@ def export(
         name=model.stem if name is None else name,
         sample=rows,
         tolerance=tolerance,
+        precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
         input=input,
         max_batch_size=max_batch_size,

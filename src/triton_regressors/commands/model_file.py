@@ -33,6 +33,15 @@ ToleranceOption = Annotated[
         rich_help_panel=VERIFIED,
     ),
 ]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="What kernels may lose by computing in less than float64: exact, half a millionth of a standard "
+        "deviation, or fast, a quarter of the tolerance.",
+        rich_help_panel=VERIFIED,
+    ),
+]
 InputOption = Annotated[
     str,
     typer.Option(

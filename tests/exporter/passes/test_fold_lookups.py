@@ -11,6 +11,8 @@ from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_lookup import numbers
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
+from triton_regressors.exporter.passes.fold_lookups import MANY_KEYS, look_up_at_once
+from triton_regressors.exporter.passes.rewriting import of_pairs
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
@@ -92,3 +94,25 @@ def test_one_hot_columns_before_a_linear_model_are_never_made() -> None:
     (step,) = compile_estimator(model, sample=X[:100]).plan.steps
     assert isinstance(step.operation, Lookup)
     assert len(step.operation.keys) <= 1500
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_lookups_in_a_row_are_one(seed: int) -> None:
+    first = lookup(3, [2, 4, 0], seed=seed, grid=0.5)
+    codes = Lookup(first.columns, first.starts, first.keys, np.round(first.table))
+    one_hot = lookup(3, [1, 1, 1, 2, 2], seed=seed + 10, grid=1.0)
+    plan = Plan(3, (Step(codes, ("X",), "codes"), Step(one_hot, ("codes",), "y")), {"y": "y"})
+    at_once = of_pairs(look_up_at_once)(plan)
+    assert len(at_once.steps) == 1
+    X = numbers(3, 50, seed, grid=0.5, span=8).astype(np.float32)
+    np.testing.assert_array_equal(run_plan(at_once, X)["y"], run_plan(plan, X)["y"])
+
+
+def test_lookups_that_would_get_many_keys_stay_two() -> None:
+    count = MANY_KEYS // 2
+    codes = Lookup(
+        np.zeros(1, dtype=np.int32), np.array([0, count]), np.arange(count, dtype=np.float64), np.zeros((count + 2, 1))
+    )
+    for columns, composed in ((2, True), (3, False)):
+        own = lookup(1, [0] * columns)
+        assert (look_up_at_once(codes, own, 1) is not None) == composed

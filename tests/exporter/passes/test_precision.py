@@ -1,27 +1,26 @@
 """Each operation sums at the cheapest of its precisions that loses next to nothing on the sample."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.kernels import operations
-from triton_regressors.exporter.passes.precision import choose_precision
+from triton_regressors.exporter.passes.precision import allowed_error, choose_precision, in_words, precision_choices
+from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation, Plan, Step
-from triton_regressors.kernels.run import Runner
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 
 
-def two_forms(tolerance: float) -> list[str]:
+def two_forms(limit: float) -> list[str]:
     """Return the precisions of a form that float32 sums do well, and of one in which they cancel, 10⁵ from zero."""
     near = operations.quadratic(4, seed=1)
     far = dataclasses.replace(near, shift=np.full(4, -1e5))
     steps = (Step(near, ("X",), "near"), Step(far, ("near_4",), "far"))
     plan = Plan(4, (Step(operations.affine(4, 4), ("X",), "near_4"), *steps), {"y": "near", "std": "far"})
-    chosen = choose_precision(plan, X, tolerance)
+    chosen, _ = choose_precision(plan, X, limit)
     return [step.operation.precision for step in chosen.steps if isinstance(step.operation, Quadratic)]
 
 
@@ -30,20 +29,38 @@ def test_precision_is_chosen_by_what_it_costs() -> None:
     assert two_forms(1e-8) == ["float64", "float64"]
 
 
-def test_all_steps_with_a_choice_are_measured_by_one_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Plan] = []
-    bind = Runner.__init__
-
-    def count(runner: Runner, plan: Plan, **options: Any) -> None:
-        made.append(plan)
-        bind(runner, plan, **options)
-
-    monkeypatch.setattr(Runner, "__init__", count)
-    two_forms(1e-5)
-    assert len(made) == 1
+def test_a_plan_without_choices_is_left_alone() -> None:
     plan = Plan(4, (Step(operations.affine(4, 1), ("X",), "y"),), {"y": "y"})
-    assert choose_precision(plan, X, 1e-5) is plan
-    assert len(made) == 1
+    assert choose_precision(plan, X, 1e-5) == (plan, {})
+    assert in_words("exact", 5e-7, {}) is None
+
+
+def test_the_error_is_that_of_the_outputs_and_of_all_choices_together() -> None:
+    """What follows a step may enlarge its error, as a root does next to zero."""
+    form = operations.quadratic(4)
+    zero = operations.run_reference(form, [X])[7]
+    errors = []
+    for function in ("identity", "cbrt"):
+        steps = Step(form, ("X",), "v"), Step(Affine(np.ones((1, 1)), -zero, function), ("v",), "y")
+        (choice,) = precision_choices(Plan(4, steps, {"y": "y"}), X, 1.0).values()
+        assert choice.precision == "float32"
+        errors.append(choice.error)
+    assert errors[1] > 100 * errors[0] > 0
+
+    twice = Plan(
+        4, tuple(Step(operations.quadratic(4, seed=s), ("X",), f"v{s}") for s in (0, 1)), {"y": "v0", "std": "v1"}
+    )
+    first, second = precision_choices(twice, X, 1.0).values()
+    assert second.error >= first.error
+    limited = precision_choices(twice, X, first.error)
+    assert limited["v0"].precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance", "expected"), [("exact", 1e-5, 5e-7), ("exact", 1e-7, 2.5e-8), ("fast", 1e-5, 2.5e-6)]
+)
+def test_what_may_be_lost(precision: str, tolerance: float, expected: float) -> None:
+    assert allowed_error(precision, tolerance) == pytest.approx(expected)
 
 
 def test_an_operation_has_float64_sums_unless_it_says_more() -> None:

@@ -1,5 +1,6 @@
 """Long sums over points are made in parts, whatever lowering they come from and whatever follows them."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,9 @@ def test_every_model_of_many_points_has_parts(name: str) -> None:
     sums, total = (step.operation for step in compilation.plan.steps)
     assert isinstance(sums, PairwiseAffine)
     assert isinstance(total, Affine)
-    assert (sums.parts, sums.function) == (2, "identity")
+    assert (sums.parts, sums.function) == (9, "identity")
     assert total.function == ("exp" if "link" in name else "identity")
+    assert sums.precision == "ten digits"
     assert compilation.stages[-1][0] == "split long sums"
     assert compilation.report.outputs["y"].within(1e-5)
 
@@ -61,17 +63,30 @@ def test_several_targets_of_the_same_points_are_one_sum_in_parts() -> None:
     compilation = compiled(MODELS["kernel ridge"], np.column_stack([y, -y, X[:, 2]]))
     sums, _ = (step.operation for step in compilation.plan.steps)
     assert isinstance(sums, PairwiseAffine)
-    assert (sums.parts, sums.weight.shape) == (2, (ROWS, 3))
+    assert (sums.parts, sums.weight.shape) == (9, (ROWS, 3))
     assert compilation.report.outputs["y"].within(1e-5)
 
 
-@pytest.mark.parametrize(("points", "parts"), [(1, 0), (1024, 0), (1025, 2), (2049, 3)])
+@pytest.mark.parametrize(
+    ("points", "targets", "precision", "parts"),
+    [
+        *((points, 2, "float64", parts) for points, parts in ((1, 0), (1024, 0), (1025, 2), (2049, 3))),
+        *((points, 2, "ten digits", parts) for points, parts in ((128, 0), (129, 2), (1024, 8), (9000, 36))),
+        *((1024, targets, "ten digits", parts) for targets, parts in ((64, 8), (100, 4), (600, 2))),
+    ],
+)
 @pytest.mark.parametrize("function", ["identity", "tanh"])
-def test_parts_by_the_number_of_points(points: int, parts: int, function: str) -> None:
-    whole = pairwise_affine("rbf", 2, points, 2, function=function)
+def test_parts_by_points_targets_and_precision(
+    points: int, targets: int, precision: str, parts: int, function: str
+) -> None:
+    first = pairwise_affine("rbf", 2, points, 1, function=function).in_precision(precision)
+    assert isinstance(first, PairwiseAffine)
+    weight = np.random.default_rng(2).standard_normal((points, targets))
+    whole = dataclasses.replace(first, weight=weight, intercept=np.arange(float(targets)))
     plan = Plan(2, (Step(whole, ("X",), "v"),), {"y": "v"})
     split = split_sums(plan)
     assert (split is plan) == (not parts)
     assert [getattr(step.operation, "parts", 0) for step in split.steps] == ([parts, 0] if parts else [1])
     rows = np.random.default_rng(1).standard_normal((5, 2)).astype(np.float32)
-    np.testing.assert_allclose(run_plan(split, rows)["y"], run_plan(plan, rows)["y"], rtol=1e-11)
+    expected = run_plan(plan, rows)["y"]
+    np.testing.assert_allclose(run_plan(split, rows)["y"], expected, rtol=1e-11, atol=1e-11)

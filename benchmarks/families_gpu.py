@@ -1,0 +1,239 @@
+"""Device time of neighbours, expansions, trees and layers by the number of rows, beside torch in the same run.
+
+    python -m benchmarks.families_gpu [--only neighbors layers] [--quick] [--output DIR]      needs a CUDA GPU
+    python -m benchmarks.families_gpu --dry-run              tries the script out on a CPU, on toy sizes
+
+A work is a plan's kernels, one launch after the other, and what torch offers for the same in float32: its answers need
+not be as exact, nor the same in every batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.svm import SVR
+
+from benchmarks.checking import demand
+from benchmarks.environment import default_directory, device_name, save
+from benchmarks.timing import Contender, time_on_device
+from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.kernels.executors import bind_parameters
+from triton_regressors.kernels.ops.neighbors import Neighbors
+from triton_regressors.kernels.plan import INPUT, Plan, Step
+
+INPUTS = 4
+OURS, TORCH = "triton_regressors", "torch"
+LIMIT = 1e-6
+"""How far our answers may be from the reference's, in standard deviations of these."""
+
+CHECKED_ROWS = 16
+FAMILIES = ("neighbors", "expansions", "trees", "layers")
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Work:
+    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time."""
+
+    family: str
+    title: str
+    plan: Plan
+    rows: Sequence[int]
+    peer: Callable[[Tensor], Tensor] | None = None
+
+
+def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
+    """Yield the works of the chosen families, made one after the other."""
+    makers = {"neighbors": neighbors, "expansions": expansions, "trees": trees, "layers": layers}
+    for family in chosen:
+        yield from makers[family](device, toy)
+
+
+def neighbors(device: torch.device, toy: bool) -> Iterator[Work]:
+    """Yield searches for the 5 nearest points, beside a matrix product, or `torch.cdist`, and `torch.topk`."""
+    shapes = [(1100, 4)] if toy else [(100_000, 32), (100_000, 128), (4_000, 32)]
+    for count, features in shapes:
+        rng = np.random.default_rng(features)
+        points, targets = rng.standard_normal((count, features)), rng.standard_normal((count, 1))
+        single = torch.from_numpy(points).float().to(device)
+        known = torch.from_numpy(targets).float().to(device)[:, 0]
+        norms = (single * single).sum(1)
+
+        def by_product(x: Tensor, p: Tensor = single, y: Tensor = known, n: Tensor = norms) -> Tensor:
+            return y[torch.topk(n - 2 * x @ p.T, 5, largest=False).indices].mean(1)
+
+        def by_differences(x: Tensor, p: Tensor = single, y: Tensor = known) -> Tensor:
+            return y[torch.topk(torch.cdist(x, p, p=1.0), 5, largest=False).indices].mean(1)
+
+        for metric, peer in (("euclidean", by_product), ("manhattan", by_differences)):
+            operation = Neighbors(points, targets, np.ones(features), 5, metric)
+            plan = Plan(features, (Step(operation, (INPUT,), "y"),), {"y": "y"})
+            rows = (1, 64, 4096) if metric == "euclidean" else (1, 64, 1024)
+            yield Work("neighbors", f"5 of {count:,} × {features}, {metric}", plan, rows, peer)
+
+
+def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
+    """Yield support vector machines, beside `torch.cdist`, `torch.exp` and a product."""
+    for vectors, features in [(60, 3)] if toy else [(8192, 3), (8192, 32), (8192, 128)]:
+        rng = np.random.default_rng(features)
+        X = rng.standard_normal((vectors, features))
+        estimator = SVR(gamma=0.5 / features, C=10.0, epsilon=1e-4, max_iter=100).fit(X, np.sin(X).sum(axis=1))
+        support = torch.from_numpy(estimator.support_vectors_).float().to(device)
+        weight = torch.from_numpy(estimator.dual_coef_[0]).float().to(device)
+        gamma, intercept = 0.5 / features, float(estimator.intercept_[0])
+
+        def peer(x: Tensor, p: Tensor = support, w: Tensor = weight, g: float = gamma, b: float = intercept) -> Tensor:
+            return torch.exp(-g * torch.cdist(x, p) ** 2) @ w + b
+
+        title = f"SVR, {len(support):,} vectors × {features}"
+        yield Work("expansions", title, compiled(estimator), (1, 4096, 65536), peer)
+
+
+def trees(device: torch.device, toy: bool) -> Iterator[Work]:
+    """Yield ensembles of trees, for which torch has nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300 if toy else 20_000, 64)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
+    count, jobs = (5, None) if toy else (100, -1)
+    for title, estimator in (
+        (f"forest of {count}, depth 10", RandomForestRegressor(count, max_depth=10, n_jobs=jobs, random_state=0)),
+        (f"forest of {count}, grown out", RandomForestRegressor(count, n_jobs=jobs, random_state=0)),
+        (
+            f"HistGradientBoosting, {3 * count} × 31 leaves",
+            HistGradientBoostingRegressor(max_iter=3 * count, early_stopping=False, random_state=0),
+        ),
+        (
+            f"GradientBoosting, {2 * count}, depth 5",
+            GradientBoostingRegressor(n_estimators=2 * count, max_depth=5, max_features=8, random_state=0),
+        ),
+    ):
+        yield Work("trees", title, compiled(estimator.fit(X, y)), (1, 128, 4096, 65536, 2**20))
+
+
+def layers(device: torch.device, toy: bool) -> Iterator[Work]:
+    """Yield neural networks, beside torch's own layers in float32."""
+    for widths in [(4, 8, 1)] if toy else [(32, 128, 128, 1), (64, 256, 256, 256, 4)]:
+        rng = np.random.default_rng(widths[0])
+        X = rng.standard_normal((512, widths[0]))
+        y = X @ rng.standard_normal((widths[0], widths[-1]))
+        estimator = MLPRegressor(hidden_layer_sizes=widths[1:-1], max_iter=5, random_state=0)
+        estimator.fit(X, y[:, 0] if widths[-1] == 1 else y)
+        matrices = [torch.from_numpy(w).float().to(device) for w in estimator.coefs_]
+        shifts = [torch.from_numpy(b).float().to(device) for b in estimator.intercepts_]
+
+        def peer(x: Tensor, w: Sequence[Tensor] = matrices, b: Sequence[Tensor] = shifts) -> Tensor:
+            for matrix, shift in zip(w[:-1], b[:-1], strict=True):
+                x = torch.addmm(shift, x, matrix).relu_()
+            return torch.addmm(b[-1], x, w[-1])
+
+        title = f"layers {'-'.join(map(str, widths))}"
+        yield Work("layers", title, compiled(estimator), (64, 4096, 262144), peer)
+
+
+def compiled(estimator: BaseEstimator) -> Plan:
+    """Return an estimator's plan as `export` writes it."""
+    return compile_estimator(estimator).plan
+
+
+def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
+    """Return what launches a plan's kernels on one of the inputs."""
+    device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
+    parameters, steps = bind_parameters(plan, device), plan.steps_for(("y",))
+    values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}
+    values[steps[-1].output] = torch.empty(rows, widths[steps[-1].output], device=device)
+
+    def call(i: int) -> Tensor:
+        found = {**values, INPUT: inputs[i]}
+        for step in steps:
+            given, out = [found[name] for name in step.inputs], found[step.output]
+            if device.type == "cuda":
+                step.operation.launch(parameters[step.output], given, out, rows)
+            else:
+                out.copy_(step.operation.reference(parameters[step.output], *given))
+        return found[steps[-1].output]
+
+    return call
+
+
+def measure(work: Work, device: torch.device, rounds: int) -> list[dict[str, Any]]:
+    """Check, time and print a work for each number of rows; return what was found."""
+    parameters, steps = bind_parameters(work.plan, torch.device("cpu")), work.plan.steps_for(("y",))
+    found = []
+    for rows in work.rows:
+        generator = torch.Generator(device).manual_seed(rows)
+        dtype = getattr(torch, work.plan.dtype)
+        count = INPUTS if rows <= 65536 else 1
+        inputs = [
+            torch.randn(rows, work.plan.n_features, generator=generator, device=device).to(dtype) for _ in range(count)
+        ]
+        call = kernels(work.plan, inputs)
+        values = {INPUT: inputs[0][:CHECKED_ROWS].cpu()}
+        for step in steps:
+            given = [values[name] for name in step.inputs]
+            values[step.output] = step.operation.reference(parameters[step.output], *given)
+        exact = values[steps[-1].output]
+        answer = call(0)[:CHECKED_ROWS].cpu().double()
+        error = float((answer - exact).abs().max() / max(float(exact.std()) if len(exact) > 1 else 0.0, 1.0))
+        demand(f"{work.title}, {rows:,} rows,", error, LIMIT)
+        contenders = [Contender(OURS, call)]
+        if work.peer is not None:
+            peer, singles = work.peer, [x.float() for x in inputs]
+            contenders.append(Contender(TORCH, lambda i, peer=peer, singles=singles: peer(singles[i])))
+        times = time_on_device(contenders, count, device, rounds=rounds)
+        ratio = times[TORCH].median_us / times[OURS].median_us if TORCH in times else None
+        beside = "" if ratio is None else f", torch {times[TORCH].median_us:,.1f} µs, {ratio:.2f} ×"
+        print(f"{work.title}: {rows:,} rows {times[OURS].median_us:,.1f} µs{beside}, error {error:.0e}", flush=True)
+        found.append(
+            {
+                "family": work.family,
+                "work": work.title,
+                "rows": rows,
+                "contenders": {name: timing.to_json() for name, timing in times.items()},
+                "torch_over_ours": None if ratio is None else float(f"{ratio:.3g}"),
+                "max_error": float(f"{error:.2g}"),
+            }
+        )
+    return found
+
+
+def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, dry_run: bool = False) -> Path | None:
+    """Measure the chosen families and write families.json; a dry run measures toys on the CPU and writes nothing."""
+    if not dry_run and not torch.cuda.is_available():
+        raise SystemExit("benchmarks.families_gpu needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
+    torch.set_float32_matmul_precision("highest")  # no TF32 for anybody
+    device = torch.device("cpu" if dry_run else "cuda")
+    print(f"kernels on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
+    found: list[dict[str, Any]] = []
+    for work in works(device, chosen, dry_run):
+        if dry_run:
+            work = Work(work.family, work.title, work.plan, (1, 5), work.peer)
+        found += measure(work, device, rounds=2 if dry_run else 5 if quick else 15)
+    if dry_run or directory is None:
+        return None
+    return save(directory, "families", {"quick": quick, "families": list(chosen), "inputs": INPUTS}, {"cases": found})
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="which families")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--dry-run", action="store_true", help="toy sizes on a CPU, to try the script out")
+    parser.add_argument("--output", type=Path, default=None, help="directory of families.json")
+    arguments = parser.parse_args()
+    directory = arguments.output or default_directory()
+    run(directory, arguments.only, quick=arguments.quick, dry_run=arguments.dry_run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Computes the layers of a neural network in one launch: see `kernels/ops/dense_layers.py`.
+
+It comes after every fusion: linear maps before and after the network are in its layers by then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
+from triton_regressors.kernels.plan import INPUT, Plan, Step
+
+MAX_WIDTH = 256
+"""Programs take so many features and units through all layers; wider layers keep a GPU busy one by one."""
+
+MAX_TARGETS = 32
+"""The last layer is summed target by target."""
+
+
+def fuse_dense_layers(plan: Plan, X: np.ndarray) -> Plan:
+    """Make each chain of Affine steps with the same function between them, read by nothing else, one step.
+
+    `X`, `[rows, n_features]`, says where the features lie.
+    """
+    makers = {step.output: step for step in plan.steps}
+    readers: dict[str, int] = {}
+    for name in (*plan.outputs.values(), *(name for step in plan.steps for name in step.inputs)):
+        readers[name] = readers.get(name, 0) + 1
+    steps: list[Step] = []
+    fused: set[str] = set()
+    for step in reversed(plan.steps):
+        if step.output in fused:
+            continue
+        chain = _chain(step, makers, readers)
+        if len(chain) > 1:
+            fused.update(part.output for part in chain[:-1])
+            step = Step(_dense_layers(chain, X), chain[0].inputs, step.output)
+        steps.append(step)
+    return plan.with_steps(reversed(steps)) if fused else plan
+
+
+def _chain(last: Step, makers: dict[str, Step], readers: dict[str, int]) -> list[Step]:
+    """Return the longest chain of layers that ends in a step."""
+    chain = [last]
+    if not _fits(last) or last.operation.weight.shape[1] > MAX_TARGETS:  # type: ignore[attr-defined]
+        return chain
+    while True:
+        before = makers.get(chain[0].inputs[0])
+        if before is None or readers[before.output] > 1 or not _fits(before):
+            return chain
+        function = before.operation.function  # type: ignore[attr-defined]
+        if function not in ACTIVATIONS or (len(chain) > 1 and function != chain[0].operation.function):  # type: ignore[attr-defined]
+            return chain
+        chain.insert(0, before)
+
+
+def _fits(step: Step) -> bool:
+    """Whether a step is a layer of at most so many features."""
+    return isinstance(step.operation, Affine) and len(step.operation.weight) <= MAX_WIDTH
+
+
+def _dense_layers(chain: list[Step], X: np.ndarray) -> DenseLayers:
+    """Return the chain as one operation, which shifts the features that lie far from zero."""
+    layers = [step.operation for step in chain if isinstance(step.operation, Affine)]
+    features = len(layers[0].weight)
+    shift = np.zeros(features)
+    if chain[0].inputs == (INPUT,):
+        known = np.nan_to_num(X.astype(np.float64))
+        mean = known.mean(axis=0)
+        shift = np.where(np.abs(mean) > known.std(axis=0), mean, 0.0).astype(np.float32).astype(np.float64)
+    return DenseLayers(
+        np.concatenate([layer.weight.ravel() for layer in layers]),
+        np.concatenate([layer.intercept for layer in layers]),
+        shift,
+        (features, *(layer.weight.shape[1] for layer in layers)),
+        layers[0].function,
+        layers[-1].function,
+    )

@@ -1,0 +1,96 @@
+"""What computes some of the staged rows of a batch: launches, and captured graphs of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+
+from .branches import Branches, Task
+
+try:
+    from cuda.bindings import driver  # torch's builds for CUDA bring it
+except ImportError:
+    driver = None
+
+SMALLEST_GRAPH_ROWS = 16
+
+
+class Lane:
+    """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
+
+    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
+    """
+
+    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
+        self.streams = streams
+        self.values: dict[str, torch.Tensor] = {}
+        self.pool = torch.cuda.graph_pool_handle() if streams else None
+
+
+class Chunk:
+    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
+
+    def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
+        self._branches = Branches(tasks, lane.streams)
+        self._lane = lane
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._starters: dict[int, Callable[[], None]] = {}
+
+    def starter(self, rows: int) -> Callable[[], None]:
+        """Return what begins to compute the first `rows`: the smallest graph that covers them, or the launches."""
+        start = self._starters.get(rows)
+        if start is None:
+            graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
+            start = graph_starter(graph, self._lane.streams[0]) if graph else functools.partial(self.launch, rows)
+            self._starters[rows] = start
+        return start
+
+    def launch(self, rows: int) -> None:
+        """Launch the kernels."""
+        self._branches.launch(rows)
+
+    def capture(self, sizes: Iterable[int]) -> None:
+        """Capture the launches as one graph for each of these numbers of rows."""
+        for rows in sizes:
+            if rows not in self._graphs:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=self._lane.pool, stream=self._lane.streams[0]):
+                    self.launch(rows)
+                self._graphs[rows] = graph
+        self._starters.clear()
+
+
+def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
+    """Return what launches a captured graph on a stream: the driver itself where it can be had, as torch takes longer.
+
+    Between a small batch and its answer lie some ten microseconds; torch's part of the launch is one to three of them.
+    """
+    if driver is None or not hasattr(graph, "raw_cuda_graph_exec"):
+
+        def replay() -> None:
+            with torch.cuda.stream(stream):
+                graph.replay()
+
+        return replay
+
+    executable, handle = driver.CUgraphExec(graph.raw_cuda_graph_exec()), driver.CUstream(stream.cuda_stream)
+    success = driver.CUresult.CUDA_SUCCESS
+
+    def launch() -> None:
+        (result,) = driver.cuGraphLaunch(executable, handle)
+        if result != success:
+            raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
+
+    return launch
+
+
+def graph_sizes(max_rows: int) -> list[int]:
+    """Return the row counts to capture: powers of two."""
+    sizes = []
+    rows = SMALLEST_GRAPH_ROWS
+    while rows <= max_rows:
+        sizes.append(rows)
+        rows *= 2
+    return sizes

@@ -1,0 +1,120 @@
+"""The squared norm of an affine map, in parts: `out[r, p] = Σₜ (Σᵢ x[r, i] · weight[i, t] + offset[t])²` over part p.
+
+`x`: `[rows, features]`, float32 or float64; `weight`: `[features, targets]` float64; `offset`: `[targets]` float64;
+`out`: `[rows, parts]`, where a part is `PART_TARGETS` targets. An affine step adds the parts up. What a Gaussian
+process explains of its variance is such a norm, which the prior variance nearly cancels: everything is float64.
+
+Where the weight is an upper triangle, zero for `i > t`, as the inverse of a Cholesky factor is, a part of the targets
+reads only the features that it depends on: half of all the products are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..dots import dot, rounded_product
+from ..errors import PlanError
+from ..plan import Operation, Parameters
+from ..tiles import in_tiles, matmul
+
+PART_TARGETS = 32
+BLOCK_ROWS = 64
+BLOCK_FEATURES = 32
+
+
+@triton.jit(do_not_specialize=["rows"])
+def squared_norm_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    weight,  # float64 [FEATURES, TARGETS]
+    offset,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, PARTS]
+    rows,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    PARTS: tl.constexpr,
+    TRIANGULAR: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    PART_TARGETS: tl.constexpr,
+):
+    """A program makes one part of `BLOCK_ROWS` rows; the last part, which takes longest, comes first."""
+    part = PARTS - 1 - tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = part * PART_TARGETS + tl.arange(0, PART_TARGETS)
+    total = tl.zeros([BLOCK_ROWS, PART_TARGETS], tl.float64)
+    features = FEATURES
+    if TRIANGULAR:
+        features = tl.minimum(FEATURES, (part + 1) * PART_TARGETS)
+    for start in tl.range(0, features, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
+        inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
+        w = tl.load(weight + feature.to(tl.int64)[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
+        total = dot(tile, w, total)
+    total += tl.load(offset + target, mask=target < TARGETS, other=0.0)[None, :]
+    y = tl.sum(rounded_product(total, total), axis=1)
+    tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredNorm(Operation):
+    """The squared norm of an affine map, in parts."""
+
+    weight: np.ndarray
+    offset: np.ndarray
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        if self.weight.ndim != 2 or self.weight.shape[0] != features or not self.weight.shape[1]:
+            raise PlanError(f"squared_norm: weight must be [{features}, targets], not {list(self.weight.shape)}.")
+        if self.offset.shape != self.weight.shape[1:]:
+            shapes = f"{list(self.weight.shape[1:])}, not {list(self.offset.shape)}"
+            raise PlanError(f"squared_norm: offset must be {shapes}.")
+
+    def output_width(self, *widths: int) -> int:
+        return -(-len(self.offset) // PART_TARGETS)
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), (features, targets), parts = inputs, self.weight.shape, self.output_width()
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            squares = (matmul(tile, parameters["weight"]) + parameters["offset"]).square_()
+            filled = torch.nn.functional.pad(squares, (0, parts * PART_TARGETS - targets))
+            return filled.view(len(tile), parts, PART_TARGETS).sum(2)
+
+        return in_tiles(x, compute, parts, features + targets)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (features, targets), parts = self.weight.shape, self.output_width()
+        squared_norm_kernel[(parts, triton.cdiv(rows, BLOCK_ROWS))](
+            inputs[0],
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            TARGETS=targets,
+            PARTS=parts,
+            TRIANGULAR=self.triangular,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_FEATURES=BLOCK_FEATURES,
+            PART_TARGETS=PART_TARGETS,
+            num_warps=4,
+            num_stages=4,
+        )
+
+    @functools.cached_property
+    def triangular(self) -> bool:
+        """Whether the weight is zero below its diagonal."""
+        return not np.tril(self.weight, -1).any()
+
+    def describe(self) -> str:
+        triangle = " by a triangle" if self.triangular else ""
+        return f"{self.weight.shape[0]} → {self.weight.shape[1]}{triangle} in {self.output_width()} parts"

@@ -1,0 +1,32 @@
+"""Brings rows from pinned host memory to the device by a kernel.
+
+The GPU's copy engine would need half as long again for rows that the CPU's cores have just written and still hold in
+their caches: a kernel has far more reads under way, so that it waits less for each. A graph starts it sooner, too.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 4096
+WARPS = 8
+
+
+@triton.jit(do_not_specialize=["size"])
+def upload_kernel(
+    x,  # [size]
+    out,  # [size]
+    size,
+    BLOCK: tl.constexpr,
+):
+    """A program copies `BLOCK` numbers."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < size), mask=at < size)
+
+
+def upload(source: torch.Tensor, target: torch.Tensor, rows: int) -> None:
+    """Copy the first `rows` of a contiguous matrix to one of its shape and dtype; both may lie anywhere."""
+    size = rows * source.shape[1]
+    upload_kernel[(triton.cdiv(size, BLOCK),)](x=source, out=target, size=size, BLOCK=BLOCK, num_warps=WARPS)

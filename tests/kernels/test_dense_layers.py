@@ -1,0 +1,134 @@
+"""All layers of a neural network in one launch, in float64 and as float16 products."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations_dense import dense_layers
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops.dense_layers import DenseLayers
+
+SHAPES = ((1, 1, 1), (5, 9, 2), (40, 70, 20, 3), (33, 16, 64, 65, 1), (17, 130, 5))
+
+
+def in_layers(op: DenseLayers, x: np.ndarray) -> np.ndarray:
+    """Return the answers in float64, layer by layer."""
+    *hidden, (weight, intercept) = op.layers()
+    functions = {"identity": np.positive, "relu": lambda z: np.maximum(z, 0), "tanh": np.tanh}
+    functions["expit"] = lambda z: 1 / (1 + np.exp(-z))
+    h = x.astype(np.float64)
+    for w, b in hidden:
+        h = functions[op.activation](h @ w + b)
+    answer: np.ndarray = h @ weight + intercept
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("widths", "activation"), [*((widths, "relu") for widths in SHAPES), (SHAPES[2], "tanh")], ids=str
+)
+def test_float64_is_as_exact_as_float64(device: torch.device, widths: tuple[int, ...], activation: str) -> None:
+    op = dense_layers(*widths, activation=activation)
+    (x,) = inputs_for([widths[0]], 70)
+    expected = in_layers(op, x)
+    np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(op.emulate(x), expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("widths", "activation"),
+    [*((widths, "relu") for widths in SHAPES), *((SHAPES[2], name) for name in ("tanh", "expit", "identity"))],
+    ids=str,
+)
+def test_float16_products_are_as_exact_as_float32(
+    device: torch.device, widths: tuple[int, ...], activation: str
+) -> None:
+    op = dense_layers(*widths, activation=activation, precision="float16")
+    (x,) = inputs_for([widths[0]], 70)
+    expected, unit = in_layers(op, x), in_layers(op, x).std(axis=0) + 0.1
+    np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    for found in (run_kernel(op, [x], device, torch.float64), op.emulate(x)):
+        assert (np.abs(found - expected) <= 3e-6 * unit).all()
+
+
+def test_the_emulation_rounds_about_as_the_kernel_does(device: torch.device) -> None:
+    op = dense_layers(40, 128, 128, 1, precision="float16")
+    (x,) = inputs_for([40], 200)
+    expected = in_layers(op, x)
+    kernel, emulated = (
+        np.sqrt(np.mean((found - expected) ** 2)) / expected.std()
+        for found in (run_kernel(op, [x], device, torch.float64), op.emulate(x))
+    )
+    assert emulated / 3 <= kernel <= 2 * emulated
+
+
+@pytest.mark.parametrize("precision", DenseLayers.PRECISIONS)
+def test_features_far_from_zero(device: torch.device, precision: str) -> None:
+    op = dense_layers(6, 20, 1, precision=precision, shift=10_000.0)
+    (near,) = inputs_for([6], 40)
+    x = (10_000 + near).astype(np.float32)
+    expected = in_layers(op, x)
+    for found in (run_kernel(op, [x], device, torch.float64), op.emulate(x)):
+        assert np.abs(found - expected).max() <= 3e-6 * expected.std()
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-9, 1e9, 1e30])
+def test_rows_of_any_magnitude(device: torch.device, factor: float) -> None:
+    """float16 ends at 65,504; a row of numbers beyond is brought nearer, whatever rows come with it."""
+    op = dense_layers(6, 40, 40, 1, precision="float16", activation="identity")
+    (x,) = inputs_for([6], 20)
+    x[::2] *= np.float32(factor)
+    expected = in_layers(op, x)
+    for found in (run_kernel(op, [x], device, torch.float64), op.emulate(x)):
+        assert (np.abs(found - expected) <= 3e-6 * np.maximum(np.abs(x).max(axis=1, keepdims=True), 1)).all()
+
+
+@pytest.mark.parametrize("precision", DenseLayers.PRECISIONS)
+def test_features_without_weight_are_not_looked_at(device: torch.device, precision: str) -> None:
+    op = dense_layers(8, 20, 2, precision=precision, shift=0.5)
+    weight, _ = next(op.layers())
+    weight[1::2] = 0
+    (x,) = inputs_for([8], 20)
+    wild = x.copy()
+    wild[:, 1::2] = np.nan
+    wild[3, 1] = np.inf
+    assert np.array_equal(run_reference(op, [wild]), run_reference(op, [x]))
+    assert np.array_equal(run_kernel(op, [wild], device), run_kernel(op, [x], device))
+    assert np.array_equal(op.emulate(wild), op.emulate(x))
+
+
+@pytest.mark.parametrize("precision", DenseLayers.PRECISIONS)
+def test_float64_rows(device: torch.device, precision: str) -> None:
+    op = dense_layers(5, 20, 20, 1, precision=precision, function="exp")
+    x = inputs_for([5], 30)[0].astype(np.float64) / 3
+    np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), np.exp(in_layers(op, x)), rtol=1e-5)
+
+
+WRONG = {
+    "one layer": (dense_layers(3, 1), (3,), "dense_layers: widths must be 3 and at least two more, not [3, 1]."),
+    "features": (dense_layers(3, 4, 1), (4,), "dense_layers: widths must be 4 and at least two more, not [3, 4, 1]."),
+    "weights": (
+        DenseLayers(np.ones(5), np.ones(5), np.zeros(3), (3, 4, 1), "relu"),
+        (3,),
+        "dense_layers: weights must be [16], not [5].",
+    ),
+    "activation": (
+        DenseLayers(np.ones(16), np.ones(5), np.zeros(3), (3, 4, 1), "log"),
+        (3,),
+        "dense_layers: activation must be one of ('identity', 'relu', 'tanh', 'expit'), not 'log'.",
+    ),
+    "precision": (
+        dense_layers(3, 4, 1, precision="half"),
+        (3,),
+        "dense_layers: precision must be one of ('float64', 'float16'), not 'half'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_fields_that_do_not_fit_are_named(case: str) -> None:
+    op, widths, message = WRONG[case]
+    with pytest.raises(PlanError) as raised:
+        op.check(*widths)
+    assert message in str(raised.value)
