@@ -61,9 +61,9 @@ def check_trees(
 def node_layout(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray) -> tuple[bool, int]:
     """Return whether nodes must be wide, and how many bits of a narrow node's high half are the feature's."""
     distance = int((child - np.arange(len(child)))[feature >= 0].max(initial=0))
-    feature_bits = int(feature.max(initial=0)).bit_length()
-    fits = threshold.dtype == np.float32 and distance.bit_length() + feature_bits <= 29
-    return (False, feature_bits) if fits else (True, 0)
+    bits = feature_bits(feature)
+    fits = threshold.dtype == np.float32 and distance.bit_length() + bits <= 29
+    return (False, bits) if fits else (True, 0)
 
 
 def pack_nodes(
@@ -83,9 +83,43 @@ def pack_nodes(
     return packed
 
 
+def pack_plain(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Return one int64 for each node, for rows without missing numbers; none where distances need too many bits.
+
+    High half of a node: distance to the left child, feature, and 5 bits that are 0; low half: the float32 threshold. A
+    leaf has the highest bit, and in the others what it holds, a row of `held`, int64 and below 2⁶² in magnitude. What
+    the leaf holds lies where a descent looks anyway.
+    """
+    inner, bits = feature >= 0, feature_bits(feature)
+    distance = (child - np.arange(len(child)))[inner]
+    if int(distance.max(initial=0)).bit_length() + bits > 26:
+        return np.zeros(0, dtype=np.int64)
+    words = np.empty(len(feature), dtype=np.int64)
+    words[inner] = (distance << bits | feature[inner]) << 37 | threshold[inner].view(np.uint32)
+    words[~inner] = held[child[~inner]] | np.int64(-(2**63))
+    return words
+
+
+def feature_bits(feature: np.ndarray) -> int:
+    """Return how many bits the number of a feature takes that some node asks for."""
+    return int(feature.max(initial=0)).bit_length()
+
+
 def leaf_starts(feature: np.ndarray, roots: np.ndarray) -> np.ndarray:
     """Return how many leaves come before each tree's, in the order of the nodes, and how many there are at the end."""
     return np.searchsorted(np.flatnonzero(feature < 0), np.append(np.sort(roots), len(feature))).astype(np.int32)
+
+
+def depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Return how many nodes ask before the deepest leaf of each tree, int32 `[trees]`."""
+    depth, node, tree = np.zeros(len(roots), dtype=np.int32), roots, np.arange(len(roots))
+    while True:
+        asks = feature[node] >= 0
+        if not asks.any():
+            return depth
+        depth[tree[asks]] += 1
+        node, tree = child[node[asks]], tree[asks]
+        node, tree = np.append(node, node + 1), np.append(tree, tree)
 
 
 def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,10 @@ A node is one int64, so that a visit is one load. High half: distance to the lef
 next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
 Wide nodes, for float64 thresholds and for features and distances that do not share 29 bits, have the feature in the low
 half and the threshold in an array of its own.
+
+Rows without missing numbers, in ensembles of narrow nodes without categories, go down nodes that hold nothing else:
+quads (`quads.py`) or plain nodes (`pack_plain` in `trees.py`), whose leaves hold their integers themselves. They decide
+what the others decide.
 """
 
 from __future__ import annotations
@@ -29,63 +33,29 @@ import torch
 import triton
 import triton.language as tl
 
+from ..descent import descend, descend_plain, descend_quads, feature_table
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
+from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
-from ..trees import Descent, check_trees, integer_leaves, leaf_starts, node_layout, pack_nodes
+from ..tree_tile import MOST_PLAIN, tree_tile
+from ..trees import (
+    Descent,
+    check_trees,
+    depths,
+    integer_leaves,
+    leaf_starts,
+    node_layout,
+    pack_nodes,
+    pack_plain,
+)
 
 LANES = 2**15
 """How many leaf values the torch reference looks for at a time."""
 
 LARGEST_TILE = 2**22
 """How many numbers the rows of such a tile hold at most."""
-
-
-@triton.jit
-def descend(
-    x,  # float32 or float64 [rows, FEATURES]
-    nodes,  # int64 [nodes]
-    thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
-    node,  # int32 [BLOCK_TREES, BLOCK_ROWS], the roots
-    row,  # int64 [1, BLOCK_ROWS]
-    inside,  # bool [BLOCK_TREES, BLOCK_ROWS]
-    FEATURES: tl.constexpr,
-    FEATURE_BITS: tl.constexpr,
-    WIDE: tl.constexpr,
-    SETS: tl.constexpr,
-):
-    """Return the leaf's number for each tree and row; all descend together until the last has arrived."""
-    word = tl.load(nodes + node, mask=inside, other=0)
-    below = (word >> (34 + FEATURE_BITS)).to(tl.int32)
-    while tl.max(below) > 0:
-        inner = below > 0
-        low = word.to(tl.int32)
-        high = (word >> 32).to(tl.int32)
-        if WIDE:
-            feature = low
-            threshold = tl.load(thresholds + node, mask=inner, other=0.0)
-        else:
-            feature = (high >> 2) & ((1 << FEATURE_BITS) - 1)
-            threshold = low.to(tl.float32, bitcast=True)
-        value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
-        left = value <= threshold
-        missing = value != value
-        if SETS:
-            categorical = (high & 2) != 0
-            member = categorical & (value >= 0.0) & (value < 256.0)
-            category = tl.where(member, value, 0.0).to(tl.int32)
-            if WIDE:
-                low = tl.where(member, threshold, 0.0).to(tl.int32)
-            bits = tl.load(sets + low * 8 + (category >> 5), mask=inner & member, other=0)
-            left = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, left)
-            missing |= categorical & (member == 0)
-        left = tl.where(missing, (high & 1) != 0, left)
-        node += tl.where(inner, below + tl.where(left, 0, 1), 0)
-        word = tl.where(inner, tl.load(nodes + node, mask=inner, other=0), word)
-        below = (word >> (34 + FEATURE_BITS)).to(tl.int32)
-    return word.to(tl.int32)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -95,6 +65,10 @@ def tree_sum_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
+    plain,  # int64 [nodes] where FORM is "plain"
+    quads,  # int64 [groups, 4, 2] where FORM is "quads"
+    quad_roots,  # int32 [TREES] where FORM is "quads"
     leaves,  # int64 [leaves, OUTPUTS]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
@@ -108,27 +82,64 @@ def tree_sum_kernel(
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
     SETS: tl.constexpr,
+    FORM: tl.constexpr,
+    WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time.
+
+    Its rows go down the nodes that FORM names, "plain" or "quads", unless a number of theirs is missing or FORM is
+    "nodes".
+    """
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
-    total = tl.full([BLOCK_TREES, BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
+    r = lane % BLOCK_ROWS
+    row = first_row + r
+    table = None
+    if WIDTH is not None:
+        table = feature_table(
+            x, first_row, rows,
+            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
+    complete = 0
+    if FORM != "nodes":
+        complete = tl.min(tl.where(table == table, 1, 0), axis=0)
+    total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     for start in tl.range(0, TREES, BLOCK_TREES):
-        tree = start + tl.arange(0, BLOCK_TREES)
-        inside = (tree < TREES)[:, None] & (row < rows)[None, :]
-        root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
-        leaf = descend(
-            x, nodes, thresholds, sets, root, row[None, :], inside,
-            FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
-        )  # [BLOCK_TREES, BLOCK_ROWS]  # fmt: skip
-        at = leaf.to(tl.int64)[:, :, None] * OUTPUTS + output[None, None, :]
-        total += tl.load(leaves + at, mask=inside[:, :, None] & (output < OUTPUTS)[None, None, :], other=0)
+        tree = start + lane // BLOCK_ROWS
+        inside = (tree < TREES) & (row < rows)
+        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
+        root = tl.load(roots + tree, mask=inside, other=0)
+        if FORM != "nodes" and complete > 0:
+            if FORM == "quads":
+                held = descend_quads(
+                    table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
+                    FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
+                )  # fmt: skip
+            else:
+                held = descend_plain(
+                    table, swizzle, plain, root, levels, inside, FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS
+                )
+        else:
+            leaf = descend(
+                x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
+                FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+            )  # fmt: skip
+            held = tl.load(leaves + leaf, mask=inside, other=0) if OUTPUTS == 1 else leaf.to(tl.int64)
+        if OUTPUTS == 1:
+            total += held[:, None]
+        else:
+            mask = inside[:, None] & (output < OUTPUTS)[None, :]
+            total += tl.load(leaves + held[:, None] * OUTPUTS + output[None, :], mask=mask, other=0)
     scale = tl.load(unit + output, mask=output < OUTPUTS, other=0.0)
     first = tl.load(baseline + output, mask=output < OUTPUTS, other=0.0)
-    y = (first[None, :] + tl.sum(total, axis=0).to(tl.float64) * scale[None, :]) / DIVISOR
+    total = tl.sum(tl.reshape(total, [BLOCK_TREES, BLOCK_ROWS, BLOCK_OUTPUTS]), axis=0)
+    y = (first[None, :] + total.to(tl.float64) * scale[None, :]) / DIVISOR
+    row = first_row + tl.arange(0, BLOCK_ROWS)
     inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
     at = row[:, None] * OUTPUTS + output[None, :]
     tl.store(out + at, apply_function(y, FUNCTION).to(out.dtype.element_ty), mask=inside)
@@ -141,6 +152,7 @@ def tree_each_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
     values,  # float64 [leaves, OUTPUTS]
     out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
@@ -150,26 +162,36 @@ def tree_each_kernel(
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
     SETS: tl.constexpr,
+    WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
     """Each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    tree = tl.program_id(1) * BLOCK_TREES + tl.arange(0, BLOCK_TREES)
-    inside = (tree < TREES)[:, None] & (row < rows)[None, :]
-    root = tl.load(roots + tree[:, None] + 0 * row[None, :], mask=inside, other=0)
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
+    r = lane % BLOCK_ROWS
+    row = first_row + r
+    tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
+    inside = (tree < TREES) & (row < rows)
+    levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
+    table = None
+    if WIDTH is not None:
+        table = feature_table(
+            x, first_row, rows,
+            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     leaf = descend(
-        x, nodes, thresholds, sets, root, row[None, :], inside,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
+        x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
-    column = (row[None, :] * TREES + tree[:, None]) * OUTPUTS  # [BLOCK_TREES, BLOCK_ROWS]
+    column = (row * TREES + tree) * OUTPUTS
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
         output = start + tl.arange(0, BLOCK_OUTPUTS)
-        mask = inside[:, :, None] & (output < OUTPUTS)[None, None, :]
-        at = leaf.to(tl.int64)[:, :, None] * OUTPUTS + output[None, None, :]
-        value = tl.load(values + at, mask=mask, other=0.0)
-        tl.store(out + column[:, :, None] + output[None, None, :], value.to(out.dtype.element_ty), mask=mask)
+        mask = inside[:, None] & (output < OUTPUTS)[None, :]
+        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=mask, other=0.0)
+        tl.store(out + column[:, None] + output[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -179,6 +201,7 @@ def tree_leaves_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, 8]
     roots,  # int32 [trees]
+    depths,  # int32 [trees], of the deepest tree so far
     first_leaf,  # int32 [trees + 1]
     out,  # float32 or float64 [rows, LEAVES]
     rows,
@@ -193,17 +216,15 @@ def tree_leaves_kernel(
     """1 for the leaves that a row reaches, 0 for others. A program makes `BLOCK_ROWS` rows of one tree's leaves."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     tree = tl.program_id(1)
-    inside = (row < rows)[None, :]
-    root = tl.load(roots + tree + 0 * row[None, :], mask=inside, other=0)
     leaf = descend(
-        x, nodes, thresholds, sets, root, row[None, :], inside,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS,
+        x, None, None, row, nodes, thresholds, sets, tl.load(roots + tree) + 0 * row.to(tl.int32),
+        tl.load(depths + tree), row < rows,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
-    leaf = tl.trans(leaf)  # [BLOCK_ROWS, 1]
     last = tl.load(first_leaf + tree + 1)
     for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
         column = start + tl.arange(0, BLOCK_LEAVES)
-        value = tl.where(leaf == column[None, :], 1.0, 0.0)
+        value = tl.where(leaf[:, None] == column[None, :], 1.0, 0.0)
         mask = (row < rows)[:, None] & (column < last)[None, :]
         tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
 
@@ -254,12 +275,22 @@ class TreeEnsemble(Operation):
             "thresholds": self.threshold if wide else self.threshold[:0],
             "sets": self.sets,
             "roots": self.roots,
+            "depths": np.maximum.accumulate(depths(self.feature, self.child, self.roots)),
         }
         starts = leaf_starts(self.feature, self.roots)
-        if self.output == "sum":
-            leaves, unit = integer_leaves(self.values, starts)
-            return found | {"leaves": leaves, "unit": unit, "baseline": self.baseline}
-        return found | ({"values": self.values} if self.output == "each" else {"first_leaf": starts})
+        if self.output == "each":
+            return found | {"values": self.values}
+        if self.output == "leaves":
+            return found | {"first_leaf": starts}
+        leaves, unit = integer_leaves(self.values, starts)
+        held = leaves[:, 0] if leaves.shape[1] == 1 else np.arange(len(leaves))
+        plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
+        if not wide and not len(self.sets):
+            quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
+            if len(self.feature) <= MOST_PLAIN:
+                plain = pack_plain(self.feature, self.threshold, self.child, held)
+        sums = {"leaves": leaves, "unit": unit, "baseline": self.baseline}
+        return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
@@ -288,14 +319,27 @@ class TreeEnsemble(Operation):
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
             return
-        block = tree_tile(rows, trees, outputs)
-        shape = {"TREES": trees, "OUTPUTS": outputs, **layout, **block}
-        blocks = triton.cdiv(rows, block["BLOCK_ROWS"])
+        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature))
+        blocks = triton.cdiv(rows, tile.block_rows)
+        shape = {
+            **layout,
+            "TREES": trees,
+            "OUTPUTS": outputs,
+            "WIDTH": tile.width,
+            "BLOCK_TREES": tile.block_trees,
+            "BLOCK_ROWS": tile.block_rows,
+            "BLOCK_OUTPUTS": tile.block_outputs,
+            "num_warps": tile.num_warps,
+        }
         if self.output == "sum":
-            grid = (blocks, triton.cdiv(outputs, block["BLOCK_OUTPUTS"]))
-            tree_sum_kernel[grid](**values, DIVISOR=self.divisor, FUNCTION=self.function, **shape, num_warps=4)
+            form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
+            grid = (blocks, triton.cdiv(outputs, tile.block_outputs))
+            registers = tile.registers if form == "plain" else None
+            tree_sum_kernel[grid](
+                **values, DIVISOR=self.divisor, FUNCTION=self.function, FORM=form, **shape, maxnreg=registers
+            )
         else:
-            tree_each_kernel[(blocks, triton.cdiv(trees, block["BLOCK_TREES"]))](**values, **shape, num_warps=4)
+            tree_each_kernel[(blocks, triton.cdiv(trees, tile.block_trees))](**values, **shape)
 
     def hides_nan(self) -> bool:
         return True
@@ -323,11 +367,3 @@ class TreeEnsemble(Operation):
     def _width(self) -> int:
         leaves, outputs = self.values.shape
         return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
-
-
-def tree_tile(rows: int, trees: int, outputs: int) -> dict[str, int]:
-    """Return how many trees, rows and outputs a program holds at a time: 1,024 values, fewer rows for small batches."""
-    block_outputs = min(triton.next_power_of_2(outputs), 32)
-    block_rows = 1 if rows < 512 else 8 if rows < 16384 else 32
-    block_trees = min(triton.next_power_of_2(trees), max(1024 // (block_rows * block_outputs), 1))
-    return {"BLOCK_TREES": block_trees, "BLOCK_ROWS": block_rows, "BLOCK_OUTPUTS": block_outputs}

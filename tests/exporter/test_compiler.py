@@ -33,8 +33,8 @@ TABLE = pd.DataFrame(
     [
         (Ridge(), 1),
         (RandomForestRegressor(5, random_state=0), 1),
-        (make_pipeline(PolynomialFeatures(2), Ridge()), 2),  # one more to choose the precision of sums
-        (make_pipeline(PolynomialFeatures(2), BayesianRidge()), 2),
+        (make_pipeline(PolynomialFeatures(2), Ridge()), 1),
+        (make_pipeline(PolynomialFeatures(2), BayesianRidge()), 1),
     ],
     ids=["affine", "trees", "one quadratic form", "two"],
 )

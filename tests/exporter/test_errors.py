@@ -231,6 +231,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tolerance of zero": ({"tolerance": 0}, r"^tolerance must lie between 0 and 1 standard deviations, not 0\.$"),
     "tolerance of NaN": ({"tolerance": float("nan")}, r"^tolerance must lie between 0 and 1 .*, not nan\.$"),
+    "precision": ({"precision": "half"}, r"^precision must be one of exact, fast, not 'half'\.$"),
     "tolerance in words": ({"tolerance": "1e-5"}, r"^tolerance must lie between 0 and 1 .*, not '1e-5'\.$"),
     "sample of another width": (
         {"sample": X[:, :4]},

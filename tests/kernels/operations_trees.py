@@ -63,6 +63,7 @@ def tree_ensemble(
 
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
+    "many trees": (tree_ensemble(5, 12, 4), (5,)),
     "trees with categories": (tree_ensemble(5, 9, 2, sets=6), (5,)),
     "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64), (5,)),
     "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.dots import dot
+from triton_regressors.kernels.dots import dot, rounded_product
 
 ROWS, FEATURES, COLUMNS = 64, 32, 16
 
@@ -18,6 +18,12 @@ def dot_kernel(a, b, acc, out, ROWS: tl.constexpr, FEATURES: tl.constexpr, COLUM
     first = tl.load(a + row[:, None] * FEATURES + feature[None, :])
     second = tl.load(b + feature[:, None] * COLUMNS + column[None, :])
     tl.store(out + at, dot(first, second, tl.load(acc + at)))
+
+
+@triton.jit
+def product_kernel(a, b, c, out, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)
+    tl.store(out + at, rounded_product(tl.load(a + at), tl.load(b + at)) + tl.load(c + at))
 
 
 def run(a: np.ndarray, b: np.ndarray, acc: np.ndarray, device: torch.device) -> np.ndarray:
@@ -41,3 +47,20 @@ def test_blocks(dtype: type, device: torch.device) -> None:
     assert run(a[order], b, acc[order], device).tobytes() == found[order].tobytes()
     same = run(np.repeat(a[:1], ROWS, axis=0), b, np.repeat(acc[:1], ROWS, axis=0), device)
     assert same.tobytes() == np.repeat(found[:1], ROWS, axis=0).tobytes()
+
+
+def test_float16_numbers_are_added_up_in_float32(device: torch.device) -> None:
+    random = np.random.default_rng(0)
+    a = random.integers(-2048, 2049, (ROWS, FEATURES)).astype(np.float16)
+    b = random.integers(-128, 129, (FEATURES, COLUMNS)).astype(np.float16)
+    found = run(a, b, np.zeros((ROWS, COLUMNS), dtype=np.float32), device)
+    np.testing.assert_array_equal(found, a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_a_product_is_rounded_before_it_is_added_to(device: torch.device) -> None:
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((2, 1024))
+    c = -a * b
+    tensors = [torch.from_numpy(array).to(device) for array in (a, b, c, np.ones_like(c))]
+    product_kernel[(1,)](*tensors, COUNT=1024)
+    assert (tensors[-1].cpu().numpy() == 0).all()  # fused it would be what rounding took off

@@ -16,8 +16,9 @@ from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble, tree_tile
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
+from triton_regressors.kernels.tree_tile import Tile, tree_tile
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
 
 drawn = settings(
@@ -112,6 +113,24 @@ def test_categories_and_missing(device: torch.device, trees: int, sets: int, dty
     check(op, x, device)
 
 
+@pytest.mark.parametrize("form", ["plain", "quads"])
+def test_rows_with_missing_numbers_among_others(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A tile whose rows are complete goes down nodes of its own; the others know where NaN goes."""
+    monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_: Tile(16, 8, 1, 8, form, num_warps=4))
+    op = tree_ensemble(6, 20, 5)
+    assert len(op.parameters()[form])
+    (x,) = inputs_for([6], 100)
+    reference = run_reference(op, [x])
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
+    x[5, 2] = x[90] = np.nan
+    found = run_kernel(op, [x], device, torch.float64)
+    assert np.array_equal(found, run_reference(op, [x]))
+    complete = ~np.isnan(x).any(axis=1)
+    assert np.array_equal(found[complete], reference[complete])
+
+
 def test_a_number_at_a_threshold_goes_left_and_the_next_float_goes_right(device: torch.device) -> None:
     for dtype in (np.float32, np.float64):
         op = tree_ensemble(2, 4, 3, 1, 3, dtype)
@@ -154,21 +173,27 @@ def test_nodes_that_need_more_bits_than_a_narrow_node_has(device: torch.device) 
 @pytest.mark.parametrize("output", ["sum", "each"])
 def test_many_outputs(device: torch.device, output: str) -> None:
     op = tree_ensemble(3, 3, 3, 40, output=output)
-    assert tree_tile(5, 3, 40)["BLOCK_OUTPUTS"] < 40
+    assert tree_tile(5, 3, 40, 3, 30).block_outputs < 40
     check(op, inputs_for([3], 5)[0], device)
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses the tile; sums of integers do not mind."""
-    tiles = [tree_tile(rows, 40, 2) for rows in (1, 1_000, 20_000)]
+    tiles = [tree_tile(rows, 40, 2, 3, 400) for rows in (1, 1_000, 20_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
-    op = tree_ensemble(3, 40, 3, 2, divisor=3.0)
     (x,) = inputs_for([3], 40)
-    reference = run_reference(op, [x])
-    for sizes in ((64, 1, 2), (32, 16, 2), (4, 32, 1), (1, 64, 4)):
-        tile = dict(zip(tiles[0], sizes, strict=True))
-        monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
-        assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
+    for outputs in (1, 2):
+        op = tree_ensemble(3, 40, 3, outputs, divisor=3.0)
+        reference = run_reference(op, [x])
+        for sizes in (
+            (64, 1, 2, 4, "quads"),
+            (32, 16, 2, 4, "plain"),
+            (4, 32, 1, None, "quads"),
+            (8, 64, 1, 8, "plain"),
+        ):
+            tile = Tile(*sizes, num_warps=4)
+            monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
+            assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 
 def test_a_tree_of_very_unequal_paths(device: torch.device) -> None:

@@ -1,12 +1,19 @@
 """Each operation sums at the cheapest of its precisions that loses next to nothing on the sample."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
+import triton_regressors
 from tests.kernels import operations
 from triton_regressors.exporter.passes.precision import allowed_error, choose_precision, in_words, precision_choices
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation, Plan, Step
@@ -68,3 +75,28 @@ def test_an_operation_has_float64_sums_unless_it_says_more() -> None:
     form = operations.quadratic(4).in_precision("float32")
     assert isinstance(form, Quadratic)
     assert form.precision == "float32"
+
+
+def test_what_was_asked_for_and_chosen_is_kept(tmp_path: Path) -> None:
+    """Ten digits are exact enough for a sum over points, and float32 is fast enough for a quadratic form."""
+    rows = np.random.default_rng(0).standard_normal((150, 3))
+    y = rows[:, 0] * rows[:, 1] + rows[:, 2]
+    for estimator, precision, chosen in (
+        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in ten digits"),
+        (make_pipeline(PolynomialFeatures(2), Ridge()), "fast", "1 in float32"),
+        (Ridge(), "fast", None),
+    ):
+        export = triton_regressors.export(
+            estimator.fit(rows, y),
+            tmp_path / "models",
+            name=type(estimator).__name__.lower(),
+            sample=rows,
+            precision=precision,
+        )
+        kept = read_document(export.entry.version_directory).parity.precision
+        if chosen is None:
+            assert kept is None
+        else:
+            assert kept is not None
+            assert kept.startswith(f"Precision {precision}: of the operations with a choice {chosen}, which moves")
+            assert kept in str(export.contract).replace("\n", " ").replace("    ", "")

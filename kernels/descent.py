@@ -1,0 +1,158 @@
+"""Device functions that take rows down decision trees, many rows and trees at a time.
+
+A program's lanes are pairs of a tree and a row, row fastest: neighbouring lanes read the same nodes near the root. A
+descent lasts as many levels as the deepest of the program's trees has; who arrives earlier waits.
+
+Which feature a lane reads is the node's choice, so that reading rows where they lie takes a cache line for each lane.
+A program therefore holds its rows' features as a table from which `tl.gather` reads, through shared memory. In it the
+features of a row stand in one column, and the bank of shared memory is the column's: lanes never wait for each other.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+EMPTY = tl.constexpr(-(2**63))
+"""A leaf of plain nodes that holds 0."""
+
+
+@triton.jit
+def feature_table(
+    x,  # float32 or float64 [rows, FEATURES]
+    first,  # int64, the first of the table's rows
+    rows,
+    dtype: tl.constexpr,
+    FEATURES: tl.constexpr,
+    WIDTH: tl.constexpr,  # a power of two, at least FEATURES
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return the features of `BLOCK_ROWS` rows, `[WIDTH * BLOCK_ROWS]`, those of row `r` where `from_table` looks.
+
+    Rows are read as they lie, and their features change places once: row `r` has feature `f` in column `r` and line
+    `f ^ r`, so that neither the reading nor the writing side of the exchange meets one bank twice.
+    """
+    row = first + tl.arange(0, BLOCK_ROWS)
+    feature = tl.arange(0, WIDTH)
+    inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+    read = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(dtype)
+    place = tl.arange(0, WIDTH * BLOCK_ROWS)
+    column = place % BLOCK_ROWS
+    source = column * WIDTH + ((place // BLOCK_ROWS) ^ (column & (WIDTH - 1)))
+    return tl.gather(tl.reshape(read, [WIDTH * BLOCK_ROWS]), source, 0)
+
+
+@triton.jit
+def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
+    """Return one feature, below the table's width, for each lane; `swizzle` is the place of feature 0 of its row."""
+    return tl.gather(table, (feature * BLOCK_ROWS) ^ swizzle, 0)
+
+
+@triton.jit
+def descend(
+    x,  # float32 or float64 [rows, FEATURES]
+    table,  # of `feature_table`, or None
+    swizzle,  # int32 [lanes], see `from_table`, or None
+    row,  # int64 [lanes]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, 8]
+    node,  # int32 [lanes], the roots
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    FEATURES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SETS: tl.constexpr,
+    WIDTH: tl.constexpr,  # None where there is no table
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return the number of the leaf that each lane reaches, through nodes as `ops/tree_ensemble.py` describes them."""
+    word = tl.load(nodes + node, mask=inside, other=0)
+    for _ in tl.range(0, levels):
+        below = (word >> (34 + FEATURE_BITS)).to(tl.int32)
+        inner = below > 0
+        low = word.to(tl.int32)
+        high = (word >> 32).to(tl.int32)
+        if WIDE:
+            feature = low
+            threshold = tl.load(thresholds + node, mask=inner, other=0.0)
+        else:
+            feature = (high >> 2) & ((1 << FEATURE_BITS) - 1)
+            threshold = low.to(tl.float32, bitcast=True)
+        if WIDTH is not None:
+            value = from_table(table, feature & (WIDTH - 1), swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        else:
+            value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
+        left = value <= threshold
+        missing = value != value
+        if SETS:
+            categorical = (high & 2) != 0
+            member = categorical & (value >= 0.0) & (value < 256.0)
+            category = tl.where(member, value, 0.0).to(tl.int32)
+            if WIDE:
+                low = tl.where(member, threshold, 0.0).to(tl.int32)
+            bits = tl.load(sets + low * 8 + (category >> 5), mask=inner & member, other=0)
+            left = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, left)
+            missing |= categorical & (member == 0)
+        left = tl.where(missing, (high & 1) != 0, left)
+        node += tl.where(inner, below + tl.where(left, 0, 1), 0)
+        word = tl.load(nodes + node, mask=inner, other=word)
+    return word.to(tl.int32)
+
+
+@triton.jit
+def descend_plain(
+    table,  # float32, of `feature_table`
+    swizzle,  # int32 [lanes], see `from_table`
+    plain,  # int64 [nodes]
+    node,  # int32 [lanes], the roots
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    FEATURE_BITS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return what the leaf holds that each lane reaches, int64, through nodes of `pack_plain` in `trees.py`."""
+    word = tl.load(plain + node, mask=inside, other=EMPTY)
+    for _ in tl.range(0, levels):
+        high = (word >> 32).to(tl.int32)
+        feature = (high >> 5) & ((1 << FEATURE_BITS) - 1)
+        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        right = value > word.to(tl.int32).to(tl.float32, bitcast=True)
+        node += (high >> (5 + FEATURE_BITS)) + right.to(tl.int32)
+        word = tl.load(plain + node, mask=high >= 0, other=word)
+    return (word << 1) >> 1
+
+
+@triton.jit
+def descend_quads(
+    table,  # float32, of `feature_table`
+    swizzle,  # int32 [lanes], see `from_table`
+    quads,  # int64 [groups, 4, 2]
+    group,  # int32 [lanes], the roots'
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    FEATURE_BITS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return what the leaf holds that each lane reaches, int64, through nodes as `quads.py` describes them."""
+    nothing = tl.zeros([group.shape[0]], tl.int64)
+    first, second = _load_pair(quads, group * 4, inside, nothing, nothing - 1)
+    for _ in tl.range(0, levels, 2):
+        high = (second >> 32).to(tl.int32)
+        value = from_table(table, high & ((1 << FEATURE_BITS) - 1), swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        right = value > first.to(tl.int32).to(tl.float32, bitcast=True)
+        threshold = tl.where(right, second.to(tl.int32), (first >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
+        feature = tl.where(right, high >> (2 * FEATURE_BITS), high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)
+        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+        group += high >> (3 * FEATURE_BITS)
+        slot = group * 4 + (right.to(tl.int32) * 2 + (value > threshold).to(tl.int32))
+        first, second = _load_pair(quads, slot, high >= 0, first, second)
+    return first
+
+
+@triton.jit
+def _load_pair(words, pair, mask, first, second):
+    """Return the two words of each pair, in one load; where not `mask`, those given."""
+    at = words + (pair * 2)[:, None] + tl.arange(0, 2)[None, :]
+    return tl.split(tl.load(at, mask=mask[:, None], other=tl.join(first, second)))
