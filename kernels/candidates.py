@@ -80,13 +80,22 @@ class Candidates:
             x: float64 `[rows, features]`.
             neighbors: at most as many as there are points.
         """
-        count = neighbors + SPARE
-        if count * 4 > self._count:
+        if not len(x) or 4 * (neighbors + SPARE) > self._count:
             return self._searched(x, neighbors)
-        v, slack, _ = self._products(x)
+        parts = x.tensor_split(min(-(-len(x) * self._table.shape[1] // PRODUCTS_AT_ONCE), len(x)))
+        memory = torch.empty(2, len(parts[0]) * self._table.shape[1])  # new memory for each part would cost much
+        distances, indices = zip(*(self._nearest(part, neighbors, *memory) for part in parts), strict=True)
+        return (distances[0], indices[0]) if len(parts) == 1 else (torch.cat(distances), torch.cat(indices))
+
+    def _nearest(self, x: torch.Tensor, neighbors: int, first: torch.Tensor, second: torch.Tensor) -> Found:
+        """Return what `nearest` does for a few rows, with memory for their products twice."""
+        count = neighbors + SPARE
+        v, slack, _ = self._products(x, first)
         low = v
         for _ in range(HALVINGS):
-            low = torch.minimum(*low.chunk(2, dim=1))
+            size = low.numel() // 2
+            low = torch.minimum(*low.chunk(2, dim=1), out=second[:size].view(len(x), -1))
+            second = second[size:]
         groups = low.shape[1]
         if groups > 2 * count:
             low, group = low.topk(count, dim=1, largest=False)  # group g has the points g, g + groups, g + 2 groups, …
@@ -128,8 +137,12 @@ class Candidates:
             inside[lost] = everything <= radius
         return inside
 
-    def _products(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _products(
+        self, x: torch.Tensor, memory: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return `v` as float32 `[rows, points or more]`, infinite past the last point, twice its slack, and `|z|²`.
+
+        The first lies in `memory`, if there is any.
 
         Where a row's numbers are too large, or none, the slack is infinite or NaN.
         """
@@ -142,7 +155,8 @@ class Candidates:
         size = self._longest * (2.0 * length + self._longest)
         slack = size * (1.05 * SINGLE * (features + 8)) + (length + self._longest).square_() * (DOUBLE * (features + 8))
         slack = slack.mul_(2.0).add_(SMALLEST).masked_fill_(length > LARGEST, torch.inf)
-        return z @ self._table, slack, square
+        out = None if memory is None else memory[: len(x) * self._table.shape[1]].view(len(x), -1)
+        return torch.mm(z, self._table, out=out), slack, square
 
     def _among(self, x: torch.Tensor, v: torch.Tensor, limit: torch.Tensor, neighbors: int) -> Found:
         """Return what `nearest` does for rows that have more candidates, those with `v` up to `limit`."""

@@ -19,6 +19,9 @@ LARGEST_TRIAL = 2**22
 FEW_FEATURES = 256
 """So few make a tile of one column cost less than a call does."""
 
+ALIGNED = 64
+"""The bytes of which torch's own memory begins at a multiple, and so do the rows of every tile."""
+
 BLOCK = 64
 """Of so many elements, a vectorised loop leaves none over."""
 
@@ -88,7 +91,7 @@ def product(
         return answer
     answer = torch.empty(rows, columns, dtype=torch.float64, device=x.device)
     for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW_FEATURES else 3):
-        for offset, block in _blocks(x[start : start + count], size):
+        for offset, block in _blocks(x[start : start + count], size, borrow=True):
             part = answer[start + offset : min(start + offset + size, rows)]
             _multiply(block, weight, part, direct)
             if finish is not None:
@@ -104,7 +107,7 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
     A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
     processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
     """
-    tile = tile_rows(features + columns)
+    tile = tile_rows(features + columns) << (columns > 1)
     sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), *SHORTER)
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
@@ -180,16 +183,24 @@ def _multiplied(block: torch.Tensor, weight: torch.Tensor, direct: bool) -> torc
     return torch.mm(block, weight) if direct else matmul(block, weight)
 
 
-def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield each tile's first row and its rows as float64 `[tile, features]`, in one and the same memory.
+def _blocks(x: torch.Tensor, tile: int, *, borrow: bool = False) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield each tile's first row and its rows as float64 `[tile, features]`, copied to one and the same memory.
 
-    What no row has filled is zero: memory that was never written may hold what is slow to compute with.
+    To `borrow` is not to copy rows that lie in memory as their copies would. What no row has filled is zero: memory
+    that was never written may hold what is slow to compute with.
     """
-    count = x.shape[0]
-    block = (torch.empty if count >= tile else torch.zeros)(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    for start in range(0, count, tile):
-        (block if start + tile <= count else block[: count - start]).copy_(x[start : start + tile])
-        yield start, block
+    count, start = x.shape[0], 0
+    if borrow and x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0:
+        for start in range(0, count - tile + 1, tile):
+            yield start, x[start : start + tile]
+        start = count - count % tile
+    if start == count:
+        return
+    new = torch.empty if count - start >= tile else torch.zeros
+    block = new(tile, x.shape[1], dtype=torch.float64, device=x.device)
+    for begin in range(start, count, tile):
+        (block if begin + tile <= count else block[: count - begin]).copy_(x[begin : begin + tile])
+        yield begin, block
 
 
 def matmul(tile: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -41,9 +41,9 @@ from ..float16_parts import (
     multiply_parts,
     row_parts,
 )
-from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ..functions import FUNCTIONS, IN_PLACE, apply_function, check_function, function_suffix
 from ..plan import Operation, Parameters
-from ..tiles import product
+from ..tiles import apply, product
 
 ACTIVATIONS = ("identity", "relu", "tanh", "expit")
 """What hidden layers may apply: functions that are finite wherever their argument is."""
@@ -250,10 +250,10 @@ class DenseLayers(Operation):
         if "used" in parameters:
             x = torch.where(parameters["used"] != 0, x, 0.0)
         for index, name in enumerate(self._functions()):
-            intercept, function = parameters[f"intercept{index}"], FUNCTIONS[name]
+            intercept, function = parameters[f"intercept{index}"], IN_PLACE.get(name, FUNCTIONS[name])
 
             def finish(part: torch.Tensor, intercept: torch.Tensor = intercept, function: Function = function) -> None:
-                part.copy_(function(part.add_(intercept)))
+                apply(function, part.add_(intercept))
 
             x = product(x, parameters[f"weight{index}"], finish)
         return x

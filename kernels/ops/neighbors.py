@@ -128,7 +128,7 @@ class Neighbors(Operation):
             return y if lenient else torch.where(distance.isinf().any(1, keepdim=True), torch.nan, y)
 
         outputs = targets.shape[1]
-        elements = max(len(targets), self.n_neighbors * outputs)
+        elements = max(len(targets) if self._candidates is None else 1, self.n_neighbors * outputs)
         return in_parts(x, compute, outputs, elements, self.metric, self.p)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:

@@ -211,16 +211,27 @@ class PairwiseAffine(Contraction, PointFunction):
         return {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), size, weight = inputs, self.part_points(), parameters["weight"]
-        answer = torch.zeros(len(x), self.parts, weight.shape[1], dtype=torch.float64, device=x.device)
+        (x,), targets = inputs, self.weight.shape[1]
+        weight, size = parameters["weight"], self.part_points()
+        if targets == 1:  # of all parts at once, in as many columns
+            weight, size = self._columns_by_part.to(x.device), len(weight)
+        answer = torch.zeros(len(x), self.parts * targets, dtype=torch.float64, device=x.device)
         rows = 2 * tile_rows(len(self.points))
         for start in range(0, len(x), rows):
-            k = self.matrix(parameters, x[start : start + rows].double())
-            for part in range(-(-len(weight) // size)):  # the last parts may have no points
-                points = slice(part * size, (part + 1) * size)
-                answer[start : start + rows, part] = product(k[:, points], weight[points])
-        y = answer.flatten(1) + parameters["intercept"]
-        return y if self.function == "identity" else apply(FUNCTIONS[self.function], y)
+            k, out = self.matrix(parameters, x[start : start + rows].double()), answer[start : start + rows]
+            for point in range(0, len(weight), size):
+                y, first = product(k[:, point : point + size], weight[point : point + size]), point // size * targets
+                out[:, first : first + y.shape[1]] = y[:, : self.parts * targets - first]
+        answer += parameters["intercept"]
+        return answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)
+
+    @functools.cached_property
+    def _columns_by_part(self) -> torch.Tensor:
+        """Return the weight of one target with a column for each part; of several parts an even number of columns."""
+        columns = np.zeros((len(self.weight), self.parts + (self.parts % 2 if self.parts > 1 else 0)))
+        point = np.arange(len(self.weight))
+        columns[point, point // self.part_points()] = self.weight[:, 0]
+        return torch.from_numpy(columns)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]
