@@ -24,13 +24,9 @@ import torch
 from ..affine_map import launch_affine
 from ..contraction import Contraction, target_block
 from ..functions import FUNCTIONS, IN_PLACE, function_suffix
+from ..large_weight import LargeWeight
 from ..plan import Parameters
 from ..tiles import apply, product
-
-LARGE = 2**17
-"""Weights of which a processor's cache does not hold so many beside what they are multiplied with."""
-
-BLOCK_ROWS, BLOCK_COLUMNS = 192, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,41 +51,15 @@ class Affine(Contraction):
         def finish(part: torch.Tensor) -> None:
             apply(function, part.add_(intercept))
 
-        if self._blocks and x.device.type == "cpu":
-            answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
-            for start in range(0, len(x), BLOCK_ROWS):
-                part = answer[start : start + BLOCK_ROWS]
-                ordered = x[start : start + BLOCK_ROWS].gather(1, self._order.expand(len(part), -1))
-                for out, block in zip(torch.split(part, BLOCK_COLUMNS, 1), self._blocks, strict=True):
-                    out.copy_(product(ordered[:, : len(block)], block))
-                finish(part)
-            return answer
+        if LargeWeight.suits(self.weight) and x.device.type == "cpu":
+            return self._large.product(x.double(), finish)
         if self.function == "identity":
             return product(x, parameters["weight"]).add_(intercept)
         return product(x, parameters["weight"], finish)
 
     @functools.cached_property
-    def _order(self) -> torch.Tensor:
-        """Return the features in the order of the first target for which they have a weight."""
-        nonzero = self.weight != 0
-        first = np.where(nonzero.any(axis=1), nonzero.argmax(axis=1), self.weight.shape[1])
-        return torch.from_numpy(np.argsort(first, kind="stable"))
-
-    @functools.cached_property
-    def _blocks(self) -> list[torch.Tensor]:
-        """Return a weight too large for the cache as blocks of targets, of which each has the features it needs.
-
-        These are the first ones of `_order`: of a triangular matrix, whatever the order of its rows, half is left out.
-        """
-        features, targets = self.weight.shape
-        if features * targets < LARGE or targets <= BLOCK_COLUMNS:
-            return []
-        weight, blocks = self.weight[self._order.numpy()], []
-        for start in range(0, targets, BLOCK_COLUMNS):
-            block = weight[:, start : start + BLOCK_COLUMNS]
-            end = max(np.flatnonzero(block.any(axis=1)), default=0) + 1
-            blocks.append(torch.from_numpy(np.array(block[:end], order="C")))
-        return blocks
+    def _large(self) -> LargeWeight:
+        return LargeWeight(self.weight)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         weight, intercept = parameters["weight"], parameters["intercept"]

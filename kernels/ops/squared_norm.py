@@ -21,8 +21,9 @@ import triton.language as tl
 
 from ..dots import dot, rounded_product
 from ..errors import PlanError
+from ..large_weight import LargeWeight
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles, matmul
+from ..tiles import in_tiles
 
 PART_TARGETS = 32
 BLOCK_ROWS = 64
@@ -83,14 +84,15 @@ class SquaredNorm(Operation):
         return -(-len(self.offset) // PART_TARGETS)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), (features, targets), parts = inputs, self.weight.shape, self.output_width()
+        (x,), parts = inputs, self.output_width()
+        spare = parts * PART_TARGETS - len(self.offset)
+        offset = parameters["offset"].cpu()
+        squares = self._large.product(x.double().cpu(), lambda part: part.add_(offset).square_()).to(x.device)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            squares = (matmul(tile, parameters["weight"]) + parameters["offset"]).square_()
-            filled = torch.nn.functional.pad(squares, (0, parts * PART_TARGETS - targets))
-            return filled.view(len(tile), parts, PART_TARGETS).sum(2)
+            return torch.nn.functional.pad(tile, (0, spare)).view(len(tile), parts, PART_TARGETS).sum(2)
 
-        return in_tiles(x, compute, parts, features + targets)
+        return in_tiles(squares, compute, parts, len(self.offset))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (features, targets), parts = self.weight.shape, self.output_width()
@@ -109,6 +111,10 @@ class SquaredNorm(Operation):
             num_warps=4,
             num_stages=4,
         )
+
+    @functools.cached_property
+    def _large(self) -> LargeWeight:
+        return LargeWeight(self.weight)
 
     @functools.cached_property
     def triangular(self) -> bool:
