@@ -101,7 +101,7 @@ def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
     kernels_gpu.run(None, dry_run=True)
     printed = capsys.readouterr().out
     assert "X·w, 13 features" in printed
-    assert "triton_regressors, float32, as exported" in printed
+    assert "triton_regressors, float64, as exported" in printed
     assert "(pairs @ W · z).sum" in printed
 
 

@@ -104,6 +104,7 @@ def test_networks_are_one_step_and_one_launch_in_float16(activation: str) -> Non
 
 def test_precision_is_chosen_by_what_it_costs() -> None:
     plan = fuse_dense_layers(plan_of("relu", "identity", widths=(3, 9, 1)), X)
-    for tolerance, expected in ((1e-3, "float16"), (1e-10, "float64")):
-        (step,) = choose_precision(plan, X, tolerance).steps
+    for limit, expected in ((1e-3, "float16"), (1e-10, "float64")):
+        chosen, _ = choose_precision(plan, X, limit)
+        (step,) = chosen.steps
         assert step.operation.attributes()["precision"] == expected
