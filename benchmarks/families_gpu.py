@@ -33,7 +33,7 @@ from triton_regressors.kernels.plan import INPUT, Plan, Step
 INPUTS = 4
 OURS, TORCH = "triton_regressors", "torch"
 LIMIT = 1e-6
-"""How far our answers may be from the reference's, in standard deviations of these."""
+"""How far our answers may be from the reference's, in standard deviations of these, or in units of 1 if it is more."""
 
 CHECKED_ROWS = 16
 FAMILIES = ("neighbors", "expansions", "trees", "layers")

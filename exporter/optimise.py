@@ -81,21 +81,21 @@ def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
     stages = [("lowered", plan), *fusion_stages(plan)]
     choices: dict[str, Choice] = {}
 
-    def precisely(plan: Plan) -> Plan:
+    def precise(plan: Plan) -> Plan:
         plan, found = choose_precision(plan, X, limit)
         choices.update(found)
         return plan
 
-    for step in (
+    for scheduled in (
         Pass("look up at once", of_pairs(look_up_at_once)),
         Pass("select columns in place", select_in_place),
         Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
-        Pass("choose precision", precisely),
+        Pass("choose precision", precise),
         Pass("split long sums", split_sums),
     ):
-        after = step.run(stages[-1][1])
+        after = scheduled.run(stages[-1][1])
         if after is not stages[-1][1]:
-            stages.append((step.name, after))
+            stages.append((scheduled.name, after))
     return Optimised(stages, choices)
 
 

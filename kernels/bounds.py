@@ -22,25 +22,32 @@ import torch
 import triton
 import triton.language as tl
 
-from .distances import INFINITY
+from .distances import INFINITY, SQUARED
 from .plan import Parameters
 from .powers import power, whole
 
-SQUARED = ("euclidean", "sqeuclidean")
 NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
 """The metrics that the bounds are made for; minkowski's `p` must lie in [1, `MAX_P`]."""
 
 MAX_P = 8.0
-MAX_NEIGHBORS = 64
-LEAST_POINTS = 1024
-MOST_POINTS = 2**21
-"""Of fewer or more points, or for more neighbours, all are looked at."""
 
 SMALLEST_GROUP = 32
+"""Points of a group where there are at most `FEW_POINTS`; of more at least twice as many."""
+
 FEW_POINTS = 8192
+
 MAX_GROUPS = 8192
-BOUNDS_AT_ONCE = 2**22
+"""How many bounds of a row the registers of one program hold."""
+
 MOST_BLOCK_POINTS = 256
+"""Points of the largest tile, and so of the largest group."""
+
+MAX_NEIGHBORS = 64
+LEAST_POINTS, MOST_POINTS = 1024, MAX_GROUPS * MOST_BLOCK_POINTS
+"""Of fewer or more points, or for more neighbours, all are looked at."""
+
+BOUNDS_AT_ONCE = 2**22
+"""So many bounds lie in memory at a time; what has more rows is searched part by part."""
 
 LARGEST = tl.constexpr(3e38)
 FURTHEST = tl.constexpr(32768.0)

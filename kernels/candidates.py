@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from .distances import reference_reduced_distances
+from .distances import SQUARED, reference_reduced_distances
 from .nearest import reference_nearest
 from .plan import Parameters
 from .powers import whole
@@ -212,7 +212,7 @@ def nearest_points(
 
 def candidates(points: np.ndarray, factor: np.ndarray, metric: str) -> Candidates | None:
     """Return the points among which `Candidates` finds the nearest by this metric, None where it cannot."""
-    if metric not in ("euclidean", "sqeuclidean") or not (factor >= 0).all():
+    if metric not in SQUARED or not (factor >= 0).all():
         return None
     found = Candidates(points, factor)
     return found if found.exact else None

@@ -51,6 +51,9 @@ METRICS = (
     *BOOLEAN_METRICS,
 )
 
+SQUARED = ("euclidean", "sqeuclidean")
+"""The metrics whose reduced distance is a sum of squares."""
+
 DISTANCES_AT_ONCE = 2**15
 INFINITY = tl.constexpr(float("inf"))
 

@@ -1,8 +1,9 @@
 """The nearest of stored points to each row, for the operations that answer from them.
 
-Among equal distances the point with the smallest index is nearer. A kernel goes over tiles of points and keeps the best
-so far of each row in registers: while a tile holds a point nearer than a row's worst, the nearest such point takes the
-worst one's place. What a row keeps depends on no other row.
+Among equal distances the point with the smallest index is nearer. A kernel goes over tiles of points, all of them or
+the most promising groups of a row (`bounds.py`), and keeps the best so far of each row in registers: while a tile
+holds a point nearer than a row's worst, the nearest such point takes the worst one's place. What a row keeps depends
+on no other row.
 """
 
 from __future__ import annotations

@@ -261,31 +261,17 @@ class PointFunction(Operation):
         return m
 
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Return the metric as the kernels compute it in float64, by products where it is expanded."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
-        if self.metric == "chi2":
-            z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
-        if self.expanded():
-            m = matmul(z, points)
-            if self.metric == "squared_euclidean":
-                m = torch.clamp_min((z * z).sum(1)[:, None] - 2.0 * m + parameters["norms"], 0.0)
-        else:
-            m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
-            for column, s in zip(z.T[:, :, None], points, strict=True):
-                if self.metric in ("dot", "cosine"):
-                    m.addcmul_(column, s)
-                elif self.metric == "manhattan":
-                    m += torch.abs_(column - s)
-                elif self.metric == "chi2":
-                    d, total = column - s, column + s
-                    m += d * d / torch.where(total == 0, 1.0, total)
-                else:
-                    d = column - s
-                    m.addcmul_(d, d)
-        if self.metric == "cosine":
-            length = torch.sqrt((z * z).sum(1))[:, None]
+        if not self.expanded() and self.metric not in ("dot", "cosine"):
+            m = self._differences(z, points)
+            return m.sqrt_() if self.metric == "euclidean" else m
+        m, square = matmul(z, points), (z * z).sum(1)[:, None]
+        if self.metric == "squared_euclidean":
+            m = torch.clamp_min(square - 2.0 * m + parameters["norms"], 0.0)
+        elif self.metric == "cosine":
+            length = square.sqrt()
             m = m / torch.where(length < TINY_NORM.value, 1.0, length)
-        elif self.metric == "euclidean":
-            m = torch.sqrt(m)
         return m
 
     def _torch_profile(self, u: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

@@ -365,41 +365,10 @@ def test_parts_go_side_by_side_within_a_bound(
     asyncio.run(ask())
 
 
-class TestUnknownModels:
-    def test_those_that_there_are_are_listed(self, client: Client) -> None:
-        for ask in (client.config, lambda name: client.predict(name, NUMBERS)):
-            with pytest.raises(
-                errors.ModelNotFound, match=r"'sum' is not found\. Models ready there: 'spare', 'sums'\.$"
-            ):
-                ask("sum")
-
-    @BOTH
-    def test_what_is_not_ready_too(self, client: Client, server: TritonServer) -> None:
-        operator = Client(server.grpc_url)
-        operator.unload("spare")
-        try:
-            with pytest.raises(errors.ModelNotFound, match=r"Models ready there: 'sums'; not ready: 'spare'\.$"):
-                client.predict("sum", NUMBERS)
-            with pytest.raises(errors.ModelNotFound, match=r"'spare' is in the server's repository, but not loaded\.$"):
-                client.predict("spare", NUMBERS)
-        finally:
-            operator.load("spare")
-            operator.close()
-
-    def test_versions(self, client: Client) -> None:
-        with pytest.raises(errors.ModelNotFound, match=r"version 2 is not found\. Of 'sums', version 1 is ready\.$"):
-            client.predict("sums", np.ones((1, 3)), version=2)
-
-    @BOTH
-    def test_a_version_that_there_was(self, client: Client, load: Load) -> None:
-        load(version=1)
-        load(version=2)
-        client.predict("houses", NUMBERS, version=2)
-        with pytest.raises(errors.ModelNotFound, match="'houses' version 1 is not at ready state"):
-            client.predict("houses", NUMBERS, version=1)
-
-    def test_statistics(self, operator: Client) -> None:
-        with pytest.raises(
-            errors.ModelNotFound, match=r"'nothing' is not available\. Models ready there: 'spare', 'sums'"
-        ):
-            operator.statistics("nothing")
+@BOTH
+def test_a_version_that_there_was_is_named(client: Client, load: Load) -> None:
+    load(version=1)
+    load(version=2)
+    client.predict("houses", NUMBERS, version=2)
+    with pytest.raises(errors.ModelNotFound, match="'houses' version 1 is not at ready state"):
+        client.predict("houses", NUMBERS, version=1)

@@ -1,6 +1,10 @@
+import numpy as np
 import pytest
 
+from triton_regressors.clients import errors
+from triton_regressors.clients.infer import Client
 from triton_regressors.clients.listing import there_is
+from triton_regressors.clients.server import TritonServer
 
 
 def row(name: str, version: str = "1", state: str = "READY", reason: str = "") -> dict[str, str]:
@@ -50,3 +54,36 @@ def test_of_many_models_the_nearest_names_are_listed() -> None:
     assert "'model_37'" in text
     assert text.count("'model_") == 8
     assert text.endswith(" and 32 more.")
+
+
+@pytest.mark.server
+class TestUnknownModelsOfAServer:
+    def test_those_that_there_are_are_listed(self, client: Client) -> None:
+        for ask in (client.config, lambda name: client.predict(name, np.ones((1, 2)))):
+            with pytest.raises(
+                errors.ModelNotFound, match=r"'sum' is not found\. Models ready there: 'spare', 'sums'\.$"
+            ):
+                ask("sum")
+
+    @pytest.mark.parametrize("connect", ["grpc", "async http"], indirect=True)
+    def test_what_is_not_ready_too(self, client: Client, server: TritonServer) -> None:
+        operator = Client(server.grpc_url)
+        operator.unload("spare")
+        try:
+            with pytest.raises(errors.ModelNotFound, match=r"Models ready there: 'sums'; not ready: 'spare'\.$"):
+                client.predict("sum", np.ones((1, 2)))
+            with pytest.raises(errors.ModelNotFound, match=r"'spare' is in the server's repository, but not loaded\.$"):
+                client.predict("spare", np.ones((1, 2)))
+        finally:
+            operator.load("spare")
+            operator.close()
+
+    def test_versions(self, client: Client) -> None:
+        with pytest.raises(errors.ModelNotFound, match=r"version 2 is not found\. Of 'sums', version 1 is ready\.$"):
+            client.predict("sums", np.ones((1, 3)), version=2)
+
+    def test_statistics(self, operator: Client) -> None:
+        with pytest.raises(
+            errors.ModelNotFound, match=r"'nothing' is not available\. Models ready there: 'spare', 'sums'"
+        ):
+            operator.statistics("nothing")
