@@ -4,7 +4,7 @@
     python -m benchmarks.launch_shapes --dry-run                  tries the script out on a CPU, on toy sizes, and with
                                                                   TRITON_INTERPRET=1 the kernels too
 
-For every operation and shape class there is a model, and shapes to try beside the default. Shapes take turns on the
+For every operation and shape class there are models, and shapes to try beside the default. Shapes take turns on the
 same rows, as captured graphs, in batches of several sizes. What does not compile, needs more than the GPU has, or
 changes a bit of an answer is left out. A shape comes into the table if it is faster than the default in the mean over
 the batches, slower in none of them, and both once more when the two are timed alone. Other GPUs' parts of the table,
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,14 +35,12 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from triton.runtime.jit import JITFunction
 
 from benchmarks.environment import device_name
-from benchmarks.timing import Contender, Timing, input_count, time_on_device
+from benchmarks.timing import Contender, input_count, time_on_device
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.passes.specialise import specialise
-from triton_regressors.kernels.affine_map import affine_narrow_shape, affine_shape, affine_targets_shape
-from triton_regressors.kernels.contraction import target_block
+from triton_regressors.kernels.affine_map import affine_narrow_shape, affine_shape
 from triton_regressors.kernels.launch_shapes import TABLE, LaunchShapes, Shape, capability, key
 from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.dense_layers import DenseLayers, dense_layers_shape
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine, polynomial_affine_shape
 from triton_regressors.kernels.ops.quadratic import Quadratic, quadratic_shape
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
@@ -63,14 +61,24 @@ DEFAULT = "default"
 Tensor = torch.Tensor
 
 
+class Model(NamedTuple):
+    """An operation and the width of its rows."""
+
+    operation: Operation
+    width: int
+
+
 @dataclass(frozen=True)
 class Subject:
-    """A model of one shape class: its operation, the numbers of rows to time and the shapes to try."""
+    """A shape class: the numbers of rows to time, the shapes to try, and models of this class.
+
+    The first model is timed. A compiler lays a block out by what it knows of addresses, so that the others, whose rows
+    are aligned otherwise or which compute something beside, could have other bits where the first has not.
+    """
 
     shapes: LaunchShapes
     shape_class: tuple[int | str, ...]
-    operation: Operation
-    width: int
+    models: Sequence[Model]
     rows: Sequence[int]
     candidates: Sequence[Shape]
 
@@ -96,70 +104,66 @@ def grid(default: Shape, **values: Sequence[Any]) -> list[Shape]:
 
 
 def linear() -> Iterator[Subject]:
-    """Yield linear models of one target: rows of whole and masked tiles, and narrow ones."""
-    for features in (1, 3, 7, 13, 8, 32, 64, 128, 256, 30, 100, 200):
-        if features < 24 and features % 4:
-            shapes, shape_class = affine_narrow_shape, (features,)
-        else:
-            block = 1 << (features - 1).bit_length()
-            shapes, shape_class = affine_shape, (block, "whole" if block == features else "masked")
-        default = shapes.default(*shape_class)
-        rows = default["BLOCK_ROWS"]
-        candidates = grid(default, BLOCK_ROWS=(rows // 2, rows, 2 * rows, 4 * rows), num_warps=(1, 2, 4, 8))
-        most = min(INPUT_NUMBERS // features, 2**24)
-        yield Subject(shapes, shape_class, affine(features, 1), features, (1, 4096, most), candidates)
+    """Yield linear models of one target: narrow ones, and rows of whole and masked tiles."""
+    for slots, widths in ((1, (1,)), (1, (2,)), (1, (3,)), (2, (7, 5, 6)), (4, (13, 9, 10, 11, 14)), (8, (23, 17, 18))):
+        shape_class = (slots, min(widths[0], 4))
+        yield tiles(affine_narrow_shape, shape_class, widths)
+    for block in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        yield tiles(affine_shape, (block, "whole"), (block, 2048) if block == 1024 else (block,))
+        if block >= 16:  # of fewer features than 24 only multiples of 4 come in tiles
+            middle = 3 * block // 4
+            widths = (middle,) if block == 16 else (middle + 4, middle + 5, middle + 6)
+            yield tiles(affine_shape, (block, "masked"), widths)
 
 
-def targets() -> Iterator[Subject]:
-    """Yield linear models of several targets."""
-    for features, count in ((64, 8), (64, 16), (256, 64)):
-        shape_class = (features, target_block(count))
-        default = affine_targets_shape.default(*shape_class)
-        candidates = grid(default, BLOCK_ROWS=(32, 64, 128), num_warps=(2, 4, 8), num_stages=(2, 3, 4))
-        rows = (1, 4096, 2**18)
-        yield Subject(affine_targets_shape, shape_class, affine(features, count), features, rows, candidates)
+def tiles(shapes: LaunchShapes, shape_class: tuple[int | str, ...], widths: Sequence[int]) -> Subject:
+    """Return linear models of these numbers of features, one of them sparse and with a function."""
+    default = shapes.default(*shape_class)
+    rows, models = default["BLOCK_ROWS"], []
+    for features in widths:
+        weight = np.random.default_rng(features).standard_normal((features, 1))
+        models.append(Model(Affine(weight, np.zeros(1)), features))
+    weight = np.append(weight[:-1], [[0.0]], axis=0)
+    models.append(Model(Affine(weight, np.ones(1), "expit"), features))
+    candidates = grid(default, BLOCK_ROWS=(max(rows // 2, 1), rows, 2 * rows), num_warps=(1, 2, 4, 8))
+    most = min(INPUT_NUMBERS // widths[0], 2**24)
+    return Subject(shapes, shape_class, models, (1, 4096, most), candidates)
 
 
 def quadratics() -> Iterator[Subject]:
     """Yield polynomials of degree 2 in each precision."""
     for features, precision in itertools.product((16, 32, 64), Quadratic.PRECISIONS):
-        rng = np.random.default_rng(features)
-        form = np.triu(rng.standard_normal((1, features, features)))
-        shift, scale, line = rng.standard_normal(features), np.ones(features), rng.standard_normal((1, features))
-        operation = Quadratic(shift, scale, form, line, np.zeros(1), precision=precision)
         default = quadratic_shape.default(features, precision)
+        models = []
+        for width, targets, shifted in ((0, 1, 1), (0, 1, 0), (-1, 2, 1), (-2, 1, 1), (-4, 1, 1)):
+            count = features + width
+            rng = np.random.default_rng(count)
+            form = np.triu(rng.standard_normal((targets, count, count)))
+            shift, line = shifted * rng.standard_normal(count), rng.standard_normal((targets, count))
+            operation = Quadratic(shift, np.ones(count), form, line, np.zeros(targets), precision=precision)
+            models.append(Model(operation, count))
         stages: dict[str, Sequence[int]] = {"STAGES" if features <= 32 else "num_stages": (2, 3, 4)}
-        candidates = grid(default, BLOCK_ROWS=(32, 64, 128), num_warps=(1, 2, 4, 8), **stages)
-        yield Subject(quadratic_shape, (features, precision), operation, features, (1, 4096, 2**20), candidates)
+        candidates = grid(default, BLOCK_ROWS=(32, 64, 128), num_warps=(1, 2, 4), **stages)
+        yield Subject(quadratic_shape, (features, precision), models, (1, 4096, 2**20), candidates)
 
 
 def polynomials() -> Iterator[Subject]:
     """Yield polynomials of degree 3."""
-    for features in (8, 32):
-        rng = np.random.default_rng(features)
-        indices = np.array(list(itertools.combinations_with_replacement(range(features + 1), 3)), dtype=np.int32)
-        shift, weight = rng.standard_normal(features), rng.standard_normal((len(indices), 1))
-        operation = PolynomialAffine(
-            indices=indices, shift=shift, factor=np.ones(features), weight=weight, intercept=np.zeros(1)
-        )
+    for features in (8, 16, 32):
         default = polynomial_affine_shape.default(features, 3)
-        candidates = grid(default, BLOCK_ROWS=(16, 32, 64, 128), num_warps=(1, 2, 4), num_stages=(2, 3))
-        yield Subject(polynomial_affine_shape, (features, 3), operation, features, (1, 4096, 2**18), candidates)
-
-
-def layers() -> Iterator[Subject]:
-    """Yield neural networks whose layers are one launch."""
-    for widths in ((32, 128, 128, 1), (64, 256, 256, 256, 4), (32, 64, 64, 1)):
-        rng = np.random.default_rng(widths[0])
-        pairs = list(itertools.pairwise(widths))
-        weights = np.concatenate([rng.standard_normal(a * b) / math.sqrt(a) for a, b in pairs])
-        intercepts, shift = rng.standard_normal(sum(widths[1:])), np.zeros(widths[0])
-        operation = DenseLayers(weights, intercepts, shift, widths, "relu", precision="float16")
-        block = min(widths[1], 128)
-        shape_class = (block, widths[1] // block)
-        default = dense_layers_shape.default(*shape_class)
-        candidates = grid(default, BLOCK_ROWS=(16, 32, 64, 128), num_warps=(4, 8), STAGES=(2, 3, 4))
-        yield Subject(dense_layers_shape, shape_class, operation, widths[0], (1, 64, 4096, 2**18), candidates)
+        models = []
+        for width, targets in ((0, 1), (-1, 2), (-2, 1)):
+            count = features + width
+            rng = np.random.default_rng(count)
+            indices = np.array(list(itertools.combinations_with_replacement(range(count + 1), 3)), dtype=np.int32)
+            weight = rng.standard_normal((len(indices), targets))
+            shift, factor = rng.standard_normal(count), np.ones(count)
+            operation = PolynomialAffine(
+                indices=indices, shift=shift, factor=factor, weight=weight, intercept=np.zeros(targets)
+            )
+            models.append(Model(operation, count))
+        candidates = grid(default, BLOCK_ROWS=(8, 16, 32, 64), num_warps=(1, 2, 4), num_stages=(2, 3))
+        yield Subject(polynomial_affine_shape, (features, 3), models, (1, 4096, 2**18), candidates)
 
 
 def trees(toy: bool = False) -> Iterator[Subject]:
@@ -191,15 +195,13 @@ def trees(toy: bool = False) -> Iterator[Subject]:
                 num_warps=(4, 8, 16) if rows[0] == 1 else (4, 8),
                 maxnreg=(64, None) if many and packed else (default["maxnreg"],),
             )
-            yield Subject(tree_ensemble_shape, shape_class, operation, 64, rows, candidates)
+            yield Subject(tree_ensemble_shape, shape_class, [Model(operation, 64)], rows, candidates)
 
 
 OPERATIONS: dict[str, Callable[[], Iterator[Subject]]] = {
     "affine": linear,
-    "affine_targets": targets,
     "quadratic": quadratics,
     "polynomial_affine": polynomials,
-    "dense_layers": layers,
     "tree_ensemble": trees,
 }
 
@@ -208,12 +210,6 @@ def subjects(chosen: Iterable[str], toy: bool = False) -> Iterator[Subject]:
     """Yield the models of the chosen operations; toys are small where a model takes long to make."""
     for name in chosen:
         yield from trees(toy) if name == "tree_ensemble" else OPERATIONS[name]()
-
-
-def affine(features: int, count: int) -> Affine:
-    """Return a linear model."""
-    rng = np.random.default_rng(features)
-    return Affine(rng.standard_normal((features, count)), np.zeros(count))
 
 
 def ensemble(estimator: BaseEstimator, packed: bool) -> TreeEnsemble:
@@ -231,8 +227,15 @@ def arrays_of(operation: Operation) -> dict[str, np.ndarray]:
     return operation.parameters()
 
 
+@functools.lru_cache(maxsize=8)
+def on_device(operation: Operation, device: torch.device) -> dict[str, Tensor]:
+    """Return what an operation's arithmetic reads as tensors."""
+    arrays = arrays_of(operation).items()
+    return {name: torch.from_numpy(np.ascontiguousarray(array)).to(device) for name, array in arrays}
+
+
 class Bench:
-    """A device and the models on it."""
+    """A device, and how many rounds shapes take turns there."""
 
     def __init__(self, device: torch.device, rounds: int) -> None:
         self.device, self.rounds = device, rounds
@@ -242,41 +245,47 @@ class Bench:
         """Return the shape that is to come into the table, if there is one, and print how it compares.
 
         Args:
-            subject: the model.
+            subject: the shape class.
             failures: why candidates, by their number, do not compile; those that change bits are added.
         """
-        parameters = self._parameters(subject.operation)
-        self._check(subject, parameters, failures)
+        first, *others = subject.models
+        for number, shape in enumerate(subject.candidates):
+            reason = failures.get(number) or self._failure(subject, first, shape, torch.float32)
+            if reason:
+                failures[number] = reason
         left = {str(number): shape for number, shape in enumerate(subject.candidates) if number not in failures}
-        means = self._compare(subject, parameters, {DEFAULT: {}, **left}, self.rounds)
+        means = self._compare(subject, {DEFAULT: {}, **left}, self.rounds)
         told = f"{len(left)} of {len(subject.candidates)} tried"
         for reason in sorted(set(failures.values())):
             told += f", {sum(found == reason for found in failures.values())} {reason}"
-        for name in sorted(means, key=lambda name: means[name][0])[:MOST_CONFIRMED]:
+        fast = [name for name in means if means[name][0] < GAIN]
+        for name in sorted(fast, key=lambda name: means[name][0])[:MOST_CONFIRMED]:
             shape = left[name]
-            if means[name][0] >= GAIN or self._failure(subject, parameters, shape, torch.float64):
+            again = self._compare(subject, {DEFAULT: {}, name: shape}, 3 * self.rounds)
+            if name not in again or again[name][0] >= GAIN:
                 continue
-            again = self._compare(subject, parameters, {DEFAULT: {}, name: shape}, 3 * self.rounds)
-            if name in again and again[name][0] < GAIN:
-                mean, times = again[name]
-                shown = ", ".join(f"{rows:,} rows {old:,.1f} → {new:,.1f} µs" for rows, old, new in times)
-                print(f"{subject.name}: {dict(shape)} takes {mean:.2f} of the time: {shown} ({told})", flush=True)
-                return shape
+            cases = [(first, torch.float64), *itertools.product(others, (torch.float32, torch.float64))]
+            if any(self._failure(subject, model, shape, dtype) for model, dtype in cases):
+                told += f", {dict(shape)} not for every model of the class"
+                continue
+            mean, times = again[name]
+            shown = ", ".join(f"{rows:,} rows {old:,.1f} → {new:,.1f} µs" for rows, old, new in times)
+            print(f"{subject.name}: {dict(shape)} takes {mean:.2f} of the time: {shown} ({told})", flush=True)
+            return shape
         print(f"{subject.name}: the default stays ({told})", flush=True)
         return None
 
     def _compare(
-        self, subject: Subject, parameters: dict[str, Tensor], shapes: dict[str, Shape], rounds: int
+        self, subject: Subject, shapes: dict[str, Shape], rounds: int
     ) -> dict[str, tuple[float, list[tuple[int, float, float]]]]:
         """Return what takes no batch longer than the default: its mean share of that's time, rows and both's µs."""
-        found: dict[int, dict[str, Timing]] = {}
+        model, found = subject.models[0], {}
         for rows in subject.rows:
-            count = input_count(4 * rows * subject.width, least=2, most=32) if self.device.type == "cuda" else 1
-            inputs = [self._input(subject, rows, seed) for seed in range(count)]
-            output = torch.empty(rows, subject.operation.output_width(subject.width), device=self.device)
+            count = input_count(4 * rows * model.width, least=2, most=32) if self.device.type == "cuda" else 1
+            inputs = [self._input(model, rows, seed) for seed in range(count)]
+            output = torch.empty(rows, model.operation.output_width(model.width), device=self.device)
             contenders = [
-                Contender(name, self._call(subject, parameters, inputs, output, shape))
-                for name, shape in shapes.items()
+                Contender(name, self._call(subject, model, inputs, output, shape)) for name, shape in shapes.items()
             ]
             found[rows] = time_on_device(contenders, count, self.device, rounds=rounds)
         means = {}
@@ -287,50 +296,41 @@ class Bench:
                 means[name] = (math.prod(ratios) ** (1 / len(ratios)), times)
         return means
 
-    def _check(self, subject: Subject, parameters: dict[str, Tensor], failures: dict[int, str]) -> None:
-        """Note which candidates cannot be launched, or do not give the bits that the default gives."""
-        for number, shape in enumerate(subject.candidates):
-            reason = failures.get(number) or self._failure(subject, parameters, shape, torch.float32)
-            if reason:
-                failures[number] = reason
-
-    def _failure(self, subject: Subject, parameters: dict[str, Tensor], shape: Shape, dtype: torch.dtype) -> str:
+    def _failure(self, subject: Subject, model: Model, shape: Shape, dtype: torch.dtype) -> str:
         """Return why a shape cannot be used for rows of a dtype; nothing if it gives the default's bits."""
         for rows in CHECKED_ROWS:
-            x = self._input(subject, min(rows, max(subject.rows)), seed=rows).to(dtype)
-            exact = self._answer(subject, parameters, x, {})
+            x = self._input(model, min(rows, max(subject.rows)), seed=rows).to(dtype)
+            exact = self.answer(subject, model, x, {})
             try:
-                if not torch.equal(bits(self._answer(subject, parameters, x, shape)), bits(exact)):
+                if not torch.equal(bits(self.answer(subject, model, x, shape)), bits(exact)):
                     return "with other bits"
             except Exception as error:  # of the compiler or of the GPU's driver, which have types of their own
                 return type(error).__name__
         return ""
 
-    def _answer(self, subject: Subject, parameters: dict[str, Tensor], x: Tensor, shape: Shape) -> Tensor:
-        out = torch.zeros(len(x), subject.operation.output_width(subject.width), dtype=x.dtype, device=x.device)
-        return self._call(subject, parameters, [x], out, shape)(0)
+    def answer(self, subject: Subject, model: Model, x: Tensor, shape: Shape) -> Tensor:
+        """Return what a model answers, launched in a shape that says what it changes of the default."""
+        out = torch.zeros(len(x), model.operation.output_width(model.width), dtype=x.dtype, device=x.device)
+        return self._call(subject, model, [x], out, shape)(0)
 
     def _call(
-        self, subject: Subject, parameters: dict[str, Tensor], inputs: Sequence[Tensor], output: Tensor, shape: Shape
+        self, subject: Subject, model: Model, inputs: Sequence[Tensor], output: Tensor, shape: Shape
     ) -> Callable[[int], Tensor]:
         """Return what launches in a shape; on a CPU that interprets no kernels the plain torch reference stands in."""
+        parameters = on_device(model.operation, self.device)
 
         def call(i: int) -> Tensor:
             if not self._launches:
-                return output.copy_(subject.operation.reference(parameters, inputs[i]))
+                return output.copy_(model.operation.reference(parameters, inputs[i]))
             with subject.shapes.trying({**subject.default, **shape}):
-                subject.operation.launch(parameters, [inputs[i]], output, len(inputs[i]))
+                model.operation.launch(parameters, [inputs[i]], output, len(inputs[i]))
             return output
 
         return call
 
-    def _input(self, subject: Subject, rows: int, seed: int) -> Tensor:
+    def _input(self, model: Model, rows: int, seed: int) -> Tensor:
         generator = torch.Generator(self.device).manual_seed(seed)
-        return torch.randn(rows, subject.width, device=self.device, generator=generator)
-
-    def _parameters(self, operation: Operation) -> dict[str, Tensor]:
-        arrays = arrays_of(operation).items()
-        return {name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in arrays}
+        return torch.randn(rows, model.width, device=self.device, generator=generator)
 
 
 def bits(values: Tensor) -> Tensor:
@@ -349,8 +349,8 @@ def compile_in_cache(subject: int, candidate: int) -> str:
     torch.set_num_threads(1)
     try:
         each, bench = PENDING[subject], Bench(torch.device("cuda"), 0)
-        parameters, x = bench._parameters(each.operation), torch.zeros(min(each.rows), each.width, device=bench.device)
-        bench._answer(each, parameters, x, each.candidates[candidate])
+        model = each.models[0]
+        bench.answer(each, model, torch.zeros(1, model.width, device=bench.device), each.candidates[candidate])
     except Exception as error:  # of the compiler, which has types of its own
         return type(error).__name__
     finally:
@@ -374,7 +374,7 @@ def run(table: Path, chosen: Sequence[str], *, limit_s: float = math.inf, dry_ru
         return
     PENDING[:] = subjects(chosen)
     for subject in PENDING:
-        arrays_of(subject.operation)  # once, for this process and those that it forks
+        arrays_of(subject.models[0].operation)  # once, for this process and those that it forks
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork")) as processes:
         compiled = [  # begun before this process uses the GPU, as those that it forks could not any more
             [processes.submit(compile_in_cache, number, at) for at in range(len(subject.candidates))]

@@ -131,11 +131,13 @@ def launch_affine(
     values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
     if targets > 1:
-        shape = affine_targets_shape.of(device, triton.next_power_of_2(features), target_block(targets))
-        grid = (triton.cdiv(rows, shape["BLOCK_ROWS"]), triton.cdiv(targets, shape["BLOCK_TARGETS"]))
-        affine_targets_kernel[grid](**values, TARGETS=targets, **what, **shape)
+        block = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": target_block(targets)}
+        grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
+        affine_targets_kernel[grid](**values, TARGETS=targets, **what, **block, num_warps=4)
     elif narrow(features):
-        shape = affine_narrow_shape.of(device, features)
+        slot_features = min(features, 4)
+        slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
+        shape = affine_narrow_shape.of(device, slots, slot_features)
         affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
     else:
         block_features = min(triton.next_power_of_2(features), 1024)
@@ -149,17 +151,8 @@ def narrow(features: int) -> bool:
 
 
 @launch_shapes
-def affine_targets_shape(block_features: int, block_targets: int) -> Shape:
-    """Return the rows, features and targets of one tile."""
-    tile = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": block_targets}
-    return {**tile, "num_warps": 4, "num_stages": 3}
-
-
-@launch_shapes
-def affine_narrow_shape(features: int) -> Shape:
-    """Return the rows of one program of the narrow kernel, the slots of a row, and the features of a slot."""
-    slot_features = min(features, 4)
-    slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
+def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
+    """Return the rows of one program of the narrow kernel, for so many slots of a row and features of a slot."""
     block_rows = 1024 if slots == 1 else 512 // slots
     return {"BLOCK_ROWS": block_rows, "SLOTS": slots, "SLOT_FEATURES": slot_features, "num_warps": 4}
 

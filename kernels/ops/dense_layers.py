@@ -42,7 +42,6 @@ from ..float16_parts import (
     row_parts,
 )
 from ..functions import FUNCTIONS, IN_PLACE, apply_function, check_function, function_suffix
-from ..launch_shapes import Shape, launch_shapes
 from ..plan import Operation, Parameters
 from ..tiles import apply, product
 
@@ -51,9 +50,12 @@ ACTIVATIONS = ("identity", "relu", "tanh", "expit")
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
+BLOCK_ROWS = 64
 MAX_BLOCK_UNITS = 128
 MAX_BLOCK_FEATURES = 32
 MAX_BLOCK_INNER = 32
+FIRST_STAGES = 1
+STAGES = 3
 PROGRAMS_PER_MULTIPROCESSOR = 2
 
 
@@ -263,9 +265,8 @@ class DenseLayers(Operation):
             return
         device = parameters["weight"].device  # rows that a GPU reads across the bus lie on the CPU
         blocks, width, hidden = self._blocks(), self._width(), len(self.widths) - 2
-        shape = dense_layers_shape.of(device, blocks["BLOCK_UNITS"], width // blocks["BLOCK_UNITS"])
-        programs = min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device))
-        size = 2 * programs * shape["BLOCK_ROWS"] * width if hidden > 1 else width  # of one none is read again
+        programs = min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device))
+        size = 2 * programs * BLOCK_ROWS * width if hidden > 1 else width  # of one hidden layer none is read again
         names = ("shift", "shapes", "weight", "weight_low", "scale", "intercept", "last_weight", "last_intercept")
         dense_layers_kernel[(programs,)](
             x=x,
@@ -286,7 +287,9 @@ class DenseLayers(Operation):
             SPARSE="used" in parameters,
             ROW_TOP=ROW_TOP,
             **blocks,
-            **shape,
+            FIRST_STAGES=FIRST_STAGES,
+            STAGES=STAGES,
+            num_warps=4,
         )
 
     def _launch_layers(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
@@ -349,20 +352,12 @@ class DenseLayers(Operation):
         """Return the kernel's tiles, which follow from the widths alone: the order of sums depends on them."""
         block_units = min(max(triton.next_power_of_2(max(self.widths[1:-1])), 16), MAX_BLOCK_UNITS)
         return {
+            "BLOCK_ROWS": BLOCK_ROWS,
             "BLOCK_UNITS": block_units,
             "BLOCK_FEATURES": min(max(triton.next_power_of_2(self.widths[0]), 16), MAX_BLOCK_FEATURES),
             "BLOCK_INNER": min(block_units, MAX_BLOCK_INNER),
             "BLOCK_TARGETS": triton.next_power_of_2(self.widths[-1]),
         }
-
-
-@launch_shapes
-def dense_layers_shape(block_units: int, blocks: int) -> Shape:
-    """Return the rows that a program takes through all layers, and the stages of its loops.
-
-    The widest layer has so many blocks of units.
-    """
-    return {"BLOCK_ROWS": 64, "FIRST_STAGES": 1, "STAGES": 3, "num_warps": 4}
 
 
 def _whole(size: int, block: int) -> int:

@@ -6,23 +6,26 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks import launch_shapes
-from benchmarks.launch_shapes import OPERATIONS, Bench, Subject, affine, grid, run, subjects, write
+from benchmarks.launch_shapes import OPERATIONS, Bench, Model, Subject, grid, on_device, run, subjects, write
 from benchmarks.timing import Timing
 from triton_regressors.kernels.affine_map import affine_shape
+from triton_regressors.kernels.ops.affine import Affine
 
 
 def subject(*candidates: dict[str, int]) -> Subject:
-    return Subject(affine_shape, (8, "whole"), affine(8, 1), 8, (1, 5), candidates)
+    model = Model(Affine(np.ones((8, 1)), np.zeros(1)), 8)
+    return Subject(affine_shape, (8, "whole"), [model, model], (1, 5), candidates)
 
 
 def test_a_dry_run_tries_shapes_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path / "table.json", ["affine", "tree_ensemble"], dry_run=True)
     printed = capsys.readouterr().out
-    assert "affine_narrow 1: " in printed
+    assert "affine_narrow 1 1: " in printed
     assert "tree_ensemble few small packed one: " in printed
     assert not list(tmp_path.iterdir())
 
@@ -44,7 +47,7 @@ def test_a_grid_leaves_out_the_default_and_says_what_it_changes() -> None:
 def pretend(monkeypatch: pytest.MonkeyPatch, answer: Callable[[int], float], took: dict[int, float]) -> None:
     """Let launches give answers, and take times, by the number of rows of a program; the default has 0."""
 
-    def call(self, each, parameters, inputs, output, shape):
+    def call(self, each, model, inputs, output, shape):
         rows = shape.get("BLOCK_ROWS", 0)
         return Launch(rows, lambda: output.fill_(answer(rows)))
 
@@ -99,12 +102,14 @@ def test_what_was_not_measured_stays_in_the_table(tmp_path: Path) -> None:
 
 def test_every_model_is_of_the_class_that_its_launch_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a shape would come into the table where no launch looks for it."""
-    bench = Bench(torch.device("cpu"), 1)
+    cpu = torch.device("cpu")
     for each in subjects(OPERATIONS, toy=True):
-        if each.shapes.operation != "tree_ensemble":  # of which a toy is small, whatever it stands for
+        if each.shapes.operation == "tree_ensemble":  # of which a toy is small, whatever it stands for
+            continue
+        for operation, width in each.models:
             look = Mock(wraps=each.shapes.of)
             monkeypatch.setattr(each.shapes, "of", look)
-            x, out = torch.zeros(1, each.width), torch.zeros(1, each.operation.output_width(each.width))
-            each.operation.launch(bench._parameters(each.operation), [x], out, 0)
-            look.assert_called_once_with(torch.device("cpu"), *each.shape_class)
+            x, out = torch.zeros(1, width), torch.zeros(1, operation.output_width(width))
+            operation.launch(on_device(operation, cpu), [x], out, 0)
+            look.assert_called_once_with(cpu, *each.shape_class)
             monkeypatch.undo()

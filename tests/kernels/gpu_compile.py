@@ -141,7 +141,7 @@ def tabled() -> Iterator[Launch]:
             shape = operations.get(subject.shapes.operation, {}).get(key(*subject.shape_class))
             if shape is not None:
                 with subject.shapes.trying(shape):
-                    for launch in record(subject.operation, [subject.width]):
+                    for launch in record(subject.models[0].operation, [subject.models[0].width]):
                         yield (int(gpu.replace(".", "")), *launch)
 
 
