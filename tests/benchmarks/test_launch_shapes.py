@@ -11,15 +11,16 @@ import pytest
 import torch
 
 from benchmarks import launch_shapes
-from benchmarks.launch_shapes import OPERATIONS, Bench, Model, Subject, grid, on_device, run, subjects, write
+from benchmarks.launch_shapes import Bench, on_device, run, write
+from benchmarks.shape_classes import OPERATIONS, Model, ShapeClass, grid, shape_classes
 from benchmarks.timing import Timing
 from triton_regressors.kernels.affine_map import affine_shape
 from triton_regressors.kernels.ops.affine import Affine
 
 
-def subject(*candidates: dict[str, int]) -> Subject:
+def toy(*candidates: dict[str, int]) -> ShapeClass:
     model = Model(Affine(np.ones((8, 1)), np.zeros(1)), 8)
-    return Subject(affine_shape, (8, "whole"), [model, model], (1, 5), candidates)
+    return ShapeClass(affine_shape, (8, "whole"), [model, model], (1, 5), candidates)
 
 
 def test_a_dry_run_tries_shapes_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +78,7 @@ def test_what_changes_a_bit_or_cannot_be_launched_is_left_out(
     pretend(monkeypatch, answer, {0: 1.0, 8: 1.0})
     failures = {0: "CompilationError"}
     shapes = [{"BLOCK_ROWS": rows} for rows in (1, 2, 4, 8)]
-    assert Bench(torch.device("cpu"), 1).measure(subject(*shapes), failures) is None
+    assert Bench(torch.device("cpu"), 1).measure(toy(*shapes), failures) is None
     assert failures == {0: "CompilationError", 1: "with other bits", 2: "RuntimeError"}
     told = "1 of 4 tried, 1 CompilationError, 1 RuntimeError, 1 with other bits"
     assert capsys.readouterr().out == f"affine 8 whole: the default stays ({told})\n"
@@ -86,24 +87,24 @@ def test_what_changes_a_bit_or_cannot_be_launched_is_left_out(
 def test_the_fastest_comes_into_the_table_unless_the_default_is_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, lambda rows: 1.0, {0: 10.0, 1: 9.9, 2: 8.0, 3: 9.0})
     shapes = [{"BLOCK_ROWS": rows} for rows in (1, 2, 3)]
-    assert Bench(torch.device("cpu"), 1).measure(subject(*shapes), {}) == {"BLOCK_ROWS": 2}
-    assert Bench(torch.device("cpu"), 1).measure(subject(shapes[0]), {}) is None
+    assert Bench(torch.device("cpu"), 1).measure(toy(*shapes), {}) == {"BLOCK_ROWS": 2}
+    assert Bench(torch.device("cpu"), 1).measure(toy(shapes[0]), {}) is None
 
 
 def test_what_was_not_measured_stays_in_the_table(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     kept = {"7.5": {"affine": {"8 whole": {"num_warps": 1}}}, "9.0": {"quadratic": {"32 float64": {"num_warps": 1}}}}
     path.write_text(json.dumps(kept))
-    write(path, subject(), {"BLOCK_ROWS": 64}, "9.0")
+    write(path, toy(), {"BLOCK_ROWS": 64}, "9.0")
     assert json.loads(path.read_bytes()) == {**kept, "9.0": {**kept["9.0"], "affine": {"8 whole": {"BLOCK_ROWS": 64}}}}
-    write(path, subject(), None, "9.0")
+    write(path, toy(), None, "9.0")
     assert json.loads(path.read_bytes()) == kept
 
 
 def test_every_model_is_of_the_class_that_its_launch_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a shape would come into the table where no launch looks for it."""
     cpu = torch.device("cpu")
-    for each in subjects(OPERATIONS, toy=True):
+    for each in shape_classes(OPERATIONS, toy=True):
         if each.shapes.operation == "tree_ensemble":  # of which a toy is small, whatever it stands for
             continue
         for operation, width in each.models:
@@ -111,5 +112,5 @@ def test_every_model_is_of_the_class_that_its_launch_asks_for(monkeypatch: pytes
             monkeypatch.setattr(each.shapes, "of", look)
             x, out = torch.zeros(1, width), torch.zeros(1, operation.output_width(width))
             operation.launch(on_device(operation, cpu), [x], out, 0)
-            look.assert_called_once_with(cpu, *each.shape_class)
+            look.assert_called_once_with(cpu, *each.parts)
             monkeypatch.undo()

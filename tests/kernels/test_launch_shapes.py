@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.launch_shapes import OPERATIONS, subjects
+from benchmarks.shape_classes import OPERATIONS, shape_classes
 from tests.documents import write_plan
 from triton_regressors.kernels import launch_shapes as module
-from triton_regressors.kernels.launch_shapes import TABLE, LaunchShapes, Shape, key, launch_shapes, table
+from triton_regressors.kernels.launch_shapes import TABLE, LaunchShapes, Shape, launch_shapes, table
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.plan import INPUT, Plan, Step
 
@@ -71,9 +71,7 @@ def known() -> set[str]:
 
 def test_every_shape_of_the_table_is_of_an_operation_and_a_class_that_the_command_measures() -> None:
     """That each compiles for its GPU is seen in test_gpu_compile.py."""
-    defaults = {
-        (each.shapes.operation, key(*each.shape_class)): each.default for each in subjects(OPERATIONS, toy=True)
-    }
+    defaults = {(each.shapes.operation, each.key): each.default for each in shape_classes(OPERATIONS, toy=True)}
     assert {name for name, _ in defaults} == known()
     for gpu, operations in table().items():
         assert re.fullmatch(r"\d+\.\d", gpu)
