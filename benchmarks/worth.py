@@ -53,8 +53,8 @@ from triton_regressors.measured import shape_of
 
 BATCH_SIZES = (1, 8, 64, 256, 1024, 4096, 16384, 65536)
 QUICK_BATCH_SIZES = (1, 64, 1024, 16384, 65536)
-EFFORT = Effort(rounds=7, block_s=0.01, pause_s=0.02, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
-QUICK = Effort(rounds=4, block_s=0.004, pause_s=0.008, contender_s=0.08, least_rounds=2, warm_up_s=0.002)
+EFFORT = Effort(rounds=7, block_s=0.01, pause_s=0.001, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
+QUICK = Effort(rounds=4, block_s=0.005, pause_s=0.001, contender_s=0.08, least_rounds=2, warm_up_s=0.002)
 LONGEST_S = 0.1
 """How long a call may take."""
 
@@ -308,8 +308,8 @@ def run(directory: Path, families: Sequence[str], chosen: Sequence[str] = SIZES,
     print(f"Host to host on {device_name()}, engine {engine}", flush=True)
     settings = {"quick": quick, "engine": engine, "busy_at_start": busy()}
     with tempfile.TemporaryDirectory() as kept, contextlib.ExitStack() as stack:
-        paths = make_cases([name for group in names.values() for name in group], max(sizes), Path(kept), engine)
         workers = [stack.enter_context(Worker(name, make)) for name, make in libraries(engine).items()]
+        paths = make_cases([name for group in names.values() for name in group], max(sizes), Path(kept), engine)
         path = directory / "worth.json"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         same = before.get("environment") == environment() and before.get("settings") == settings

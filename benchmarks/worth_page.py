@@ -160,7 +160,7 @@ def since(model: Document, peer: str) -> str:
 def wrong(document: Document) -> list[str]:
     """Return the sentence on peers that answer wrong, if one does."""
     said = [
-        f"{model['title']}, {point['rows']:,} rows: {reason}"
+        f"{model['title']}, {point['rows']:,} row{'s' * (point['rows'] != 1)}: {reason}"
         for model in models(document)
         for point in model["points"]
         for reason in point["wrong"].values()
@@ -177,12 +177,10 @@ def millions(value: float | None) -> str:
 
 
 def wanted(results: Mapping[str, Mapping[str, Document]]) -> dict[Path, str]:
-    """Return what the files that are made of worth.json hold; nothing where no GPU was measured."""
-    found = dict(documents(results))
-    if not found:
-        return {}
-    table = json.dumps(small_table(next(iter(found.values()))), indent=1, ensure_ascii=False)
-    return {PAGE: page(results), TABLE: table + "\n"}
+    """Return what the files that are made of worth.json hold; the table where a GPU was measured."""
+    found = list(documents(results))
+    table = {TABLE: json.dumps(small_table(found[0][1]), indent=1, ensure_ascii=False) + "\n"} if found else {}
+    return {PAGE: page(results), **table}
 
 
 def _prices() -> str:

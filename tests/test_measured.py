@@ -7,8 +7,9 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 
+from triton_regressors import measured
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.measured import Shape, measured, nearest, shape_of, small_table
+from triton_regressors.measured import Shape, nearest, shape_of, small_table
 
 
 def timing(us):
@@ -32,20 +33,20 @@ def model(title, operation, parameters, n_features):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path, monkeypatch):
     """A table as `benchmarks.tables` makes it of results."""
     families = [
         {"models": [model("small", "affine", 9, 8), model("large", "affine", 513, 512)]},
         {"models": [model("trees", "tree_ensemble", 100_000, 64)]},
     ]
     document = {"environment": {"device": "A GPU", "cores": 16}, "families": families}
-    path = tmp_path / "worth.json"
-    path.write_text(json.dumps(small_table(document)), encoding="utf-8")
-    return path
+    monkeypatch.setattr(measured, "TABLE", tmp_path / "worth.json")
+    measured.TABLE.write_text(json.dumps(small_table(document)), encoding="utf-8")
 
 
-def test_of_each_library_the_fastest_way_is_kept(table):
-    first = next(measured(table))
+@pytest.mark.usefixtures("table")
+def test_of_each_library_the_fastest_way_is_kept():
+    first = next(measured.measured())
     assert (first.device, first.cores, first.title) == ("A GPU", 16, "small")
     assert first.times == {"triton": {1: 12.0, 64: 13.0}, "scikit-learn": {1: 80.0, 64: 50.0}}
 
@@ -59,13 +60,20 @@ def test_of_each_library_the_fastest_way_is_kept(table):
         (Shape("neighbors", 9, 8), None),
     ],
 )
-def test_the_nearest_has_the_operation_and_is_nearest_in_size(table, shape, title):
-    found = nearest(shape, table)
+@pytest.mark.usefixtures("table")
+def test_the_nearest_has_the_operation_and_is_nearest_in_size(shape, title):
+    found = nearest(shape)
     assert (found and found.title) == title
 
 
-def test_without_a_table_nothing_is_near(tmp_path):
-    assert nearest(Shape("affine", 9, 8), tmp_path / "none.json") is None
+def test_without_a_table_nothing_is_near(tmp_path, monkeypatch):
+    monkeypatch.setattr(measured, "TABLE", tmp_path / "none.json")
+    assert nearest(Shape("affine", 9, 8)) is None
+
+
+def test_every_model_of_the_table_is_nearest_to_itself():
+    for found in measured.measured():
+        assert nearest(found.shape) == found
 
 
 def test_the_shape_is_that_of_the_prediction_alone():

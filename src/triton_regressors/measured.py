@@ -48,25 +48,25 @@ def shape_of(plan: Plan) -> Shape:
     return Shape(steps[counts.index(max(counts))].operation.kind(), sum(counts), plan.n_features)
 
 
-def measured(path: Path = TABLE) -> Iterator[Measured]:
-    """Yield every model of a table; none where there is no table."""
-    if not path.exists():
+def measured() -> Iterator[Measured]:
+    """Yield every model of the table; none where there is no table."""
+    if not TABLE.exists():
         return
-    table = json.loads(path.read_text(encoding="utf-8"))
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
     for model in table["models"]:
         times = {who: {int(rows): us for rows, us in found.items()} for who, found in model["us"].items()}
         shape = Shape(model["operation"], model["parameters"], model["n_features"])
         yield Measured(table["device"], table["cores"], model["title"], shape, times)
 
 
-def nearest(shape: Shape, path: Path = TABLE) -> Measured | None:
+def nearest(shape: Shape) -> Measured | None:
     """Return the measured model of the same operation whose size is nearest, or None if there is no such operation."""
 
     def distance(found: Measured) -> float:
         ratios = (found.shape.parameters / max(shape.parameters, 1), found.shape.n_features / shape.n_features)
         return sum(abs(math.log(ratio)) for ratio in ratios)
 
-    alike = (found for found in measured(path) if found.shape.operation == shape.operation)
+    alike = (found for found in measured() if found.shape.operation == shape.operation)
     return min(alike, key=distance, default=None)
 
 

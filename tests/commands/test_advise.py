@@ -1,8 +1,10 @@
 """`describe --advise`, as a user types it."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
-from triton_regressors import stopwatch
+from triton_regressors import measured, stopwatch
 from triton_regressors.__main__ import main
 
 
@@ -78,6 +80,19 @@ def test_a_model_of_columns_and_strings_is_asked_as_it_was_fitted(describe):
     out, code = describe("houses.skops", "--advise")
     assert code == 0
     assert "scikit-learn" in out.split("\n\n")[1]
+
+
+def test_the_nearest_measured_model_and_own_prices_are_taken(describe, monkeypatch):
+    times = {"triton": {"1": 12.0, "64": 14.0}, "onnxruntime": {"1": 5.0}}
+    like = {"title": "Ridge, 8 features", "operation": "affine", "parameters": 9, "n_features": 8, "us": times}
+    monkeypatch.setattr(measured, "TABLE", Path("table.json"))
+    measured.TABLE.write_text(json.dumps({"device": "NVIDIA H200", "cores": 16, "models": [like]}), encoding="utf-8")
+    out, _ = describe("my ridge.skops", "--advise", "--gpu-price", "1.5", "--cpu-price", "0.25")
+    said = " ".join(out.split())
+    assert "Measured on another: NVIDIA H200, 16 cores" in said
+    assert "Not this model but the nearest that was measured: Ridge, 8 features." in said
+    assert "on an NVIDIA H200 at $1.50 an hour" in said
+    assert "at $0.25 (as given)" in said
 
 
 def test_prices_without_advice_are_refused(describe):

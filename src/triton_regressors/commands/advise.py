@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from triton_regressors.advice import SCIKIT_LEARN, SIZES, TORCH, TRITON, Advice, Machine
-from triton_regressors.exporter.config import STAGED_NUMBERS
-from triton_regressors.kernels.allowed import Allowed
 from triton_regressors.kernels.entry import Document, Entry, Golden
-from triton_regressors.kernels.plan import Plan, load_plan
 from triton_regressors.measured import nearest, shape_of
-from triton_regressors.stopwatch import cores, gpu_name, repeated, time_calls, time_engine
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from triton_regressors.kernels.plan import Plan
 
 
 def advice_on_entry(
     entry: Entry, document: Document, golden: Golden, gpu_usd: float | None, cpu_usd: float | None
 ) -> Advice:
     """Return advice on an entry, timed on its golden rows; its estimator is not at hand."""
+    from triton_regressors.kernels.plan import load_plan
+
     return _advice(None, load_plan(entry.version_directory, document), document, golden.X, None, gpu_usd, cpu_usd)
 
 
@@ -29,6 +30,7 @@ def advice_on_model(compiled: Any, path: Path, gpu_usd: float | None, cpu_usd: f
     """Return advice on a compiled estimator, timed on its sample; `path` is its file."""
     from triton_regressors.exporter.lower import lower
     from triton_regressors.exporter.oracle import Oracle, ask
+    from triton_regressors.stopwatch import repeated, time_calls
 
     X = compiled.sample.X
     oracle = Oracle(compiled.estimator, lower(compiled.estimator, X).profile, ("y",))
@@ -52,6 +54,10 @@ def _advice(
     cpu_usd: float | None,
 ) -> Advice:
     """Time the engines that this machine has, and `predict` where it is at hand, one after the other."""
+    from triton_regressors.exporter.config import STAGED_NUMBERS
+    from triton_regressors.kernels.allowed import Allowed
+    from triton_regressors.stopwatch import cores, gpu_name, time_engine
+
     sizes = [rows for rows in SIZES if rows * plan.n_features <= STAGED_NUMBERS] or [1]
     allowed = Allowed(plan.n_features, document.nan_columns, document.inputs.closed)
     gpu = gpu_name()
@@ -60,5 +66,4 @@ def _advice(
         here[engine] = time_engine(engine, plan, allowed, X.astype(plan.dtype), sizes)
     if scikit_learn is not None:
         here[SCIKIT_LEARN] = scikit_learn(sizes)
-    like = nearest(shape_of(plan))
-    return Advice(path, plan.parameter_bytes(), Machine(gpu, cores(), gpu_usd, cpu_usd), here, like)
+    return Advice(path, plan.parameter_bytes(), Machine(gpu, cores(), gpu_usd, cpu_usd), here, nearest(shape_of(plan)))
