@@ -224,7 +224,8 @@ the dollars below are for hosts that are never idle."""
 
 PRICES = f"""## Prices
 
-{prices.AS_OF}, Linux; they stand in `src/triton_regressors/prices.py` alone. The H200's is an eighth of a host with
-eight. Rates of a T4, an L4 or an A10G were not measured, which is why the table says what they need.
+{prices.AS_OF}, Linux. They stand in `src/triton_regressors/prices.py`
+alone. The H200's is an eighth of a host with eight. Rates of a T4, an L4 or an A10G were not measured, which is why the
+table says what they need.
 
 {_prices()}"""
