@@ -176,7 +176,7 @@ def pairwise_affine_kernel(
             if WEIGHED:
                 total += tl.sum(k, axis=0 if BY_POINTS else 1)
             elif TARGETS == 1:
-                w = tl.load(weight + point, mask=real, other=0.0)
+                w = tl.load(weight + point, mask=real, other=0.0).to(k.dtype)
                 w = w[:, None] if BY_POINTS else w[None, :]
                 if APPROXIMATE:  # parts are short
                     terms = rounded_product(k, tl.broadcast_to(w, k.shape))
@@ -230,7 +230,7 @@ class PairwiseAffine(Contraction, PointFunction):
         }
         found = {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
         found["least"] = np.zeros(1, np.int32)
-        if self.weighed():
+        if self.weighed:
             negative, size = self.weight[:, 0] < 0, np.abs(self.weight[:, 0])
             found["offsets"] = found["offsets"] + np.log2(np.where(size > 0, size, NO_WEIGHT)) + SIGN * negative
             found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
@@ -239,6 +239,7 @@ class PairwiseAffine(Contraction, PointFunction):
             found["weight"] = self.weight if self.weight.shape[1] > 1 else self.weight.astype(np.float32)
         return found
 
+    @functools.cached_property
     def weighed(self) -> bool:
         """Whether weights are part of the exponents: those of one target are, to ten digits."""
         return (
@@ -298,8 +299,8 @@ class PairwiseAffine(Contraction, PointFunction):
             **self.constants(),
             WAY=way,
             APPROXIMATE=self.precision != "float64",
-            SHORT=self.precision == "float32",
-            WEIGHED=self.weighed(),
+            SHORT=self.precision == "float32" and way in ("products", "digits"),
+            WEIGHED=self.weighed and way in ("products", "digits"),
             BY_POINTS=shape.by_points,
             TARGETS=targets,
             PARTS=self.parts,

@@ -151,8 +151,8 @@ def test_weights_may_be_part_of_the_exponents(device: torch.device, features: in
     weight = op.weight * 10.0 ** np.random.default_rng(0).integers(-30, 31, op.weight.shape)
     weight[[0, 7, 149]] = 0.0
     op = dataclasses.replace(op, weight=weight, intercept=np.zeros(1))
-    assert op.weighed()
-    assert not dataclasses.replace(op, weight=np.repeat(weight, 2, axis=1), intercept=np.zeros(2)).weighed()
+    assert op.weighed
+    assert not dataclasses.replace(op, weight=np.repeat(weight, 2, axis=1), intercept=np.zeros(2)).weighed
     (x,) = inputs_for([features], 20)
     x[4] = 1e6
     found, expected = run_kernel(op, [x], device, torch.float64), run_reference(op, [x])
@@ -166,6 +166,19 @@ def test_a_program_makes_parts_enough_to_fill_a_device() -> None:
     assert parts_of_a_program(1, 1, 264) == 1
     for blocks in range(1, 200, 7):
         assert 1 <= parts_of_a_program(blocks, 9, 64) <= 9
+
+
+@pytest.mark.parametrize("precision", ["ten digits", "float32"])
+@pytest.mark.parametrize(("name", "features"), [("rbf", 9), ("rbf", 20), ("matern_3_2", 20), ("sigmoid", 40)])
+def test_gpus_without_matrix_units_use_the_same_tables(
+    device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
+    exact = pairwise_affine(name, features, 150, 1, 2)
+    (x,) = inputs_for([features], 20)
+    expected = run_reference(exact, [x])
+    found = run_kernel(exact.in_precision(precision), [x], device, torch.float64)
+    assert np.abs(found - expected).max() <= 1e-7 * np.abs(exact.weight).sum()
 
 
 def test_digits_need_memory_on_the_processor() -> None:
