@@ -1,9 +1,10 @@
 """Products of float64 vectors on matrix units that multiply float16 numbers: each number is a row of three digits.
 
-With a unit, a power of two, `z ≈ unit · (z₀ + z₁ / 2¹¹ + z₂ / 2²²)`, where `z₀` is a whole number and all three fit
-float16. Of `z · s` the part `z₀ · s₀` is exact: units are such that `‖z₀‖` and `‖s₀‖` are at most 2¹², so that the sum
-and every part of it is a whole number below 2²⁴, whatever the order. The other products are 2¹¹ times smaller, and
+With a unit, a power of two, `z ≈ unit · (z₀ + z₁ + z₂)`, where `z₀` is a whole number, `z₁` a fraction and all three
+are float16. Of `z · s` the part `z₀ · s₀` is exact: units are such that `‖z₀‖` and `‖s₀‖` are at most 2¹², so that the
+sum and every part of it is a whole number below 2²⁴, whatever the order. The other products are 2¹¹ times smaller, and
 rounding them to float32 leaves an error of some 2⁻³⁵ of `‖z‖ ‖s‖`, which is far below what float32 numbers could hold.
+With two digits, and all products in one float32 sum, the error is some 2⁻²³.
 (Ozaki et al., Error-free transformations of matrix multiplication by using fast routines of matrix multiplication and
 its applications, 2012.)
 """
@@ -51,23 +52,29 @@ def row_digits(z, norm, least_unit):
     largest = power_of_two(tl.max(tl.abs(z), axis=1)) / BASE
     length = power_of_two(tl.sqrt(norm)) / (2.0 * BASE)
     unit = tl.maximum(tl.maximum(largest, length), least_unit)
-    rest = z / unit[:, None]
+    rest = z * (1.0 / unit)[:, None]
     first = (rest + ROUNDER) - ROUNDER
-    rest = (rest - first) * BASE
+    rest -= first
     second = rest.to(tl.float32).to(tl.float16)
-    third = ((rest - second.to(tl.float64)) * BASE).to(tl.float32).to(tl.float16)
+    third = (rest - second.to(tl.float64)).to(tl.float32).to(tl.float16)
     return first.to(tl.float32).to(tl.float16), second, third, unit
 
 
 @triton.jit
 def digit_product(z0, z1, z2, s0, s1, s2):
-    """Return `z · s` in units as two float32 blocks: whole numbers, and what to add of them divided by `BASE`."""
+    """Return `z · s` in units as two float32 blocks: whole numbers, and what to add to them."""
     small = first_dot(z1, s1)
     small = dot(z0, s2, small)
-    small = dot(z2, s0, small) * (1.0 / BASE)
+    small = dot(z2, s0, small)
     small = dot(z0, s1, small)
     small = dot(z1, s0, small)
     return first_dot(z0, s0), small
+
+
+@triton.jit
+def short_product(z0, z1, s0, s1):
+    """Return `z · s` in units from two digits, float32."""
+    return dot(z0, s0, dot(z0, s1, first_dot(z1, s0)))
 
 
 @triton.jit
@@ -97,17 +104,25 @@ def split(vectors: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
     digits = np.empty((DIGITS, *vectors.shape))
     for place in range(DIGITS):
         digits[place] = np.rint(rest) if not place else rest.astype(np.float32).astype(np.float16)
-        rest = (rest - digits[place]) * BASE.value
+        rest = rest - digits[place]
     return digits
 
 
 def product_of_digits(z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what `digit_product` does for digits `[DIGITS, rows, features]` and `[DIGITS, vectors, features]`."""
     (z0, z1, z2), (s0, s1, s2) = z, s.transpose(0, 2, 1)
-    small = (z1 @ s1 + z0 @ s2 + z2 @ s0).astype(np.float32) / np.float32(BASE.value)
+    small = (z1 @ s1 + z0 @ s2 + z2 @ s0).astype(np.float32)
     small = (small + z0 @ s1).astype(np.float32)
     small = (small + z1 @ s0).astype(np.float32)
     return z0 @ s0, small.astype(np.float64)
+
+
+def product_of_two_digits(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return what `short_product` does for digits `[2, rows, features]` and `[2, vectors, features]`."""
+    (z0, z1), (s0, s1) = z, s.transpose(0, 2, 1)
+    small = ((z1 @ s0).astype(np.float32) + z0 @ s1).astype(np.float32)
+    found: np.ndarray = (small + z0 @ s0).astype(np.float32)
+    return found
 
 
 def _power_of_two(value: np.ndarray | np.floating) -> np.ndarray:

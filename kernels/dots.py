@@ -34,13 +34,15 @@ def dot(a, b, acc):
 
 @triton.jit
 def rounded_product(a, b):
-    """Return `a · b` for float64 blocks of one shape, rounded before anything is added to it.
+    """Return `a · b` for float64 or float32 blocks of one shape, rounded before anything is added to it.
 
     A compiler fuses a product with the sum that reads it. Where two products are added it may fuse either, and does so
     in another way from one row to the next: rows would differ by their place in a block.
     """
     if INTERPRETED:
         product = a * b
+    elif a.dtype == tl.float32:
+        product = tl.inline_asm_elementwise("mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], tl.float32, True, 1)
     else:
         product = tl.inline_asm_elementwise("mul.rn.f64 $0, $1, $2;", "=d,d,d", [a, b], tl.float64, True, 1)
     return product

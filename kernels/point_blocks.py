@@ -5,20 +5,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .approximations import LOG2_E, exp2, log2, reciprocal, sqrt
-from .digits import BASE, digit_product, row_digits
+from .approximations import LEAST_HIGH, LOG2_E, exp2, exp2_of_fixed, log2, reciprocal, sqrt
+from .digit_rows import TINY_NORM
+from .digits import digit_product, short_product
 from .dots import dot, rounded_product
 from .functions import apply_function
 from .powers import power
 
 NEGATIVE = tl.constexpr(-1e-9)  # what scaling to [0, 1] may leave of a zero is not yet negative
-TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
 
 PIECE_BITS = tl.constexpr(50)  # of a float64's 64: what is left of them is the sign, the exponent and two bits
 PIECE_MASK = tl.constexpr(2**50 - 1)
 FIRST_PIECE = tl.constexpr((1023 - 52) * 4)  # the piece that begins at 2⁻⁵²
 
 SMALLEST = tl.constexpr(1e-30)
+NEAR = tl.constexpr(1e-6)  # of the sum of two squared norms: a squared distance whose root products do not give
 
 NEGATIVE_LOG2_E = tl.constexpr(-LOG2_E)
 THIRD = tl.constexpr(1.0 / 3.0)
@@ -82,7 +83,7 @@ def point_profile(
 
 @triton.jit
 def approximate_profile(u, exponent, PROFILE: tl.constexpr, WHOLE: tl.constexpr):
-    """Return `f(u)` to ten digits; for exp `u` is the exponent of 2, and for tanh half of that."""
+    """Return `f(u)` to ten digits, or seven of float32; for exp `u` is the exponent of 2, and for tanh half of that."""
     if PROFILE == "exp":
         y = exp2(u)
     elif PROFILE == "tanh":
@@ -92,48 +93,10 @@ def approximate_profile(u, exponent, PROFILE: tl.constexpr, WHOLE: tl.constexpr)
     elif PROFILE == "matern_5_2":
         y = (1.0 + u + u * u * THIRD) * exp2(u * NEGATIVE_LOG2_E)
     elif PROFILE == "power":
-        y = exp2(exponent * log2(u)) if WHOLE is None else power(u, exponent, WHOLE)
+        y = exp2(exponent.to(u.dtype) * log2(u)) if WHOLE is None else power(u, exponent, WHOLE)
     else:
         y = u
     return y
-
-
-@triton.jit
-def expanded_metric(
-    x,  # float32 or float64 [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS]
-    norms,  # float64 [POINTS]
-    row,  # int64 [BLOCK_ROWS]
-    point,  # int32 [BLOCK_POINTS]
-    rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    METRIC: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """Return a metric that matrix products make, float64 `[BLOCK_ROWS, BLOCK_POINTS]`."""
-    m = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
-    norm = tl.zeros([row.shape[0]], tl.float64)
-    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-        feature = start + tl.arange(0, BLOCK_FEATURES)
-        real = feature < FEATURES
-        inside = (row < rows)[:, None] & real[None, :]
-        z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-        z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
-        z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
-        inside = real[:, None] & (point < POINTS)[None, :]
-        s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
-        m = dot(z, s, m)
-        norm += tl.sum(rounded_product(z, z), axis=1)
-    if METRIC == "squared_euclidean":
-        m = norm[:, None] - 2.0 * m + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]
-        m = tl.where(m < 0.0, 0.0, m)
-    elif METRIC == "cosine":
-        length = tl.sqrt(norm)
-        m = m / tl.where(length < TINY_NORM, 1.0, length)[:, None]
-    return m
 
 
 @triton.jit
@@ -226,7 +189,7 @@ def metric_by_features(
                 FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=APPROXIMATE, BY_POINTS=BY_POINTS,
             )  # fmt: skip
     else:
-        for feature in tl.range(0, FEATURES):
+        for feature in tl.range(0, FEATURES, loop_unroll_factor=4 if APPROXIMATE and METRIC != "chi2" else 1):
             m, norm = add_feature(
                 m, norm, x, shift, factor, points, row, point, rows, feature,
                 FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=APPROXIMATE, BY_POINTS=BY_POINTS,
@@ -237,6 +200,57 @@ def metric_by_features(
         m = m / (length[None, :] if BY_POINTS else length[:, None])
     elif METRIC == "euclidean":
         m = sqrt(m) if APPROXIMATE else tl.sqrt(m)
+    return m
+
+
+@triton.jit
+def expanded_metric(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS]
+    norms,  # float64 [POINTS]
+    row,  # int64 [BLOCK_ROWS]
+    point,  # int32 [BLOCK_POINTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Return a metric that matrix products make, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
+
+    Of distances, to ten digits, those near zero come from differences: products leave an error of 1e-16 of the squares.
+    """
+    m = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
+    norm = tl.zeros([row.shape[0]], tl.float64)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        real = feature < FEATURES
+        inside = (row < rows)[:, None] & real[None, :]
+        z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
+        z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
+        z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
+        inside = real[:, None] & (point < POINTS)[None, :]
+        s = tl.load(points + feature.to(tl.int64)[:, None] * POINTS + point[None, :], mask=inside, other=0.0)
+        m = dot(z, s, m)
+        norm += tl.sum(rounded_product(z, z), axis=1)
+    if METRIC == "squared_euclidean" or METRIC == "euclidean":
+        total = norm[:, None] + tl.load(norms + point, mask=point < POINTS, other=0.0)[None, :]
+        m = total - 2.0 * m
+        m = tl.where(m < 0.0, 0.0, m)
+        if METRIC == "euclidean":
+            near = m < total * NEAR
+            m = sqrt(m)
+            if tl.max(tl.max(near.to(tl.int32), axis=1), axis=0) > 0:
+                differences = metric_by_features(
+                    x, shift, factor, points, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=True, BY_POINTS=False,
+                )  # fmt: skip
+                m = tl.where(near, differences, m)
+    elif METRIC == "cosine":
+        length = tl.sqrt(norm)
+        m = m / tl.where(length < TINY_NORM, 1.0, length)[:, None]
     return m
 
 
@@ -262,10 +276,11 @@ def block_by_features(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
-    products,  # float64 [FEATURES, POINTS]: the points, times what their product with a row is multiplied by
-    offsets,  # float64 [POINTS]
+    products,  # float64 or float32 [FEATURES, POINTS]: the points, times what multiplies their product with a row
+    offsets,  # float64 or float32 [POINTS]
+    least,  # int32 [POINTS], or [1] where weights are no part of the exponents
     numbers,  # float64 [6]
-    offset,  # float64 [BLOCK_ROWS]: what the row's norm adds
+    offset,  # [BLOCK_ROWS]: what the row's norm adds
     row,  # int64 [BLOCK_ROWS]
     point,  # int32 [BLOCK_POINTS]
     rows,
@@ -274,16 +289,38 @@ def block_by_features(
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
+    WEIGHED: tl.constexpr,
 ):
-    """Return `f(γ m + c)` from products of few features, float64 `[BLOCK_POINTS, BLOCK_ROWS]`; see `digit_block`."""
+    """Return `f(γ m + c)` from products of few features, `[BLOCK_POINTS, BLOCK_ROWS]`; see `digit_block`."""
     real = point < POINTS
-    past = 1.0 if PROFILE == "power" else 0.0  # of which the power is finite
-    u = tl.load(offsets + point, mask=real, other=past)[:, None] + offset[None, :]
+    u = load_offsets(offsets, point, real, PROFILE, WEIGHED)[:, None]
     for feature in tl.static_range(0, FEATURES):
         z = load_rows(x, shift, factor, row, rows, feature, FEATURES)
-        u += tl.load(products + feature * POINTS + point, mask=real, other=0.0)[:, None] * z[None, :]
+        if u.dtype == tl.float32:
+            farthest = 1e36 if METRIC == "dot" else 1e15  # so that no sum is a difference of infinities
+            z = tl.minimum(tl.maximum(z, -farthest), farthest)
+        z = z.to(u.dtype)
+        u = tl.load(products + feature * POINTS + point, mask=real, other=0.0)[:, None] * z[None, :] + u
+    u += offset[None, :]
+    if WEIGHED:
+        k = exp2_of_fixed(u, tl.load(least + point, mask=real, other=LEAST_HIGH)[:, None])
+    else:
+        k = function_of_product(u, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE)
+    return k
+
+
+@triton.jit
+def load_offsets(offsets, point, real, PROFILE: tl.constexpr, WEIGHED: tl.constexpr):
+    """Return what the points add; past the last of them what makes a function finite, or of no weight."""
+    past = 1.0 if PROFILE == "power" else -1e5 if WEIGHED else 0.0
+    return tl.load(offsets + point, mask=real, other=past)
+
+
+@triton.jit
+def function_of_product(u, numbers, METRIC: tl.constexpr, PROFILE: tl.constexpr, WHOLE: tl.constexpr):
+    """Return the profile of what products make, which for the euclidean metric is the squared distance."""
     if METRIC == "euclidean":
-        u = sqrt(u) * tl.load(numbers) + tl.load(numbers + 1)
+        u = sqrt(u) * tl.load(numbers).to(u.dtype) + tl.load(numbers + 1).to(u.dtype)
     return approximate_profile(u, tl.load(numbers + 2), PROFILE, WHOLE)
 
 
@@ -308,71 +345,48 @@ def nan_of_rows(
 
 
 @triton.jit
-def load_rows_as_digits(
-    x,  # float32 or float64 [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
-    numbers,  # float64 [6]
-    row,  # int64 [BLOCK_ROWS]
-    rows,
-    FEATURES: tl.constexpr,
-    METRIC: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """Return three digits of `z`, float16 `[BLOCK_ROWS, BLOCK_FEATURES]`, and float64 `[BLOCK_ROWS]` numbers.
-
-    These are what a whole number in the product of digits stands for, what the row's norm adds, and zero, but NaN for
-    a row with NaN or infinity in it: the blocks forget these.
-    """
-    feature = tl.arange(0, BLOCK_FEATURES)
-    real = feature < FEATURES
-    inside = (row < rows)[:, None] & real[None, :]
-    z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-    z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
-    z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
-    norm = tl.sum(rounded_product(z, z), axis=1)
-    z0, z1, z2, unit = row_digits(z, norm, tl.load(numbers + 3))
-    place = unit * tl.load(numbers + 4)
-    if METRIC == "cosine":
-        length = tl.sqrt(norm)
-        place = place / tl.where(length < TINY_NORM, 1.0, length)
-    return z0, z1, z2, place, norm * tl.load(numbers + 5), norm * 0.0
-
-
-@triton.jit
 def digit_block(
-    z0,  # what `load_rows_as_digits` returns
+    z0,  # what `load_row_digits` returns, but for the last
     z1,
     z2,
     place,
     offset,
-    digits,  # float16 [DIGITS, POINTS, BLOCK_FEATURES]
-    offsets,  # float64 [POINTS]
+    digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
+    offsets,  # float64 or float32 [POINTS]
+    least,  # int32 [POINTS], or [1] where weights are no part of the exponents
     numbers,  # float64 [6]
     point,  # int32 [BLOCK_POINTS]
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
+    WEIGHED: tl.constexpr,
+    SHORT: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return `f(γ m + c)` from products of digits, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
+    """Return `f(γ m + c)` from products of digits, `[BLOCK_ROWS, BLOCK_POINTS]`, float64 or, if `SHORT`, float32.
 
-    It is finite past the last point, where the metric is that to zero; NaN is not kept.
+    It is finite past the last point, where the metric is that to zero; NaN is not kept. If `WEIGHED`, it is times the
+    points' weights, whose logarithms and signs `offsets` and `least` hold, and `offset` is that of a fixed-point
+    number: see `exp2_of_fixed`.
     """
     feature = tl.arange(0, BLOCK_FEATURES)
     at = digits + point[None, :] * BLOCK_FEATURES + feature[:, None]
-    real = (point < POINTS)[None, :]
-    s0 = tl.load(at, mask=real, other=0.0)
-    s1 = tl.load(at + POINTS * BLOCK_FEATURES, mask=real, other=0.0)
-    s2 = tl.load(at + 2 * POINTS * BLOCK_FEATURES, mask=real, other=0.0)
-    whole, small = digit_product(z0, z1, z2, s0, s1, s2)
-    past = 1.0 if PROFILE == "power" else 0.0  # of which the power is finite
-    offset_of_points = tl.load(offsets + point, mask=point < POINTS, other=past)
-    u = whole.to(tl.float64) * place[:, None] + offset_of_points[None, :]
-    u = small.to(tl.float64) * (place / BASE)[:, None] + u
-    if METRIC == "squared_euclidean" or METRIC == "euclidean":
-        u = u + offset[:, None]
-    if METRIC == "euclidean":
-        u = sqrt(u) * tl.load(numbers) + tl.load(numbers + 1)
-    return approximate_profile(u, tl.load(numbers + 2), PROFILE, WHOLE)
+    real = point < POINTS
+    s0 = tl.load(at, mask=real[None, :], other=0.0)
+    s1 = tl.load(at + POINTS * BLOCK_FEATURES, mask=real[None, :], other=0.0)
+    u = load_offsets(offsets, point, real, PROFILE, WEIGHED)[None, :]
+    if SHORT:
+        u = short_product(z0, z1, s0, s1) * place[:, None] + u
+    else:
+        s2 = tl.load(at + 2 * POINTS * BLOCK_FEATURES, mask=real[None, :], other=0.0)
+        whole, small = digit_product(z0, z1, z2, s0, s1, s2)
+        u = whole.to(tl.float64) * place[:, None] + u
+        u = small.to(tl.float64) * place[:, None] + u
+    if WEIGHED or METRIC == "squared_euclidean" or METRIC == "euclidean":
+        u += offset[:, None]
+    if WEIGHED:
+        k = exp2_of_fixed(u, tl.load(least + point, mask=real, other=LEAST_HIGH)[None, :])
+    else:
+        k = function_of_product(u, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE)
+    return k

@@ -24,11 +24,12 @@ quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.
 
 Differences are taken feature by feature. With many features the products go through the float64 matrix units instead,
 and `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`; the distance
-itself, whose square root would enlarge that, comes from differences.
+itself, whose square root would enlarge that, comes from differences, with ten digits only where it is near zero.
 
 All this is the precision "float64". With "ten digits" the functions come from `approximations.py`, and `z · s` is a
 product of digits (`digits.py`) where the profile is smooth in it: a function of a row and a point is then off by some
-1e-10.
+1e-10. With "float32", for smooth profiles alone, two digits are multiplied and functions are float32, and they are off
+by some 1e-7.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ import torch
 import triton
 
 from .approximations import LOG2_E, emulated_exp2
-from .digits import BASE, DIGITS, common_unit, digits_of, product_of_digits, split
+from .digit_rows import TINY_NORM
+from .digits import DIGITS, common_unit, digits_of, product_of_digits, product_of_two_digits, split
 from .errors import PlanError
 from .functions import FUNCTIONS, IN_PLACE
 from .plan import Operation, Parameters
-from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK, TINY_NORM
+from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK
 from .powers import torch_power, whole
 from .tiles import apply, matmul, product
 
@@ -77,7 +79,7 @@ class PointFunction(Operation):
     table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
     precision: str = "float64"
 
-    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits")
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits", "float32")
 
     def check_points(self, features: int) -> None:
         """Raise `PlanError` unless the fields fit a matrix of `features` columns."""
@@ -96,11 +98,15 @@ class PointFunction(Operation):
         self.check_precision()
 
     def precisions(self) -> tuple[str, ...]:
-        """Return both, but where a function has no approximation."""
+        """Return all, but where a function has no approximation, or none in float32 that is faster."""
         approximate = self.profile not in ("sine", "table") and self.exponent != 0.0  # u⁰ is 1 for NaN too
         if self.profile == "power" and whole(self.exponent) is None:  # `log2` takes positive numbers alone
             approximate = self.metric not in ("dot", "cosine") and self.gamma >= 0 and self.coef0 > 0
-        return self.PRECISIONS if approximate else self.PRECISIONS[:1]
+        return self.PRECISIONS[: 1 if not approximate else 3 if self._smooth_way() else 2]
+
+    def digits(self) -> int:
+        """Return how many digits a number has."""
+        return 2 if self.precision == "float32" else DIGITS
 
     def way(self) -> str:
         """Return how `z · s` and the metric come about: by "products", "digits", "expanded" or "features".
@@ -108,20 +114,27 @@ class PointFunction(Operation):
         The first two are ten digits' for what is smooth in `z · s`, as the distance itself is not: with few features
         float64 products are the fastest.
         """
+        smooth = self._smooth_way() if self.precision != "float64" else None
+        return smooth or ("expanded" if self.expanded() else "features")
+
+    def _smooth_way(self) -> str | None:
+        """Return how `z · s` comes about where the function is smooth in it and not float64."""
         points, features = self.points.shape
         smooth = self.metric in ("dot", "cosine", "squared_euclidean") or (
             self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
         )
-        if self.precision == "ten digits" and smooth:
-            if features <= FEW_FEATURES and self.metric != "cosine":
-                return "products"
-            if features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
-                return "digits"
-        return "expanded" if self.expanded() else "features"
+        if smooth and features <= FEW_FEATURES and self.metric != "cosine":
+            return "products"
+        if smooth and features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
+            return "digits"
+        return None
 
     def expanded(self) -> bool:
         """Whether the metric is computed from matrix products."""
-        return self.points.shape[1] > MANY_FEATURES and self.metric in ("dot", "cosine", "squared_euclidean")
+        metrics: tuple[str, ...] = ("dot", "cosine", "squared_euclidean")
+        if self.precision != "float64":
+            metrics += ("euclidean",)
+        return self.points.shape[1] > MANY_FEATURES and self.metric in metrics
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
@@ -130,7 +143,7 @@ class PointFunction(Operation):
         if self.metric == "cosine":
             length = np.sqrt(np.einsum("fp,fp->p", points, points))
             points /= np.where(length < TINY_NORM.value, 1.0, length)
-        elif (self.metric == "squared_euclidean" and self.expanded()) or (by_products and self.metric != "dot"):
+        elif self.metric != "dot" and (by_products or self.expanded()):
             centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
             points -= centre[:, None]
             shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
@@ -152,7 +165,7 @@ class PointFunction(Operation):
 
     def _scale(self) -> float:
         """Return what makes of `u` the exponent that `approximate_profile` takes."""
-        return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision == "ten digits" else 1.0
+        return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision != "float64" else 1.0
 
     def _products(self, points: np.ndarray, norms: np.ndarray) -> tuple[dict[str, np.ndarray], list[float]]:
         """Return the tables for products with the points `[features, points]`, and three numbers.
@@ -172,8 +185,8 @@ class PointFunction(Operation):
                 norm, product, offsets = 0.0, self.gamma * scale, np.full(count, self.coef0 * scale)
         tables = {"offsets": offsets}
         if self.way() == "digits":
-            tables["digits"] = np.zeros((DIGITS, count, digit_features(features)), dtype=np.float16)
-            tables["digits"][:, :, :features] = split(points.T, unit)
+            tables["digits"] = np.zeros((self.digits(), count, digit_features(features)), dtype=np.float16)
+            tables["digits"][:, :, :features] = split(points.T, unit)[: self.digits()]
         else:
             tables["products"] = points * product
         return tables, [unit, product * unit, norm]
@@ -216,7 +229,7 @@ class PointFunction(Operation):
         A squared distance from products is off by some 1e-16 of the points' squares. What is smooth in it does not see
         that; the root of a distance near zero would enlarge it, unless the profile starts out flat.
         """
-        if self.metric in ("dot", "cosine") or self.expanded():
+        if self.metric in ("dot", "cosine") or (self.metric == "squared_euclidean" and self.expanded()):
             return True
         flat = self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
         if len(self.factor) <= FEW_DIFFERENCES or not (flat or self.metric == "squared_euclidean"):
@@ -263,7 +276,7 @@ class PointFunction(Operation):
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the metric as the kernels compute it in float64, by products where it is expanded."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
-        if not self.expanded() and self.metric not in ("dot", "cosine"):
+        if self.metric == "euclidean" or (not self.expanded() and self.metric not in ("dot", "cosine")):
             m = self._differences(z, points)
             return m.sqrt_() if self.metric == "euclidean" else m
         m, square = matmul(z, points), (z * z).sum(1)[:, None]
@@ -296,8 +309,8 @@ class PointFunction(Operation):
 
     def emulated(self, x: np.ndarray) -> np.ndarray:
         """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
-        parameters = self.parameters()
-        numbers, offsets = parameters["numbers"], parameters["offsets"]
+        parameters = PointFunction.parameters(self)
+        numbers, offsets = parameters["numbers"], parameters.get("offsets", np.zeros(1))
         if self.way() in ("expanded", "features"):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
             m = self._metric(tensors, torch.from_numpy(x).double())
@@ -305,40 +318,46 @@ class PointFunction(Operation):
                 exact: np.ndarray = self._torch_profile(m * self.gamma + self.coef0, tensors["table"]).numpy()
                 return exact
             return self._emulated_profile(m.numpy() * numbers[0] + numbers[1])
+        number = np.float32 if self.precision == "float32" else np.float64
         z = (x - parameters["shift"]) * parameters["factor"]
         norm = np.einsum("rf,rf->r", z, z)[:, None]
+        u = np.tile(offsets.astype(number), (len(x), 1))
         if self.way() == "products":
-            return self._emulated_smooth(z @ parameters["products"] + offsets + norm * numbers[5], numbers)
-        digits, unit = digits_of(z, numbers[3])
-        place = (unit * numbers[4])[:, None]
-        if self.metric == "cosine":
-            length = np.sqrt(norm)
-            place = place / np.where(length < TINY_NORM.value, 1.0, length)
-        whole_part, small = product_of_digits(digits, parameters["digits"].astype(np.float64)[:, :, : x.shape[1]])
-        u = whole_part * place + offsets + small * (place / BASE.value) + norm * numbers[5]
-        return self._emulated_smooth(u, numbers)
-
-    def _emulated_smooth(self, u: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the function of what products make."""
+            for column, products in zip(z.T.astype(number), parameters["products"].astype(number), strict=True):
+                u += column[:, None] * products
+        else:
+            digits, unit = digits_of(z, numbers[3])
+            place = (unit * numbers[4])[:, None]
+            if self.metric == "cosine":
+                length = np.sqrt(norm)
+                place = place / np.where(length < TINY_NORM.value, 1.0, length)
+            of_points = parameters["digits"].astype(np.float64)[:, :, : x.shape[1]]
+            if number is np.float32:
+                u += product_of_two_digits(digits[:2], of_points) * place.astype(number)
+            else:
+                whole_part, small = product_of_digits(digits, of_points)
+                u += whole_part * place + small * place
+        u += (norm * numbers[5]).astype(number)
         if self.metric == "euclidean":
-            u = np.sqrt(np.maximum(u, 0.0)) * numbers[0] + numbers[1]
+            u = np.sqrt(np.maximum(u, 0)) * number(numbers[0]) + number(numbers[1])
         return self._emulated_profile(u)
 
     def _emulated_profile(self, u: np.ndarray) -> np.ndarray:
-        """Return what `approximate_profile` does."""
+        """Return what `approximate_profile` does, in the dtype of `u`."""
+        number = u.dtype.type
         match self.profile:
             case "exp":
                 return emulated_exp2(u)
             case "tanh":
-                return 1.0 - 2.0 / (emulated_exp2(np.clip(u, -40.0, 40.0)) + 1.0)
+                return 1 - 2 / (emulated_exp2(np.clip(u, -40, 40)) + 1)
             case "matern_3_2":
-                return (1.0 + u) * emulated_exp2(-LOG2_E * u)
+                return (1 + u) * emulated_exp2(number(-LOG2_E) * u)
             case "matern_5_2":
-                return (1.0 + u + u * u / 3.0) * emulated_exp2(-LOG2_E * u)
+                return (1 + u + u * u * number(1 / 3)) * emulated_exp2(number(-LOG2_E) * u)
             case "power":
                 if whole(self.exponent) is None:
-                    return emulated_exp2(self.exponent * np.log2(u))
-                power: np.ndarray = u**self.exponent
+                    return emulated_exp2(number(self.exponent) * np.log2(u))
+                power: np.ndarray = u ** number(self.exponent)
                 return power
         return u
 

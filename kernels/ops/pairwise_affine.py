@@ -2,7 +2,7 @@
 
 `k`, the points and `z` are those of `point_function.py`; `weight`: `[P, targets]` float64;
 `intercept`: `[targets]` float64; `g`: a function of `functions.py`; `out`: `[rows, targets]`. The matrix of `k` lives
-in registers alone, and is summed in float64.
+in registers alone, and is summed in float64; in float32 only the points of one block are.
 
 A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
 in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
@@ -23,7 +23,9 @@ import torch
 import triton
 import triton.language as tl
 
+from ..approximations import FIXED, LEAST_HIGH
 from ..contraction import Contraction, target_block
+from ..digit_rows import load_row_digits, rows_as_digits
 from ..digits import DIGITS
 from ..dots import dot, rounded_product
 from ..errors import PlanError
@@ -33,7 +35,6 @@ from ..point_blocks import (
     block_by_features,
     digit_block,
     expanded_metric,
-    load_rows_as_digits,
     metric_by_features,
     nan_of_rows,
     norm_of_rows,
@@ -44,7 +45,9 @@ from ..tiles import apply, product, tile_rows
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
-PROGRAMS_PER_MULTIPROCESSOR = 4
+SIGN = 2048  # in an exponent of `exp2_of_fixed`
+NO_WEIGHT = 2.0**-1000  # what stands for a weight of zero
+WARPS_PER_MULTIPROCESSOR = 8
 MOST_BLOCK_POINTS = 128
 RESERVED_BYTES = 2048  # of shared memory, for sums across the warps of a program
 
@@ -63,11 +66,12 @@ class Shape(NamedTuple):
 DIGIT_SHAPES = (
     Shape(64, 128, 64, warps=4, stages=3),
     Shape(64, 128, 64, warps=4, stages=2),
+    Shape(128, 128, 128, warps=8, stages=2),
     Shape(128, 64, 128, warps=8, stages=2),
     Shape(64, 64, 128, warps=4, stages=1),
     Shape(64, 32, 128, warps=4, stages=1),
 )
-"""From the fastest for few features on."""
+"""From the fastest for few features on; the third fits two digits alone."""
 
 
 @triton.jit(do_not_specialize=["rows", "program_parts"])
@@ -79,10 +83,13 @@ def pairwise_affine_kernel(
     norms,  # float64 [POINTS]
     numbers,  # float64 [3], or [6] for products and digits
     table,  # float64 [PIECES, TERMS]
-    digits,  # float16 [DIGITS, POINTS, BLOCK_FEATURES]
-    products,  # float64 [FEATURES, POINTS]
-    offsets,  # float64 [POINTS]
-    weight,  # float64 [POINTS, TARGETS]
+    digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
+    products,  # float64 or float32 [FEATURES, POINTS]
+    offsets,  # float64 or float32 [POINTS]
+    least,  # int32 [POINTS], or [1] unless WEIGHED
+    row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES]
+    row_terms,  # float64 [3, rows]
+    weight,  # float64 or float32 [POINTS, TARGETS]
     intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
     out,  # float32 or float64 [rows, PARTS * TARGETS]
     rows,
@@ -96,6 +103,8 @@ def pairwise_affine_kernel(
     TERMS: tl.constexpr,
     WAY: tl.constexpr,
     APPROXIMATE: tl.constexpr,
+    SHORT: tl.constexpr,  # whether functions of rows and points are float32
+    WEIGHED: tl.constexpr,  # whether they come with their weights
     BY_POINTS: tl.constexpr,  # whether blocks are [points, rows]
     BLOCK_FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -111,15 +120,21 @@ def pairwise_affine_kernel(
     target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
     first = tl.program_id(1) * program_parts
     if WAY == "digits":
-        z0, z1, z2, place, offset, nothing = load_rows_as_digits(
-            x, shift, factor, numbers, row, rows,
-            FEATURES=FEATURES, METRIC=METRIC, BLOCK_FEATURES=BLOCK_FEATURES,
-        )  # fmt: skip
+        z0, z1, z2, place, offset, nothing = load_row_digits(
+            row_digits, row_terms, row, rows, COUNT=2 if SHORT else 3, BLOCK_FEATURES=BLOCK_FEATURES
+        )
     elif WAY == "products":
         norm = norm_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES)
         offset, nothing = norm * tl.load(numbers + 5), norm * 0.0
     elif APPROXIMATE:
         nothing = nan_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES, METRIC=METRIC)
+    if WEIGHED:
+        offset += FIXED
+    if SHORT:
+        farthest = 1e30 if METRIC == "euclidean" else 1e38
+        offset = tl.minimum(tl.maximum(offset, -farthest), farthest).to(tl.float32)
+        if WAY == "digits":
+            place = place.to(tl.float32)
     for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
         if TARGETS > 1:
             total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
@@ -132,13 +147,14 @@ def pairwise_affine_kernel(
             real = point < POINTS
             if WAY == "digits":
                 k = digit_block(
-                    z0, z1, z2, place, offset, digits, offsets, numbers, point,
-                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                    z0, z1, z2, place, offset, digits, offsets, least, numbers, point,
+                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
+                    WEIGHED=WEIGHED, SHORT=SHORT, BLOCK_FEATURES=BLOCK_FEATURES,
                 )  # fmt: skip
             elif WAY == "products":
                 k = block_by_features(
-                    x, shift, factor, products, offsets, numbers, offset, row, point, rows,
-                    FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
+                    x, shift, factor, products, offsets, least, numbers, offset, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, WEIGHED=WEIGHED,
                 )  # fmt: skip
             else:
                 if WAY == "expanded":
@@ -157,17 +173,21 @@ def pairwise_affine_kernel(
                 )  # fmt: skip
                 if PARTS * PART_POINTS > POINTS:
                     k = tl.where(real[:, None] if BY_POINTS else real[None, :], k, 0.0)
-            if TARGETS == 1:
-                w = tl.load(weight + point, mask=real, other=0.0)
+            if WEIGHED:
+                total += tl.sum(k, axis=0 if BY_POINTS else 1)
+            elif TARGETS == 1:
+                w = tl.load(weight + point, mask=real, other=0.0).to(k.dtype)
                 w = w[:, None] if BY_POINTS else w[None, :]
                 if APPROXIMATE:  # parts are short
-                    total += tl.sum(rounded_product(k, tl.broadcast_to(w, k.shape)), axis=0 if BY_POINTS else 1)
+                    terms = rounded_product(k, tl.broadcast_to(w, k.shape))
+                    total += tl.sum(terms, axis=0 if BY_POINTS else 1).to(tl.float64)
                 else:
                     total += k * w
             else:
                 inside = real[:, None] & (target < TARGETS)[None, :]
                 at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
                 w = tl.load(weight + at, mask=inside, other=0.0)
+                k = k.to(tl.float64)
                 total = dot(tl.trans(k) if BY_POINTS else k, w, total)
         if APPROXIMATE:
             total += nothing if TARGETS == 1 else nothing[:, None]
@@ -208,7 +228,27 @@ class PairwiseAffine(Contraction, PointFunction):
             "products": np.zeros(1),
             "offsets": np.zeros(1),
         }
-        return {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
+        found = {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
+        found["least"] = np.zeros(1, np.int32)
+        if self.weighed:
+            negative, size = self.weight[:, 0] < 0, np.abs(self.weight[:, 0])
+            found["offsets"] = found["offsets"] + np.log2(np.where(size > 0, size, NO_WEIGHT)) + SIGN * negative
+            found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
+        if self.precision == "float32":
+            found |= {name: found[name].astype(np.float32) for name in ("products", "offsets")}
+            found["weight"] = self.weight if self.weight.shape[1] > 1 else self.weight.astype(np.float32)
+        return found
+
+    @functools.cached_property
+    def weighed(self) -> bool:
+        """Whether weights are part of the exponents: those of one target are, to ten digits."""
+        return (
+            self.precision == "ten digits"
+            and self.profile == "exp"
+            and self.weight.shape[1] == 1
+            and self.way() in ("products", "digits")
+            and bool(np.isfinite(self.weight).all())
+        )
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, self.weight.shape[1]
@@ -233,6 +273,9 @@ class PairwiseAffine(Contraction, PointFunction):
         columns[point, point // self.part_points()] = self.weight[:, 0]
         return torch.from_numpy(columns)
 
+    def launches(self, inputs: int) -> int:
+        return 2 if self.way() == "digits" else 1
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]
         way, shape = self._schedule(device)
@@ -240,17 +283,24 @@ class PairwiseAffine(Contraction, PointFunction):
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
         if self.precision != "float64":  # whose parts are long
-            programs = row_blocks * target_blocks * self.parts
-            program_parts = max(1, min(self.parts, programs // enough_programs(device)))
+            at_once = slots(device) // shape.warps * (2 if way == "features" else 1)  # which leaves registers free
+            program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
+        row_digits, row_terms = parameters["digits"], parameters["numbers"]
+        if way == "digits":
+            row_digits, row_terms = rows_as_digits(parameters, inputs[0], rows, self.metric, parameters["digits"].shape)
         pairwise_affine_kernel[(row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)](
             inputs[0],
             **parameters,
+            row_digits=row_digits,
+            row_terms=row_terms,
             out=output,
             rows=rows,
             program_parts=program_parts,
             **self.constants(),
             WAY=way,
             APPROXIMATE=self.precision != "float64",
+            SHORT=self.precision == "float32" and way in ("products", "digits"),
+            WEIGHED=self.weighed and way in ("products", "digits"),
             BY_POINTS=shape.by_points,
             TARGETS=targets,
             PARTS=self.parts,
@@ -268,16 +318,20 @@ class PairwiseAffine(Contraction, PointFunction):
         """Return the way on a device, and the shape of a program's block."""
         features, way = self.points.shape[1], self.way()
         if way == "digits":
-            shape = digit_shape(digit_features(features), shared_memory(device))
+            shape = digit_shape(digit_features(features), shared_memory(device), self.digits())
             if shape is not None:
                 return way, shape
             way = "expanded" if self.expanded() else "features"
         if way == "expanded":
             return way, Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
+        if way == "products" and self.precision == "float32":
+            return way, Shape(128, 16, 16, warps=1, stages=3, by_points=True)
         if way == "products":
             return way, Shape(64, 32, 16, warps=1, stages=3, by_points=True)
         if features <= FEW_FEATURES and self.precision != "float64":
             return way, Shape(256, 16, 16, warps=4, stages=3, by_points=True)
+        if self.precision != "float64" and self.metric != "chi2":
+            return way, Shape(8, 128, 16, warps=1, stages=3)
         return way, Shape(16, 128, 16, warps=4, stages=3)
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
@@ -287,12 +341,20 @@ class PairwiseAffine(Contraction, PointFunction):
             matrix = self.emulated(x[start : start + EMULATED_ROWS])
             sums = np.zeros((len(matrix), self.parts, self.weight.shape[1]))
             sums[:, 0] = self.intercept
-            for part in range(self.parts):
-                points = slice(part * size, (part + 1) * size)
-                sums[:, part] += matrix[:, points] @ self.weight[points]
+            for start_of_part in range(0, len(self.points), size):
+                part, points = start_of_part // size, slice(start_of_part, start_of_part + size)
+                sums[:, part] += self._emulated_sums(matrix[:, points], self.weight[points])
             answer[start : start + EMULATED_ROWS] = sums.reshape(len(matrix), -1)
         found: np.ndarray = FUNCTIONS[self.function](torch.from_numpy(answer)).numpy()
         return found
+
+    def _emulated_sums(self, matrix: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return the products of the matrix with the weights, in the precision of the kernel."""
+        if self.precision != "float32" or weight.shape[1] > 1:
+            return matrix @ weight
+        terms, blocks = matrix * weight[:, 0].astype(np.float32), range(0, len(weight), MOST_BLOCK_POINTS)
+        sums = [terms[:, start : start + MOST_BLOCK_POINTS].sum(axis=1) for start in blocks]
+        return np.array(sums).sum(axis=0, dtype=np.float64)[:, None]
 
     def part_points(self) -> int:
         """Return how many points a part covers: whole blocks, whatever their shape."""
@@ -317,13 +379,13 @@ def contract(
     return PairwiseAffine(**fields, weight=weight, intercept=intercept, function=function)
 
 
-def digit_shape(features: int, shared: int) -> Shape | None:
+def digit_shape(features: int, shared: int, digits: int = DIGITS) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
 
     The digits of the rows lie there, and those of as many blocks of points as there are stages.
     """
     for shape in DIGIT_SHAPES:
-        if features <= shape.features and 2 * DIGITS * features * (shape.rows + shape.stages * shape.points) <= shared:
+        if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
             return shape._replace(features=features)
     return None
 
@@ -342,8 +404,22 @@ def shared_memory(device: torch.device) -> int:
 
 
 @functools.cache
-def enough_programs(device: torch.device) -> int:
-    """Return how many programs keep a device busy; with more of them a program makes more parts."""
+def slots(device: torch.device) -> int:
+    """Return how many warps with all the registers that they can have run on a device at once."""
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
+        return torch.cuda.get_device_properties(device).multi_processor_count * WARPS_PER_MULTIPROCESSOR
     return 64
+
+
+@functools.lru_cache(maxsize=1024)
+def parts_of_a_program(blocks: int, parts: int, at_once: int) -> int:
+    """Return how many parts a program should make, of so many for each block of rows.
+
+    Programs run in waves of `at_once`, and to begin a program takes about as long as a part.
+    """
+
+    def time(number: int) -> int:
+        programs = blocks * triton.cdiv(parts, number)
+        return triton.cdiv(programs, at_once) * (number + 1)
+
+    return min(range(1, parts + 1), key=time)

@@ -68,6 +68,13 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "pairwise_affine in 2 parts": (pairwise_affine("laplacian", 2, 150, 1, 2), (2,)),
     "pairwise_affine to 2 in 3 parts": (pairwise_affine("sigmoid", 17, 150, 2, 3), (17,)),
     **{
+        f"pairwise_affine {name} of {features} to {targets} in float32": (
+            pairwise_affine(name, features, 150, targets, 2).in_precision("float32"),
+            (features,),
+        )
+        for name, features, targets in (("rbf", 3, 1), ("matern_5_2", 40, 1), ("rational_quadratic", 20, 3))
+    },
+    **{
         f"pairwise_affine {name} of {features} to {targets} in ten digits": (
             pairwise_affine(name, features, 150, targets, 2).in_precision("ten digits"),
             (features,),

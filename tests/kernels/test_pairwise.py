@@ -15,7 +15,7 @@ from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affi
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract, digit_shape
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract, digit_shape, parts_of_a_program
 from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
 from triton_regressors.kernels.plan import Operation
 
@@ -91,37 +91,94 @@ def test_pairwise_affine(
     rows=st.integers(1, 40),
     seed=seeds,
 )
-def test_ten_digits(
+def test_precisions(
     device: torch.device, name: str, features: int, points: int, targets: int, parts: int, rows: int, seed: int
 ) -> None:
     """The kernel is as close to float64 as the precision's name says, and what the exporter emulates is as far off."""
     exact = pairwise_affine(name, features, points, targets, parts, seed)
-    if len(exact.precisions()) == 1:
-        return
-    op = exact.in_precision("ten digits")
-    op.check(features)
     (x,) = inputs_for([features], rows, seed)
     double = [x.astype(np.float64)]
     expected = run_reference(exact, double)
-    np.testing.assert_allclose(run_reference(op, double), expected, rtol=1e-9, atol=1e-9)  # that stays float64
-    # An error of some 1e-10 for each point, relative where a power enlarges numbers.
     matrix = np.abs(run_reference(pairwise(name, features, points, seed), double)).max()
-    allowed = 1e-9 * max(float(matrix), 1.0) * np.abs(exact.weight).sum(axis=0).max()
-    for found in (op.emulate(x), run_kernel(op, double, device, torch.float64)):
-        assert np.abs(found - expected).max() <= allowed
+    for precision in exact.precisions()[1:]:
+        op = exact.in_precision(precision)
+        op.check(features)
+        np.testing.assert_allclose(run_reference(op, double), expected, rtol=1e-9, atol=1e-9)  # that stays float64
+        # An error of some 1e-10 or 1e-7 for each point, relative where a power enlarges numbers.
+        allowed = OF_A_POINT[precision] * max(float(matrix), 1.0) * np.abs(exact.weight).sum(axis=0).max()
+        for found in (op.emulate(x), run_kernel(op, double, device, torch.float64)):
+            assert np.abs(found - expected).max() <= allowed
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern_3_2", "chi2", "sigmoid", "cosine", "polynomial"])
+OF_A_POINT = {"ten digits": 1e-9, "float32": 3e-6}
+
+
+@pytest.mark.parametrize("precision", ["ten digits", "float32"])
+@pytest.mark.parametrize("name", ["rbf", "matern_3_2", "matern_5_2", "chi2", "sigmoid", "cosine", "rational_quadratic"])
 @pytest.mark.parametrize("features", [3, 20])
-def test_ten_digits_keep_nan_and_the_largest_numbers(device: torch.device, name: str, features: int) -> None:
-    op = pairwise_affine(name, features, 70, 1, 2).in_precision("ten digits")
+def test_nan_and_the_largest_numbers_are_kept(device: torch.device, name: str, features: int, precision: str) -> None:
+    op = pairwise_affine(name, features, 70, 1, 2)
+    if precision not in op.precisions():
+        return
+    op = op.in_precision(precision)
     (x,) = inputs_for([features], 12)
     x[3, 1], x[5, 0] = np.nan, np.float32(3e38)
     found, expected = run_kernel(op, [x], device, torch.float64), run_reference(op, [x])
     assert np.isnan(found[3]).all()
     others = np.isfinite(expected).all(axis=1)
     assert others.sum() >= 10
-    np.testing.assert_allclose(found[others], expected[others], rtol=1e-8, atol=1e-6)
+    relative = 1e-8 if precision == "ten digits" else 1e-4
+    np.testing.assert_allclose(found[others], expected[others], rtol=relative, atol=100 * relative)
+
+
+@pytest.mark.parametrize("features", [4, 20])
+def test_distances_of_rows_that_are_points_have_ten_digits(device: torch.device, features: int) -> None:
+    """The root of what products leave of zero would be 1e-8."""
+    exact = dataclasses.replace(pairwise_affine("distance", features, 150, 1, 2), profile="exp", gamma=-0.8)
+    x = exact.points[:30] / exact.factor + exact.shift
+    x[20:] += 1e-7
+    expected = run_reference(exact, [x])
+    op = exact.in_precision("ten digits")
+    assert op.way() == ("expanded" if features > 16 else "features")
+    for found in (op.emulate(x), run_kernel(op, [x], device, torch.float64)):
+        assert np.abs(found - expected).max() <= 2e-10 * np.abs(exact.weight).sum()
+
+
+@pytest.mark.parametrize("features", [3, 20])
+def test_weights_may_be_part_of_the_exponents(device: torch.device, features: int) -> None:
+    """Of either sign, of any size, and zero: as far from every point as a row may be, the sum of nothing is zero."""
+    op = pairwise_affine("rbf", features, 150, 1, 2).in_precision("ten digits")
+    weight = op.weight * 10.0 ** np.random.default_rng(0).integers(-30, 31, op.weight.shape)
+    weight[[0, 7, 149]] = 0.0
+    op = dataclasses.replace(op, weight=weight, intercept=np.zeros(1))
+    assert op.weighed
+    assert not dataclasses.replace(op, weight=np.repeat(weight, 2, axis=1), intercept=np.zeros(2)).weighed
+    (x,) = inputs_for([features], 20)
+    x[4] = 1e6
+    found, expected = run_kernel(op, [x], device, torch.float64), run_reference(op, [x])
+    assert np.abs(found - expected).max() <= 1e-9 * np.abs(weight).sum()
+    assert np.abs(found[4]).max() <= 1e-200
+
+
+def test_a_program_makes_parts_enough_to_fill_a_device() -> None:
+    """A few blocks of rows have a program for each part; many have whole waves of programs, with most parts each."""
+    assert [parts_of_a_program(blocks, 64, 264) for blocks in (1, 4, 64, 256, 1024)] == [1, 1, 16, 64, 64]
+    assert parts_of_a_program(1, 1, 264) == 1
+    for blocks in range(1, 200, 7):
+        assert 1 <= parts_of_a_program(blocks, 9, 64) <= 9
+
+
+@pytest.mark.parametrize("precision", ["ten digits", "float32"])
+@pytest.mark.parametrize(("name", "features"), [("rbf", 9), ("rbf", 20), ("matern_3_2", 20), ("sigmoid", 40)])
+def test_gpus_without_matrix_units_use_the_same_tables(
+    device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
+    exact = pairwise_affine(name, features, 150, 1, 2)
+    (x,) = inputs_for([features], 20)
+    expected = run_reference(exact, [x])
+    found = run_kernel(exact.in_precision(precision), [x], device, torch.float64)
+    assert np.abs(found - expected).max() <= 1e-7 * np.abs(exact.weight).sum()
 
 
 def test_digits_need_memory_on_the_processor() -> None:
@@ -338,7 +395,7 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
     "precision": (
         PairwiseAffine(**AFFINE, precision="half"),
         (3,),
-        "pairwise_affine: precision must be one of ('float64', 'ten digits'), not 'half'.",
+        "pairwise_affine: precision must be one of ('float64', 'ten digits', 'float32'), not 'half'.",
     ),
     "precision of a table": (
         PairwiseAffine(**{**AFFINE, "profile": "table"}, precision="ten digits"),
