@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,12 @@ from sklearn.neural_network import MLPRegressor
 
 from benchmarks.checking import demand
 from benchmarks.environment import default_directory, device_name, save
+from benchmarks.neighborhoods import neighborhoods
 from benchmarks.timing import Contender, time_on_device
+from benchmarks.works import Work
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.kernels.executors import bind_parameters
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.plan import INPUT, Plan
 
 INPUTS = 4
 OURS, TORCH = "triton_regressors", "torch"
@@ -41,45 +41,11 @@ FAMILIES = ("neighbors", "expansions", "trees", "layers")
 Tensor = torch.Tensor
 
 
-@dataclass(frozen=True)
-class Work:
-    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time."""
-
-    family: str
-    title: str
-    plan: Plan
-    rows: Sequence[int]
-    peer: Callable[[Tensor], Tensor] | None = None
-
-
 def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
     """Yield the works of the chosen families, made one after the other."""
-    makers = {"neighbors": neighbors, "expansions": expansions, "trees": trees, "layers": layers}
+    makers = {"neighbors": neighborhoods, "expansions": expansions, "trees": trees, "layers": layers}
     for family in chosen:
         yield from makers[family](device, toy)
-
-
-def neighbors(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield searches for the 5 nearest points, beside a matrix product, or `torch.cdist`, and `torch.topk`."""
-    shapes = [(1100, 4)] if toy else [(100_000, 32), (100_000, 128), (4_000, 32)]
-    for count, features in shapes:
-        rng = np.random.default_rng(features)
-        points, targets = rng.standard_normal((count, features)), rng.standard_normal((count, 1))
-        single = torch.from_numpy(points).float().to(device)
-        known = torch.from_numpy(targets).float().to(device)[:, 0]
-        norms = (single * single).sum(1)
-
-        def by_product(x: Tensor, p: Tensor = single, y: Tensor = known, n: Tensor = norms) -> Tensor:
-            return y[torch.topk(n - 2 * x @ p.T, 5, largest=False).indices].mean(1)
-
-        def by_differences(x: Tensor, p: Tensor = single, y: Tensor = known) -> Tensor:
-            return y[torch.topk(torch.cdist(x, p, p=1.0), 5, largest=False).indices].mean(1)
-
-        for metric, peer in (("euclidean", by_product), ("manhattan", by_differences)):
-            operation = Neighbors(points, targets, np.ones(features), 5, metric)
-            plan = Plan(features, (Step(operation, (INPUT,), "y"),), {"y": "y"})
-            rows = (1, 64, 4096) if metric == "euclidean" else (1, 64, 1024)
-            yield Work("neighbors", f"5 of {count:,} × {features}, {metric}", plan, rows, peer)
 
 
 def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
@@ -175,6 +141,8 @@ def measure(work: Work, device: torch.device, rounds: int) -> list[dict[str, Any
         inputs = [
             torch.randn(rows, work.plan.n_features, generator=generator, device=device).to(dtype) for _ in range(count)
         ]
+        for x in inputs if work.missing else ():
+            x[torch.rand(x.shape, generator=generator, device=device) < work.missing] = torch.nan
         call = kernels(work.plan, inputs)
         values = {INPUT: inputs[0][:CHECKED_ROWS].cpu()}
         for step in steps:
