@@ -14,175 +14,37 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.checking import demand
 from benchmarks.environment import default_directory, device_name, save
+from benchmarks.expansions import expansions
 from benchmarks.forest_peer import nvforest, there_is_nvforest
+from benchmarks.neighborhoods import neighborhoods
 from benchmarks.timing import QUICK, Contender, Effort, capture, time_on_device, time_on_host
-from triton_regressors.defaults import DEFAULT_TOLERANCE
-from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.passes.split_sums import split_sums
+from benchmarks.works import Work, compiled
 from triton_regressors.kernels.executors import bind_parameters
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.plan import INPUT, Plan
 
 INPUTS = 4
 OURS, TORCH = "triton_regressors", "torch"
-LIMIT = 1e-6
-"""How far our answers may be from the reference's, in standard deviations of these, or in units of 1 if it is more."""
-
 CHECKED_ROWS = 16
 FAMILIES = ("neighbors", "expansions", "trees", "layers")
 
 Tensor = torch.Tensor
 
-FAST_LIMIT = 0.25 * DEFAULT_TOLERANCE
-EXPANSION_ROWS = (1, 4096, 65536)
-KERNELS: dict[str, tuple[str, str, dict[str, float]]] = {
-    "Matern 1/2": ("euclidean", "exp", {}),
-    "Matern 3/2": ("euclidean", "matern_3_2", {}),
-    "Matern 5/2": ("euclidean", "matern_5_2", {}),
-    "rational quadratic": ("squared_euclidean", "power", {"coef0": 1.0, "exponent": -1.3}),
-    "laplacian": ("manhattan", "exp", {}),
-    "chi2": ("chi2", "exp", {}),
-    "polynomial of degree 3": ("dot", "power", {"coef0": 1.0, "exponent": 3.0}),
-    "sigmoid": ("dot", "tanh", {"coef0": 1.0}),
-}
-"""Metric, profile and numbers of functions of rows and points, as `PairwiseAffine` has them."""
-
-PEERS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "rbf": lambda x, p, g: torch.exp(-g * torch.cdist(x, p) ** 2),
-    "Matern 1/2": lambda x, p, g: torch.exp(-g * torch.cdist(x, p)),
-    "Matern 3/2": lambda x, p, g: (1.0 + (u := g * torch.cdist(x, p))) * torch.exp(-u),
-    "Matern 5/2": lambda x, p, g: (1.0 + (u := g * torch.cdist(x, p)) + u * u / 3.0) * torch.exp(-u),
-    "rational quadratic": lambda x, p, g: (1.0 + g * torch.cdist(x, p) ** 2) ** -1.3,
-    "laplacian": lambda x, p, g: torch.exp(-g * (x[:, None] - p).abs().sum(2)),
-    "chi2": lambda x, p, g: torch.exp(-g * ((x[:, None] - p) ** 2 / (x[:, None] + p)).sum(2)),
-    "polynomial of degree 3": lambda x, p, g: (1.0 + g * x @ p.T) ** 3,
-    "sigmoid": lambda x, p, g: torch.tanh(1.0 + g * x @ p.T),
-}
-"""The same in torch, of rows, points and the size of gamma; what is not compiled may need much memory."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time.
-
-    `ensemble` is the estimator of trees that nvForest can load; `limit` is that of the error; rows are normal, or their
-    absolute values if `positive`.
-    """
-
-    family: str
-    title: str
-    plan: Plan
-    rows: Sequence[int]
-    peer: Callable[[Tensor], Tensor] | None = None
-    ensemble: BaseEstimator | None = None
-    limit: float = LIMIT
-    positive: bool = False
-
 
 def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
     """Yield the works of the chosen families, made one after the other."""
-    makers = {"neighbors": neighbors, "expansions": expansions, "trees": trees, "layers": layers}
+    makers = {"neighbors": neighborhoods, "expansions": expansions, "trees": trees, "layers": layers}
     for family in chosen:
         yield from makers[family](device, toy)
-
-
-def neighbors(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield searches for the 5 nearest points, beside a matrix product, or `torch.cdist`, and `torch.topk`."""
-    shapes = [(1100, 4)] if toy else [(100_000, 32), (100_000, 128), (4_000, 32)]
-    for count, features in shapes:
-        rng = np.random.default_rng(features)
-        points, targets = rng.standard_normal((count, features)), rng.standard_normal((count, 1))
-        single = torch.from_numpy(points).float().to(device)
-        known = torch.from_numpy(targets).float().to(device)[:, 0]
-        norms = (single * single).sum(1)
-
-        def by_product(x: Tensor, p: Tensor = single, y: Tensor = known, n: Tensor = norms) -> Tensor:
-            return y[torch.topk(n - 2 * x @ p.T, 5, largest=False).indices].mean(1)
-
-        def by_differences(x: Tensor, p: Tensor = single, y: Tensor = known) -> Tensor:
-            return y[torch.topk(torch.cdist(x, p, p=1.0), 5, largest=False).indices].mean(1)
-
-        for metric, peer in (("euclidean", by_product), ("manhattan", by_differences)):
-            operation = Neighbors(points, targets, np.ones(features), 5, metric)
-            plan = Plan(features, (Step(operation, (INPUT,), "y"),), {"y": "y"})
-            rows = (1, 64, 4096) if metric == "euclidean" else (1, 64, 1024)
-            yield Work("neighbors", f"5 of {count:,} × {features}, {metric}", plan, rows, peer)
-
-
-def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield kernel ridge regressions, sums of every kernel and a Gaussian process, beside `torch.compile`."""
-    for count, features in [(60, 3)] if toy else [(8192, 3), (8192, 32), (8192, 128)]:
-        rng = np.random.default_rng(features)
-        X, gamma = rng.standard_normal((count, features)), 0.5 / features
-        estimator = KernelRidge(kernel="rbf", gamma=gamma).fit(X, np.sin(X).sum(axis=1))
-        peer = compiled_sum("rbf", X, estimator.dual_coef_, gamma, device)
-        title = f"RBF, {count:,} points × {features}"
-        yield Work("expansions", title, compiled(estimator), EXPANSION_ROWS, peer)
-        fast = compile_estimator(estimator, precision="fast").plan
-        yield Work("expansions", f"{title}, fast", fast, EXPANSION_ROWS, peer, FAST_LIMIT)
-    count, features = (60, 5) if toy else (8192, 32)
-    for name, (metric, profile, fields) in KERNELS.items():
-        rng = np.random.default_rng(features)
-        X, weight = np.abs(rng.standard_normal((count, features))), rng.standard_normal((count, 1)) / count**0.5
-        gamma = (-1.0 if profile == "exp" else 1.0) / features
-        places = {"points": X, "shift": np.zeros(features), "factor": np.ones(features)}
-        operation = PairwiseAffine(
-            **places, metric=metric, profile=profile, gamma=gamma, **fields, weight=weight, intercept=np.zeros(1)
-        )
-        step = Step(operation.in_precision("ten digits"), (INPUT,), "y")
-        plan = split_sums(Plan(features, (step,), {"y": "y"}))
-        peer = compiled_sum(name, X, weight, abs(gamma), device)
-        yield Work("expansions", f"{name}, {count:,} points × {features}", plan, EXPANSION_ROWS, peer, positive=True)
-    yield gaussian_process(device, *((60, 5) if toy else (2000, 16)))
-
-
-def compiled_sum(
-    name: str, points: np.ndarray, weight: np.ndarray, gamma: float, device: torch.device
-) -> Callable[[Tensor], Tensor]:
-    """Return a sum over points of that kernel in float32."""
-    p, w = (torch.from_numpy(array).float().to(device) for array in (points, weight))
-    function = PEERS[name]
-    return in_one_piece(lambda x: function(x, p, gamma) @ w, device)
-
-
-def in_one_piece(peer: Callable[[Tensor], Tensor], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return what `torch.compile` makes of a function, for each number of rows anew; on a CPU the function itself."""
-    torch._dynamo.reset()
-    return torch.compile(peer, dynamic=False) if device.type == "cuda" else peer
-
-
-def gaussian_process(device: torch.device, count: int, features: int) -> Work:
-    """Return a Gaussian process's mean and standard deviation, beside distances and a triangular solve in float32."""
-    X = np.random.default_rng(0).standard_normal((count, features))
-    kernel = RBF(float(features) ** 0.5, "fixed")
-    estimator = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, np.sin(X).sum(axis=1))
-    p, lower, alpha = (
-        torch.from_numpy(a).float().to(device) for a in (X, estimator.L_, estimator.alpha_.reshape(-1, 1))
-    )
-
-    def peer(x: Tensor) -> Tensor:
-        k = torch.exp(-0.5 / features * torch.cdist(x, p) ** 2)
-        v = torch.linalg.solve_triangular(lower, k.T, upper=False)
-        return torch.cat([k @ alpha, torch.sqrt(1.0 - (v * v).sum(0))[:, None]], 1)
-
-    title = f"Gaussian process with std, {count:,} points × {features}"
-    return Work("expansions", title, compiled(estimator), (1, 64, 4096), in_one_piece(peer, device))
 
 
 def trees(device: torch.device, toy: bool) -> Iterator[Work]:
@@ -225,11 +87,6 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
 
         title = f"layers {'-'.join(map(str, widths))}"
         yield Work("layers", title, compiled(estimator), (64, 4096, 262144), peer)
-
-
-def compiled(estimator: BaseEstimator) -> Plan:
-    """Return an estimator's plan as `export` writes it."""
-    return compile_estimator(estimator).plan
 
 
 def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
@@ -277,6 +134,8 @@ def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, 
         ]
         if work.positive:
             inputs = [x.abs_() for x in inputs]
+        for x in inputs if work.missing else ():
+            x[torch.rand(x.shape, generator=generator, device=device) < work.missing] = torch.nan
         call = kernels(work.plan, inputs)
         values = {INPUT: inputs[0][:CHECKED_ROWS].cpu()}
         for step in steps:

@@ -32,6 +32,7 @@ import triton
 import triton.language as tl
 
 from .errors import PlanError
+from .plan import Operation, Parameters
 from .powers import power, torch_power, whole
 from .special import arcsin
 
@@ -75,24 +76,45 @@ def reduced_distances(
     UNROLL: tl.constexpr = 4,
 ):
     """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite where not a number or past the last point."""
-    a = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
-    b = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
-    xs = x + row * FEATURES
-    ys = columns + point
+    return distances_between(
+        (x + row * FEATURES)[:, None], (columns + point)[None, :], factor, (row < rows)[:, None],
+        (point < POINTS)[None, :], FEATURES=FEATURES, STRIDE=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE,
+        WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+    )  # fmt: skip
+
+
+@triton.jit
+def distances_between(
+    xs,  # where rows begin, whose features lie side by side
+    ys,  # where points begin, whose features lie `STRIDE` apart
+    factor,  # float64 [FEATURES]
+    real_row,  # which rows there are
+    real_point,  # which points there are
+    FEATURES: tl.constexpr,
+    STRIDE: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """Return reduced distances, of rows and points whose shapes broadcast, infinite as `reduced_distances` says."""
+    a = tl.zeros((real_row & real_point).shape, tl.float64)
+    b = tl.zeros_like(a)
     if METRIC == "haversine":
-        u = tl.load(xs, mask=row < rows, other=0.0).to(tl.float64)[:, None]
-        v = tl.load(ys, mask=point < POINTS, other=0.0)[None, :]
+        u = tl.load(xs, mask=real_row, other=0.0).to(tl.float64)
+        v = tl.load(ys, mask=real_point, other=0.0)
         s = tl.sin(0.5 * (u - v))
         c = tl.cos(u) * tl.cos(v)
-        u = tl.load(xs + 1, mask=row < rows, other=0.0).to(tl.float64)[:, None]
-        v = tl.load(ys + POINTS, mask=point < POINTS, other=0.0)[None, :]
+        u = tl.load(xs + 1, mask=real_row, other=0.0).to(tl.float64)
+        v = tl.load(ys + STRIDE, mask=real_point, other=0.0)
         t = tl.sin(0.5 * (u - v))
         a += s * s + c * t * t
     else:
         for f in tl.range(0, FEATURES, loop_unroll_factor=UNROLL):
-            u = tl.load(xs + f, mask=row < rows, other=0.0).to(tl.float64)[:, None]
-            v = tl.load(ys, mask=point < POINTS, other=0.0)[None, :]
-            ys += POINTS
+            u = tl.load(xs + f, mask=real_row, other=0.0).to(tl.float64)
+            v = tl.load(ys, mask=real_point, other=0.0)
+            ys += STRIDE
             d = tl.abs(u - v)
             if METRIC == "euclidean" or METRIC == "sqeuclidean":
                 term = d * d
@@ -141,7 +163,7 @@ def reduced_distances(
         a = (FEATURES - b) / FEATURES + (a - a)
     elif METRIC == "sokalsneath":
         a = tl.where(a + b == 0.0, INFINITY, a / tl.where(a + b == 0.0, 1.0, 0.5 * b + a))
-    return tl.where((a == a) & (point < POINTS)[None, :], a, INFINITY)
+    return tl.where((a == a) & real_point, a, INFINITY)
 
 
 @triton.jit
@@ -196,6 +218,20 @@ def metric_constants(metric: str, p: float, factor: np.ndarray) -> dict[str, obj
 def transposed(points: np.ndarray) -> np.ndarray:
     """Return the points as kernels read them, `[features, points]`, so that a tile of them is contiguous."""
     return np.ascontiguousarray(points.T)
+
+
+def plain_columns(operation: Operation, parameters: Parameters) -> torch.Tensor:
+    """Return an operation's `points` as plain torch reads them, `[features, points]`.
+
+    Where kernels read them in groups, these are made once and kept.
+    """
+    columns = parameters["columns"]
+    if columns.dim() == 2:
+        return columns
+    kept = operation.__dict__.get("_plain_columns")
+    if kept is None:
+        kept = operation.__dict__["_plain_columns"] = torch.from_numpy(transposed(operation.__dict__["points"]))
+    return kept.to(columns.device)
 
 
 def reduced_radius(radius: float, metric: str, p: float) -> np.ndarray:

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from .bounds import bounds_of, grouping
-from .distances import INFINITY, finish_distance, reduced_distances
+from .distances import INFINITY, distances_between, finish_distance, reduced_distances
 from .errors import PlanError
 from .plan import Parameters
 
@@ -30,6 +30,9 @@ WEIGHTS = ("uniform", "distance")
 
 SEARCH_WARPS = 1
 """A search is a chain of small steps; within one warp they need not wait for others."""
+
+FEW_ROWS = 256
+"""So many rows leave room on a GPU for several warps each, which look at several groups together."""
 
 NONE = tl.constexpr(2**31 - 1)
 
@@ -43,8 +46,6 @@ def nearest(
     unit,  # float64 [1], the reduced distance 1 as bounds have it
     row,  # int64 [BLOCK_ROWS], one row where there are groups
     rows,
-    limit,  # how many points to look at
-    donor,  # int32: where DONORS, only points that are not NaN in this feature count
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     NEIGHBORS: tl.constexpr,
@@ -52,11 +53,12 @@ def nearest(
     P: tl.constexpr,
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
-    DONORS: tl.constexpr,
     GROUPS: tl.constexpr,
     BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     """Return the reduced distances and indices of the nearest points, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each.
 
@@ -70,35 +72,54 @@ def nearest(
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
         bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
         scale = tl.load(unit)
-        _, at = tl.min(bound, axis=1, return_indices=True)
+        lane = tl.arange(0, BLOCK_POINTS)[None, :]
         more = 1
         while more > 0:
-            bound = tl.where(group == at[:, None], INFINITY, bound)
-            point = tl.max(at, axis=0) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-            distance = reduced_distances(
-                x, columns, factor, row, point, rows,
-                FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
-                UNROLL=16,
+            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            point = at * BLOCK_POINTS + lane  # [AT_ONCE, BLOCK_POINTS]
+            distance = distances_between(
+                (x + row * FEATURES)[:, None], columns + at.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane, factor,
+                (row < rows)[:, None], point < POINTS, FEATURES=FEATURES, STRIDE=BLOCK_POINTS,
+                METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
             )  # fmt: skip
+            distance = tl.reshape(distance, [1, AT_ONCE * BLOCK_POINTS])
+            point = tl.reshape(point, [AT_ONCE * BLOCK_POINTS])
             best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
-            low, at = tl.min(bound, axis=1, return_indices=True)
-            worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
-            more = tl.max(worth.to(tl.int32), axis=0)
+            more = worth_more(bound, best, scale)
         best, chosen = by_index(best, chosen, slot, NEIGHBORS)
     else:
-        for start in tl.range(0, limit, BLOCK_POINTS):
+        for start in tl.range(0, POINTS, BLOCK_POINTS):
             point = start + tl.arange(0, BLOCK_POINTS)
             distance = reduced_distances(
                 x, columns, factor, row, point, rows,
                 FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
             )  # fmt: skip
-            here = point < POINTS
-            if DONORS:
-                value = tl.load(columns + donor.to(tl.int64) * POINTS + point, mask=here, other=0.0)
-                here = here & (value == value)
-            distance = tl.where(here[None, :], distance, INFINITY)
-            best, chosen = keep_nearer(distance, tl.where(here, point, NONE), best, chosen)
+            best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
     return best, chosen
+
+
+@triton.jit
+def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
+    """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
+
+    `bound`: `[1, BLOCK_GROUPS]`, infinite for groups that do not count; where too few do, a group is `GROUPS`.
+    """
+    group = tl.arange(0, bound.shape[1])[None, :]
+    which = tl.arange(0, AT_ONCE)[:, None]
+    at = tl.zeros([AT_ONCE, 1], tl.int32)
+    for i in tl.static_range(AT_ONCE):
+        low, first = tl.min(bound, axis=1, return_indices=True)  # [1] each
+        at = tl.where(which == i, tl.where(low < INFINITY, first, GROUPS)[:, None], at)
+        bound = tl.where(group == first[:, None], INFINITY, bound)
+    return at, bound
+
+
+@triton.jit
+def worth_more(bound, best, scale):
+    """Return 1 if a group's bound, in units of `scale`, leaves room for a point nearer than a row's worst, else 0."""
+    low = tl.min(bound, axis=1)
+    worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
+    return tl.max(worth.to(tl.int32), axis=0)
 
 
 @triton.jit
@@ -178,18 +199,29 @@ def searches(
     rows: int,
     points: int,
     neighbors: int,
-    metric: str = "euclidean",
-    p: float = 2.0,
+    constants: dict[str, Any],
     tile: dict[str, int] | None = None,
+    alike: bool = False,
 ) -> Iterator[Search]:
-    """Yield the launches that search the nearest of `points` points, after the launch that each of them needs.
+    """Yield the launches that search the nearest of `points` points, after the launches that each of them needs.
 
     Where `parameters` has what bounds are made of, a program looks at one row's most promising groups of points, else
     at all points for several rows, as `tile` says.
+
+    Args:
+        x: the rows.
+        parameters: of the operation.
+        rows: how many there are.
+        points: how many points there are.
+        neighbors: how many of them are nearest.
+        constants: the metric, as `metric_constants` returns it.
+        tile: a program's rows, slots and points, where not as `neighbor_tile` says.
+        alike: whether programs have one shape for all numbers of rows, as sums that follow it must have.
     """
     if "unit" not in parameters:
         tile = tile or neighbor_tile(neighbors)
-        none = {"bounds": parameters["columns"], "unit": parameters["columns"], "GROUPS": 0, "BLOCK_GROUPS": 0}
+        some = parameters["columns"]
+        none = {"bounds": some, "unit": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "AT_ONCE": 1, "UNROLL": 1}
         yield Search(slice(0, rows), (triton.cdiv(rows, tile["BLOCK_ROWS"]),), {**none, "rows": rows, **tile}, 8)
         return
     groups, group = grouping(points)
@@ -197,10 +229,21 @@ def searches(
         "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups),
         "BLOCK_ROWS": 1, "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group,
     }  # fmt: skip
-    for part, bounds in bounds_of(x, parameters, rows, points, metric, p):
+    few = rows <= FEW_ROWS and not alike
+    program, warps = search_program(few, x.shape[1], constants["WHOLE"] is not None)
+    for part, bounds in bounds_of(x, parameters, rows, points, constants["METRIC"], constants["P"]):
         count = part.stop - part.start
-        arguments = {"bounds": bounds, "unit": parameters["unit"], "rows": count, **shape}
-        yield Search(part, (count,), arguments, SEARCH_WARPS)
+        arguments = {"bounds": bounds, "unit": parameters["unit"], "rows": count, **shape, **program}
+        yield Search(part, (count,), arguments, warps)
+
+
+def search_program(few: bool, features: int, whole_power: bool) -> tuple[dict[str, int], int]:
+    """Return how many groups a program looks at together, how many features it loads ahead, and its warps.
+
+    Powers that are no whole number take many instructions, of which fewer are repeated.
+    """
+    unroll = 16 if not whole_power else 32 if few else 16 if features <= 32 else 64
+    return {"AT_ONCE": 8 if few else 1, "UNROLL": unroll}, 8 if few else SEARCH_WARPS
 
 
 def neighbor_tile(neighbors: int) -> dict[str, int]:

@@ -20,9 +20,9 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bounds import bound_launches, bound_parameters
+from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
 from ..candidates import Candidates, candidates, nearest_points
-from ..distances import check_points, transposed
+from ..distances import check_points, metric_constants, plain_columns
 from ..errors import PlanError
 from ..nearest import SEARCH_WARPS, check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
@@ -48,26 +48,29 @@ def barycenter_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x, columns, columns, bounds, unit, row, rows, limit=POINTS, donor=0,
+        x, columns, columns, bounds, unit, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, AT_ONCE=AT_ONCE, UNROLL=UNROLL,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     slot = tl.arange(0, BLOCK_NEIGHBORS)
     real = slot < NEIGHBORS
     diagonal = (slot[:, None] == slot[None, :])[None, :, :]
     gram = tl.zeros([BLOCK_ROWS, BLOCK_NEIGHBORS, BLOCK_NEIGHBORS], tl.float64)
-    at = columns + chosen
+    STRIDE: tl.constexpr = BLOCK_POINTS if GROUPS else POINTS
+    at = columns + (chosen // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + chosen % STRIDE
     for f in tl.range(0, FEATURES):
         u = tl.load(x + row * FEATURES + f, mask=row < rows, other=0.0).to(tl.float64)
         v = tl.load(at, mask=real[None, :], other=0.0)
         away = tl.where(real[None, :], v - u[:, None], 0.0)
         gram += away[:, :, None] * away[:, None, :]
-        at += POINTS
+        at += STRIDE
     trace = tl.sum(tl.sum(tl.where(diagonal, gram, 0.0), axis=2), axis=1)
     ridge = (REG * tl.where(trace > 0.0, trace, 1.0))[:, None, None]
     gram += tl.where(diagonal, tl.where(real[None, :, None], ridge, 1.0), 0.0)
@@ -113,13 +116,12 @@ class Barycenter(Operation):
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
-        found = {"columns": transposed(self.points), "embedding": self.embedding}
-        return found | bound_parameters(self.points, self.n_neighbors)
+        """Return the points so that a tile of them is contiguous, and what bounds are made of."""
+        return {"embedding": self.embedding} | bound_parameters(self.points, self.n_neighbors)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors
-        columns, embedding = parameters["columns"], parameters["embedding"]
+        columns, embedding = plain_columns(self, parameters), parameters["embedding"]
 
         given = {"columns": columns, "factor": columns.new_ones(len(columns))}
 
@@ -149,7 +151,8 @@ class Barycenter(Operation):
         slots = triton.next_power_of_2(self.n_neighbors)
         block_rows = max(1, min(32, 4096 // slots**2))
         tile = {"BLOCK_ROWS": block_rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // block_rows}
-        for search in searches(x, parameters, rows, points, self.n_neighbors, tile=tile):
+        constants = metric_constants("euclidean", 2.0, np.ones(features))
+        for search in searches(x, parameters, rows, points, self.n_neighbors, constants, tile, alike=True):
             small = search.arguments["BLOCK_ROWS"] == 1 and slots <= 16
             barycenter_kernel[search.grid](
                 x=x[search.part],
@@ -166,7 +169,7 @@ class Barycenter(Operation):
             )
 
     def launches(self, inputs: int) -> int:
-        return 1 + bound_launches(self.points, self.n_neighbors)
+        return 1 + BOUND_LAUNCHES * bounded(self.points, self.n_neighbors)
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points → {self.embedding.shape[1]}"

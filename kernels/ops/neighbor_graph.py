@@ -20,8 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bounds import bound_launches, bound_parameters
-from ..candidates import Candidates, candidates, in_parts, nearest_points
+from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
+from ..candidates import Candidates, candidates, in_parts, nearest_points, searched
 from ..distances import (
     INFINITY,
     check_points,
@@ -31,7 +31,6 @@ from ..distances import (
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
-    transposed,
 )
 from ..errors import PlanError
 from ..nearest import check_neighbors, nearest, searches
@@ -65,14 +64,16 @@ def nearest_graph_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     """A program writes the neighbours of `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, bounds, unit, row, rows, limit=POINTS, donor=0,
+        x, columns, factor, bounds, unit, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, AT_ONCE=AT_ONCE, UNROLL=UNROLL,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     value = finish_distance(tl.where(real, best, 1.0), METRIC, P)
@@ -148,16 +149,17 @@ class NeighborGraph(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
         radius = reduced_radius(self.radius, self.metric, self.p)
-        found = {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
+        found = {"factor": self.factor, "radius": radius}
         return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]
+        given = searched(self, parameters, x, self._candidates)
 
         def compute(part: torch.Tensor) -> torch.Tensor:
             if not self.n_neighbors:
                 return self._within(parameters, part)
-            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance, index = nearest_points(part, given, self.metric, self.p, self.n_neighbors, self._candidates)
             value = torch.where(distance.isinf(), torch.nan, self._value(distance))
             return torch.full((len(part), points), absent, dtype=torch.float64, device=x.device).scatter_(
                 1, index, value
@@ -172,7 +174,7 @@ class NeighborGraph(Operation):
         metric = metric_constants(self.metric, self.p, self.factor)
         if self.n_neighbors:
             output[:rows].fill_(absent)
-            for search in searches(x, parameters, rows, points, self.n_neighbors, self.metric, self.p):
+            for search in searches(x, parameters, rows, points, self.n_neighbors, metric):
                 nearest_graph_kernel[search.grid](
                     x=x[search.part], columns=columns, factor=factor, out=output[search.part],
                     NEIGHBORS=self.n_neighbors, **shape, **metric, **search.arguments, num_warps=search.warps,
@@ -187,7 +189,7 @@ class NeighborGraph(Operation):
     def launches(self, inputs: int) -> int:
         if not self.n_neighbors:
             return 1
-        return 2 + bound_launches(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return 2 + BOUND_LAUNCHES * bounded(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def describe(self) -> str:
         which = f"{self.n_neighbors} of" if self.n_neighbors else f"within {self.radius:g} of"

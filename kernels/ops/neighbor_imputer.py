@@ -18,50 +18,118 @@ import torch
 import triton
 import triton.language as tl
 
-from ..distances import INFINITY, check_points, reference_reduced_distances, transposed
+from ..bound_kernels import LARGEST
+from ..bounds import grouping
+from ..distances import INFINITY, check_points, reduced_distances, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import WEIGHTS, check_neighbors, nearest, neighbor_tile, neighbor_weights, reference_nearest
+from ..nearest import (
+    NONE,
+    WEIGHTS,
+    check_neighbors,
+    keep_nearer,
+    neighbor_weights,
+    next_groups,
+    reference_nearest,
+    worth_more,
+)
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles
 
+DISTANCES_AT_ONCE = 2**22
+"""So many distances lie in memory at a time; what has more rows is computed part by part."""
+
+BLOCK_POINTS = 128
+AT_ONCE = 2
+
 
 @triton.jit(do_not_specialize=["rows"])
+def missing_distances_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    values,  # float64 [FEATURES, POINTS]
+    distances,  # float64 [rows, GROUPS * GROUP]
+    bounds,  # float32 [rows, GROUPS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program makes the reduced distances of `BLOCK_ROWS` rows, if one misses a feature, to `BLOCK_POINTS` points.
+
+    A group's bound is its smallest distance, or a little less.
+    """
+    row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    missing = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.int32)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        real = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=real, other=0.0)
+        missing |= (u != u).to(tl.int32)
+    if tl.max(tl.max(missing, axis=1), axis=0) > 0:
+        point = tl.program_id(0) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+        group = tl.program_id(0) * (BLOCK_POINTS // GROUP) + tl.arange(0, BLOCK_POINTS // GROUP)
+        distance = reduced_distances(
+            x, values, values, row, point, rows, FEATURES=FEATURES, POINTS=POINTS, METRIC="nan_euclidean",
+            P=2.0, WHOLE=2, WEIGHTED=False,
+        )  # fmt: skip
+        inside = (row < rows)[:, None] & (point < GROUPS * GROUP)[None, :]
+        tl.store(distances + row[:, None] * (GROUPS * GROUP) + point[None, :], distance, mask=inside)
+        least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
+        bound = tl.minimum(least.to(tl.float32), LARGEST) * (1.0 - 2.0**-22)
+        bound = tl.where(least < 1e-30, 0.0, tl.where(least == INFINITY, INFINITY, bound))
+        inside = (row < rows)[:, None] & (group < GROUPS)[None, :]
+        tl.store(bounds + row[:, None] * GROUPS + group[None, :], bound, mask=inside)
+
+
+@triton.jit
 def neighbor_imputer_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     values,  # float64 [FEATURES, POINTS]
     means,  # float64 [FEATURES]
     columns,  # int32 [WIDTH]
+    distances,  # float64 [rows, GROUPS * GROUP], infinite past the last point
+    bounds,  # float32 [rows, GROUPS]
     out,  # float32 or float64 [rows, WIDTH]
-    rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     WIDTH: tl.constexpr,
     NEIGHBORS: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
 ):
-    """A program makes one column of `BLOCK_ROWS` rows; it looks for neighbours if one of them misses the feature."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    feature = tl.load(columns + tl.program_id(1))
-    given = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
-    missing = given != given
-    limit = tl.max(missing.to(tl.int32), axis=0) * POINTS
-    best, chosen = nearest(
-        x, values, means, values, values, row, rows, limit=limit, donor=feature,
-        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="nan_euclidean", P=2.0, WHOLE=2, WEIGHTED=False, DONORS=True, GROUPS=0, BLOCK_GROUPS=0,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
-    real = (tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS) & (best < INFINITY)
-    weight = neighbor_weights(best, real, "nan_euclidean", 2.0, BY_DISTANCE)
-    donated = tl.load(values + feature.to(tl.int64) * POINTS + chosen, mask=real, other=0.0)
-    total = tl.sum(weight, axis=1)
-    y = tl.sum(weight * donated, axis=1) / tl.where(total == 0.0, 1.0, total)
-    y = tl.where(total == 0.0, tl.load(means + feature), y)
-    y = tl.where(missing, y, given)
-    tl.store(out + row * WIDTH + tl.program_id(1), y.to(out.dtype.element_ty), mask=row < rows)
+    """A program makes one column of a row; it looks for neighbours if the row misses the feature."""
+    row = tl.program_id(0).to(tl.int64)
+    feature = tl.load(columns + tl.program_id(1)).to(tl.int64)
+    y = tl.load(x + row * FEATURES + feature).to(tl.float64)
+    if y != y:
+        group = tl.arange(0, BLOCK_GROUPS)[None, :]
+        bound = tl.load(bounds + row * GROUPS + group, mask=group < GROUPS, other=INFINITY)
+        slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :]
+        best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
+        chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
+        more = tl.max((tl.min(bound, axis=1) < INFINITY).to(tl.int32), axis=0)
+        while more > 0:
+            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            point = tl.reshape(at * GROUP + tl.arange(0, GROUP)[None, :], [AT_ONCE * GROUP])
+            value = tl.load(values + feature * POINTS + point, mask=point < POINTS, other=float("nan"))
+            donor = value == value
+            distance = tl.load(distances + row * (GROUPS * GROUP) + point, mask=donor, other=INFINITY)[None, :]
+            best, chosen = keep_nearer(distance, tl.where(donor, point, NONE), best, chosen)
+            more = worth_more(bound, best, 1.0)
+        real = (slot < NEIGHBORS) & (best < INFINITY)
+        weight = neighbor_weights(best, real, "nan_euclidean", 2.0, BY_DISTANCE)
+        donated = tl.load(values + feature * POINTS + chosen, mask=real, other=0.0)
+        total = tl.sum(tl.sum(weight, axis=1), axis=0)
+        y = tl.sum(tl.sum(weight * donated, axis=1), axis=0) / tl.where(total == 0.0, 1.0, total)
+        y = tl.where(total == 0.0, tl.load(means + feature), y)
+    tl.store(out + row * WIDTH + tl.program_id(1), y.to(out.dtype.element_ty))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,20 +180,40 @@ class NeighborImputer(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), width = inputs, self.points.shape, output.shape[1]
-        tile = neighbor_tile(self.n_neighbors)
-        neighbor_imputer_kernel[(triton.cdiv(rows, tile["BLOCK_ROWS"]), width)](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            POINTS=points,
-            WIDTH=width,
-            NEIGHBORS=self.n_neighbors,
-            BY_DISTANCE=self.weights == "distance",
-            **tile,
-            num_warps=8,
-        )
+        groups, group = grouping(points)
+        step = max(DISTANCES_AT_ONCE // (groups * group) // 16, 1) * 16
+        distances = torch.empty(min(rows, step), groups * group, dtype=torch.float64, device=x.device)
+        bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
+        shape = {
+            "values": parameters["values"], "distances": distances, "bounds": bounds,
+            "FEATURES": features, "POINTS": points, "GROUPS": groups, "GROUP": group,
+        }  # fmt: skip
+        slots, block_points = triton.next_power_of_2(self.n_neighbors), max(BLOCK_POINTS, group)
+        for start in range(0, rows, step):
+            part = slice(start, min(start + step, rows))
+            count = part.stop - start
+            block_rows = 16 if count > 4 else 4 if count > 1 else 1
+            missing_distances_kernel[(triton.cdiv(groups * group, block_points), triton.cdiv(count, block_rows))](
+                x=x[part], rows=count, **shape, BLOCK_FEATURES=min(triton.next_power_of_2(features), 64),
+                BLOCK_ROWS=block_rows, BLOCK_POINTS=block_points, num_warps=4,
+            )  # fmt: skip
+            neighbor_imputer_kernel[(count, width)](
+                x=x[part],
+                means=parameters["means"],
+                columns=parameters["columns"],
+                out=output[part],
+                **shape,
+                WIDTH=width,
+                NEIGHBORS=self.n_neighbors,
+                BY_DISTANCE=self.weights == "distance",
+                AT_ONCE=AT_ONCE,
+                BLOCK_GROUPS=triton.next_power_of_2(groups),
+                BLOCK_NEIGHBORS=slots,
+                num_warps=1 if slots <= 64 and groups <= 2048 else 4,
+            )
+
+    def launches(self, inputs: int) -> int:
+        return 2
 
     def hides_nan(self) -> bool:
         return True

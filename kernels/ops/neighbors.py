@@ -20,14 +20,13 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bounds import bound_launches, bound_parameters
-from ..candidates import Candidates, candidates, in_parts, nearest_points
+from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
+from ..candidates import Candidates, candidates, in_parts, nearest_points, searched
 from ..distances import (
     INFINITY,
     check_points,
     metric_constants,
     reference_finish,
-    transposed,
 )
 from ..nearest import (
     check_neighbors,
@@ -36,6 +35,7 @@ from ..nearest import (
     neighbor_weights,
     searches,
 )
+from ..pair_sums import sum_in_pairs
 from ..plan import Operation, Parameters
 
 
@@ -63,22 +63,24 @@ def neighbors_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     """A program answers `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, bounds, unit, row, rows, limit=POINTS, donor=0,
+        x, columns, factor, bounds, unit, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, DONORS=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS,
+        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, AT_ONCE=AT_ONCE, UNROLL=UNROLL,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     undefined = tl.max(best, axis=1) == INFINITY
     weight = neighbor_weights(best, real, METRIC, P, BY_DISTANCE)
-    total = tl.sum(weight, axis=1)
+    total = sum_in_pairs(weight)
     for t in tl.range(0, OUTPUTS):
         value = tl.load(targets + chosen.to(tl.int64) * OUTPUTS + t, mask=real, other=0.0)
-        y = tl.sum(weight * value, axis=1) / total
+        y = sum_in_pairs(weight * value) / total
         if BY_DISTANCE or METRIC != "nan_euclidean":
             y = tl.where(undefined, float("nan"), y)
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
@@ -106,17 +108,18 @@ class Neighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
-        columns = transposed(self.points)
-        found = {"columns": columns, "targets": self.targets, "factor": self.factor}
+        """Return the points so that a tile of them is contiguous, and what bounds are made of."""
+        found = {"targets": self.targets, "factor": self.factor}
         return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
         lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
 
+        given = searched(self, parameters, x, self._candidates)
+
         def compute(part: torch.Tensor) -> torch.Tensor:
-            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance, index = nearest_points(part, given, self.metric, self.p, self.n_neighbors, self._candidates)
             distance = reference_finish(distance, self.metric, self.p)
             weight = torch.ones_like(distance)
             if self.weights == "distance":
@@ -133,7 +136,8 @@ class Neighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        for search in searches(x, parameters, rows, points, self.n_neighbors, self.metric, self.p):
+        constants = metric_constants(self.metric, self.p, self.factor)
+        for search in searches(x, parameters, rows, points, self.n_neighbors, constants):
             neighbors_kernel[search.grid](
                 x=x[search.part],
                 **{name: parameters[name] for name in ("columns", "targets", "factor")},
@@ -142,14 +146,14 @@ class Neighbors(Operation):
                 POINTS=points,
                 OUTPUTS=output.shape[1],
                 NEIGHBORS=self.n_neighbors,
-                **metric_constants(self.metric, self.p, self.factor),
+                **constants,
                 BY_DISTANCE=self.weights == "distance",
                 **search.arguments,
                 num_warps=search.warps,
             )
 
     def launches(self, inputs: int) -> int:
-        return 1 + bound_launches(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return 1 + BOUND_LAUNCHES * bounded(self.points, self.n_neighbors, self.factor, self.metric, self.p)
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"

@@ -10,7 +10,7 @@ the radius answers `empty`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,100 +18,70 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bounds import bound_launches, bound_parameters, bounded, bounds_of, grouping
+from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded, bounds_of, grouping, in_groups
 from ..candidates import Candidates, candidates, in_parts
 from ..distances import (
     INFINITY,
     check_points,
+    distances_between,
     finish_distance,
     metric_constants,
-    reduced_distances,
+    plain_columns,
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
     transposed,
 )
-from ..dots import dot
 from ..errors import PlanError
 from ..nearest import check_targets
+from ..pair_sums import sum_in_pairs
 from ..plan import Operation, Parameters
+from ..powers import whole
 from ..tiles import product
 
-BLOCK_ROWS = 32
-BLOCK_POINTS = 64
 SAMPLE = 16
 LARGEST_SHARE = 0.1
 """Where a row has neighbours in at most so many of the groups of points, the groups are looked for one by one."""
 
+MOST_SUMS = 2048
+"""How many sums a program keeps at most, one for each row, output and place in a group."""
 
-@triton.jit(do_not_specialize=["rows"])
-def radius_neighbors_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
-    factor,  # float64 [FEATURES]
-    targets,  # float64 [POINTS, OUTPUTS]
-    empty,  # float64 [OUTPUTS]
-    radius,  # float64 [1], reduced
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    BY_DISTANCE: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
-):
-    """A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
-    furthest = tl.load(radius)
-    total = tl.zeros([BLOCK_ROWS], tl.float64)
-    hits = tl.zeros([BLOCK_ROWS], tl.float64)
-    y = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float64)
-    y_hits = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float64)
-    for start in tl.range(0, POINTS, BLOCK_POINTS):
-        point = start + tl.arange(0, BLOCK_POINTS)
-        distance = reduced_distances(
-            x, columns, factor, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
-        )  # fmt: skip
-        within = distance <= furthest
-        inside = (point < POINTS)[:, None] & (output < OUTPUTS)[None, :]
-        value = tl.load(targets + point.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=inside, other=0.0)
-        weight = within.to(tl.float64)
-        if BY_DISTANCE:
-            distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
-            hit = (within & (distance == 0.0)).to(tl.float64)
-            weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
-            hits += tl.sum(hit, axis=1)
-            y_hits = dot(hit, value, y_hits)
-        total += tl.sum(weight, axis=1)
-        y = dot(weight, value, y)
+MANY_ROWS = 32
+"""From so many rows on, several of them share what a program loads, where most groups hold neighbours."""
+
+MOST_PARTS = 64
+"""Programs that share a row's points. Their sums are added in order, so the number follows the model alone."""
+
+LEAST_IN_PART = 8
+"""How many groups of points a program looks at, at least."""
+
+SUMS_AT_ONCE = 2**22
+"""So many sums lie in memory at a time; what has more rows is computed part by part."""
+
+
+@triton.jit
+def weights_within(distance, furthest, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
+    """Return the weights of points with these reduced distances, and 1 for those that are no distance away."""
+    within = distance <= furthest
+    weight = within.to(tl.float64)
+    hit = weight
     if BY_DISTANCE:
-        y = tl.where(hits[:, None] > 0.0, y_hits, y)
-        total = tl.where(hits > 0.0, hits, total)
-    nothing = tl.load(empty + output, mask=output < OUTPUTS, other=0.0)[None, :]
-    y = tl.where(total[:, None] > 0.0, y / tl.where(total > 0.0, total, 1.0)[:, None], nothing)
-    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
-    tl.store(out + row[:, None] * OUTPUTS + output[None, :], y.to(out.dtype.element_ty), mask=inside)
+        distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+        hit = (within & (distance == 0.0)).to(tl.float64)
+        weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
+    return weight, hit
 
 
 @triton.jit(do_not_specialize=["rows"])
-def radius_groups_kernel(
+def radius_sums_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
+    columns,  # float64 [GROUPS, FEATURES, GROUP]
     factor,  # float64 [FEATURES]
     targets,  # float64 [POINTS, OUTPUTS]
-    empty,  # float64 [OUTPUTS]
     radius,  # float64 [1], reduced
-    bounds,  # float32 [rows, GROUPS], see `bounds.py`
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read unless BOUNDED
     unit,  # float64 [1], the reduced distance 1 as bounds have it
-    out,  # float32 or float64 [rows, OUTPUTS]
+    sums,  # float64 [rows, PARTS, KINDS, 1 + OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -121,54 +91,98 @@ def radius_groups_kernel(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    PARTS: tl.constexpr,
+    IN_PART: tl.constexpr,
     GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
     BLOCK_GROUPS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
-    """A program makes `BLOCK_OUTPUTS` outputs of a row from the groups of points that may be within, in their order."""
-    row = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    """A program makes `BLOCK_OUTPUTS` sums of `BLOCK_ROWS` rows over those of `IN_PART` groups that may be within.
+
+    Each of a group's places has a sum of its own, over groups in their order; a group that is not within adds zeros.
+    """
+    KINDS: tl.constexpr = 2 if BY_DISTANCE else 1
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    part = tl.program_id(1)
+    output = tl.program_id(2) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    lane = tl.arange(0, GROUP)
     furthest = tl.load(radius)
-    group = tl.arange(0, BLOCK_GROUPS)[None, :]
-    bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
-    near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * tl.load(unit))
-    waiting = tl.where(near, group, GROUPS)
-    weights = tl.zeros([1, BLOCK_POINTS], tl.float64)
-    y = tl.zeros([BLOCK_POINTS, BLOCK_OUTPUTS], tl.float64)
-    hits = tl.zeros([1, BLOCK_POINTS], tl.float64)
-    y_hits = tl.zeros([BLOCK_POINTS, BLOCK_OUTPUTS], tl.float64)
-    first = tl.max(tl.min(waiting, axis=1), axis=0)
+    group = part * IN_PART + tl.arange(0, BLOCK_GROUPS)
+    near = ((tl.arange(0, BLOCK_GROUPS) < IN_PART) & (group < GROUPS))[None, :] & (row < rows)[:, None]
+    if BOUNDED:
+        bound = tl.load(bounds + row[:, None] * GROUPS + group[None, :], mask=near, other=INFINITY)
+        near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * tl.load(unit))
+    waiting = tl.min(tl.where(near, group[None, :], GROUPS), axis=0)
+    weights = tl.zeros([BLOCK_ROWS, GROUP], tl.float64)
+    y = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS, GROUP], tl.float64)
+    hits = tl.zeros([BLOCK_ROWS, GROUP], tl.float64)
+    y_hits = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS, GROUP], tl.float64)
+    first = tl.min(waiting, axis=0)
     while first < GROUPS:
         waiting = tl.where(waiting == first, GROUPS, waiting)
-        point = first * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-        distance = reduced_distances(
-            x, columns, factor, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=16,
-        )  # [1, BLOCK_POINTS]  # fmt: skip
-        within = distance <= furthest
-        inside = tl.trans(within) & (output < OUTPUTS)[None, :]
-        value = tl.load(targets + point.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=inside, other=0.0)
-        weight = within.to(tl.float64)
-        if BY_DISTANCE:
-            distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
-            hit = (within & (distance == 0.0)).to(tl.float64)
-            weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
-            hits += hit
-            y_hits += tl.trans(hit) * value
+        point = first * GROUP + lane
+        ys = columns + first.to(tl.int64) * (FEATURES * GROUP) + lane
+        distance = distances_between(
+            (x + row * FEATURES)[:, None], ys[None, :], factor, (row < rows)[:, None], (point < POINTS)[None, :],
+            FEATURES=FEATURES, STRIDE=GROUP, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+        )  # [BLOCK_ROWS, GROUP]  # fmt: skip
+        weight, hit = weights_within(distance, furthest, METRIC, P, BY_DISTANCE)
+        inside = (output < OUTPUTS)[:, None] & (point < POINTS)[None, :]
+        value = tl.load(targets + point.to(tl.int64)[None, :] * OUTPUTS + output[:, None], mask=inside, other=0.0)
         weights += weight
-        y += tl.trans(weight) * value
-        first = tl.max(tl.min(waiting, axis=1), axis=0)
-    total = tl.sum(tl.sum(weights, axis=1), axis=0)
-    answer = tl.sum(y, axis=0)
+        y += weight[:, None, :] * value[None, :, :]
+        if BY_DISTANCE:
+            hits += hit
+            y_hits += hit[:, None, :] * value[None, :, :]
+        first = tl.min(waiting, axis=0)
+    at = sums + (row * PARTS + part) * KINDS * (1 + OUTPUTS)
+    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
+    tl.store(at, sum_in_pairs(weights), mask=row < rows)
+    tl.store(at[:, None] + 1 + output[None, :], sums_of_outputs(y), mask=inside)
     if BY_DISTANCE:
-        found = tl.sum(tl.sum(hits, axis=1), axis=0)
-        answer = tl.where(found > 0.0, tl.sum(y_hits, axis=0), answer)
-        total = tl.where(found > 0.0, found, total)
+        tl.store(at + 1 + OUTPUTS, sum_in_pairs(hits), mask=row < rows)
+        tl.store(at[:, None] + 2 + OUTPUTS + output[None, :], sums_of_outputs(y_hits), mask=inside)
+
+
+@triton.jit
+def sums_of_outputs(y):
+    """Return the sums of `[rows, outputs, places]` over places."""
+    lines = tl.reshape(y, [y.shape[0] * y.shape[1], y.shape[2]])
+    return tl.reshape(sum_in_pairs(lines), [y.shape[0], y.shape[1]])
+
+
+@triton.jit
+def radius_mean_kernel(
+    sums,  # float64 [rows, PARTS, KINDS, 1 + OUTPUTS]
+    empty,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    OUTPUTS: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """A program makes `BLOCK_OUTPUTS` outputs of a row."""
+    KINDS: tl.constexpr = 2 if BY_DISTANCE else 1
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, BLOCK_PARTS)
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    at = sums + (row * PARTS + part) * KINDS * (1 + OUTPUTS)
+    inside = (part < PARTS)[:, None] & (output < OUTPUTS)[None, :]
+    total = tl.sum(tl.load(at, mask=part < PARTS, other=0.0), axis=0)
+    y = tl.sum(tl.load(at[:, None] + 1 + output[None, :], mask=inside, other=0.0), axis=0)
+    if BY_DISTANCE:
+        hits = tl.sum(tl.load(at + 1 + OUTPUTS, mask=part < PARTS, other=0.0), axis=0)
+        y_hits = tl.sum(tl.load(at[:, None] + 2 + OUTPUTS + output[None, :], mask=inside, other=0.0), axis=0)
+        y = tl.where(hits > 0.0, y_hits, y)
+        total = tl.where(hits > 0.0, hits, total)
     nothing = tl.load(empty + output, mask=output < OUTPUTS, other=0.0)
-    answer = tl.where(total > 0.0, answer / tl.where(total > 0.0, total, 1.0), nothing)
-    at = tl.program_id(0).to(tl.int64) * OUTPUTS + output
-    tl.store(out + at, answer.to(out.dtype.element_ty), mask=output < OUTPUTS)
+    y = tl.where(total > 0.0, y / tl.where(total > 0.0, total, 1.0), nothing)
+    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=output < OUTPUTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +215,9 @@ class RadiusNeighbors(Operation):
         """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
         radius = reduced_radius(self.radius, self.metric, self.p)
         tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
-        bounds = bound_parameters(self.points, 1, self.factor, self.metric, self.p) if self._few else {}
-        return {"columns": transposed(self.points), **tables, **bounds}
+        if not self._few:
+            return tables | {"columns": in_groups(self.points)}
+        return tables | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
@@ -216,34 +231,65 @@ class RadiusNeighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
-        block_outputs = min(max(triton.next_power_of_2(outputs), 16), 32)
-        tables = {name: parameters[name] for name in ("columns", "factor", "targets", "empty", "radius")}
-        shape = {
-            "FEATURES": features,
-            "POINTS": points,
-            "OUTPUTS": outputs,
-            **metric_constants(self.metric, self.p, self.factor),
-            "BY_DISTANCE": self.weights == "distance",
-        }
-        if not self._few:
-            grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(outputs, block_outputs))
-            radius_neighbors_kernel[grid](
-                x=x, **tables, out=output, rows=rows, **shape, BLOCK_ROWS=BLOCK_ROWS, BLOCK_POINTS=BLOCK_POINTS,
-                BLOCK_OUTPUTS=block_outputs, num_warps=8,
-            )  # fmt: skip
-            return
         groups, group = grouping(points)
-        block_outputs = min(triton.next_power_of_2(outputs), 32)
-        for part, bounds in bounds_of(x, parameters, rows, points, self.metric, self.p):
+        in_part = max(LEAST_IN_PART, triton.cdiv(groups, MOST_PARTS))
+        means = {"OUTPUTS": outputs, "BY_DISTANCE": self.weights == "distance", "PARTS": triton.cdiv(groups, in_part)}
+        width = means["PARTS"] * (1 + outputs) * (2 if self.weights == "distance" else 1)
+        block_outputs = min(triton.next_power_of_2(outputs), max(MOST_SUMS // group, 1), 32)
+        block_rows = 1 if self._few or rows < MANY_ROWS else max(MOST_SUMS // (group * block_outputs), 1)
+        shared = block_rows > 1
+        x = x[:rows].double() if shared else x  # which each program would do for each of its points
+        for part, bounds in self._parts(x, parameters, rows, width):
             count = part.stop - part.start
-            radius_groups_kernel[(count, triton.cdiv(outputs, block_outputs))](
-                x=x[part], **tables, bounds=bounds, unit=parameters["unit"], out=output[part], rows=count, **shape,
-                GROUPS=groups, BLOCK_GROUPS=triton.next_power_of_2(groups), BLOCK_POINTS=group,
-                BLOCK_OUTPUTS=block_outputs, num_warps=1 if block_outputs <= 8 else 4,
-            )  # fmt: skip
+            sums = torch.empty(count, width, dtype=torch.float64, device=x.device)
+            radius_sums_kernel[(triton.cdiv(count, block_rows), means["PARTS"], triton.cdiv(outputs, block_outputs))](
+                x=x[part],
+                **{name: parameters[name] for name in ("columns", "factor", "targets", "radius")},
+                bounds=sums if bounds is None else bounds,
+                unit=parameters.get("unit", sums),
+                sums=sums,
+                rows=count,
+                FEATURES=features,
+                POINTS=points,
+                **metric_constants(self.metric, self.p, self.factor),
+                **means,
+                BOUNDED=bounds is not None,
+                IN_PART=in_part,
+                GROUPS=groups,
+                GROUP=group,
+                BLOCK_GROUPS=triton.next_power_of_2(in_part),
+                BLOCK_ROWS=block_rows,
+                BLOCK_OUTPUTS=block_outputs,
+                UNROLL=4 if shared or whole(self.p) is None else 32,
+                num_warps=4 if shared or block_outputs > 8 else 1,
+            )
+            radius_mean_kernel[(count, triton.cdiv(outputs, block_outputs))](
+                sums=sums,
+                empty=parameters["empty"],
+                out=output[part],
+                **means,
+                BLOCK_PARTS=triton.next_power_of_2(means["PARTS"]),
+                BLOCK_OUTPUTS=block_outputs,
+                num_warps=1 if block_outputs <= 8 else 4,
+            )
+
+    def _parts(
+        self, x: torch.Tensor, parameters: Parameters, rows: int, width: int
+    ) -> Iterator[tuple[slice, torch.Tensor | None]]:
+        """Yield some rows at a time and their bounds, if few groups of points hold neighbours."""
+        step = max(SUMS_AT_ONCE // width, MANY_ROWS)
+        for start in range(0, rows, step):
+            part = slice(start, min(start + step, rows))
+            if not self._few:
+                yield part, None
+                continue
+            for within, bounds in bounds_of(
+                x[part], parameters, part.stop - start, len(self.points), self.metric, self.p
+            ):
+                yield slice(start + within.start, start + within.stop), bounds
 
     def launches(self, inputs: int) -> int:
-        return 1 + bound_launches(self.points, 1, self.factor, self.metric, self.p) if self._few else 1
+        return 2 + BOUND_LAUNCHES * self._few
 
     @functools.cached_property
     def _few(self) -> bool:
@@ -265,10 +311,10 @@ class RadiusNeighbors(Operation):
 
     def _weights(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the weight of each point for each row, `[rows, points]`: float64, or bool for uniform weights."""
-        columns, factor, radius = (parameters[name] for name in ("columns", "factor", "radius"))
+        factor, radius = parameters["factor"], parameters["radius"]
         if self.weights == "uniform" and self._candidates is not None and x.device.type == "cpu":
             return self._candidates.within(x, radius)
-        distance = reference_reduced_distances(x, columns, factor, self.metric, self.p)
+        distance = reference_reduced_distances(x, plain_columns(self, parameters), factor, self.metric, self.p)
         within = distance <= radius
         if self.weights == "uniform":
             return within

@@ -48,6 +48,9 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
 """How much shared memory a program has on every GPU from one capability up to the next: 8.6 has less than 8.0."""
 
 ROWS = 100
+OTHER_ROWS = (1, 1000)
+"""Batches for which searches in groups launch other kernels, or others of their shapes."""
+
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
 PENDING: list[Launch] = []
@@ -73,7 +76,7 @@ def operations() -> list[tuple[Operation, list[int]]]:
 
 
 def record(
-    operation: Operation, widths: list[int], dtype: torch.dtype = torch.float32
+    operation: Operation, widths: list[int], dtype: torch.dtype = torch.float32, rows: int = ROWS
 ) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:
     """Return each kernel that the operation launches on values of that dtype, its arguments by name and its options."""
     launches: list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]] = []
@@ -85,11 +88,11 @@ def record(
         launches.append((self, arguments, given))
 
     parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
-    inputs = [torch.zeros(ROWS, width, dtype=dtype) for width in widths]
-    output = torch.zeros(ROWS, operation.output_width(*widths), dtype=dtype)
+    inputs = [torch.zeros(rows, width, dtype=dtype) for width in widths]
+    output = torch.zeros(rows, operation.output_width(*widths), dtype=dtype)
     JITFunction.run = note
     try:
-        operation.launch(parameters, inputs, output, ROWS)
+        operation.launch(parameters, inputs, output, rows)
     finally:
         JITFunction.run = run
     return launches
@@ -128,12 +131,15 @@ def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: d
 def launches() -> list[Launch]:
     """Return every launch to compile, each once, with the compute capability to compile it for."""
     found: dict[tuple[Any, ...], Launch] = {}
-    for operation, widths in operations():
-        for dtype, capabilities in ((torch.float32, TARGETS), (torch.float64, TARGETS[-1:])):
-            for kernel, arguments, options in record(operation, widths, dtype):
-                for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
-                    signature = (capability, *signature_of(kernel, arguments, options))
-                    found.setdefault(signature, (capability, kernel, arguments, options))
+    kinds = ((torch.float32, list(TARGETS), ROWS), (torch.float64, [90], ROWS))
+    others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
+    batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
+    batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
+    for operation, widths, dtype, capabilities, rows in batches:
+        for kernel, arguments, options in record(operation, widths, dtype, rows):
+            for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
+                signature = (capability, *signature_of(kernel, arguments, options))
+                found.setdefault(signature, (capability, kernel, arguments, options))
     return [*found.values(), *tabled()]
 
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from triton_regressors.kernels import nearest
 from triton_regressors.kernels.bounds import bounded
 from triton_regressors.kernels.distances import METRICS
 from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops import neighbor_imputer
 from triton_regressors.kernels.ops.barycenter import Barycenter
 from triton_regressors.kernels.ops.min_plus import MinPlus
 from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
@@ -152,7 +154,7 @@ def test_few_points_are_bounded() -> None:
     assert bounded(points, 5)
     for wrong in ({"n_neighbors": 65}, {"metric": "cosine"}, {"metric": "minkowski", "p": 0.5}, {"points": points[1:]}):
         assert not bounded(**{"points": points, "n_neighbors": 5, **wrong})
-    assert [ops.radius_in_groups(radius).launches(1) for radius in (0.031, 1.0)] == [3, 1]
+    assert [ops.radius_in_groups(radius).launches(1) for radius in (0.031, 1.0)] == [4, 2]
 
 
 @pytest.mark.parametrize("name", ops.IN_GROUPS)
@@ -164,6 +166,42 @@ def test_row_bits_of_searches_in_groups_do_not_depend_on_the_batch(device: torch
     for part in (x[:1], x[1:2], x[3:], x[::2]):
         where = [int(np.flatnonzero((x == row).all(axis=1))[0]) for row in part[:3]]
         np.testing.assert_array_equal(run_kernel(op, [part], device)[:3], whole[where])
+
+
+@pytest.mark.parametrize("name", ["neighbors in groups", "neighbors in groups cubed", "neighbor_graph in groups"])
+def test_small_and_large_batches_are_searched_alike(
+    device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program looks at several groups of few rows together, at one of many."""
+    op, widths = ops.IN_GROUPS[name]
+    x = inputs_for(list(widths), 2, 5)
+    small = run_kernel(op, x, device)
+    monkeypatch.setattr(nearest, "FEW_ROWS", 0)
+    np.testing.assert_array_equal(run_kernel(op, x, device), small)
+
+
+@pytest.mark.parametrize(("outputs", "weights"), [(1, "uniform"), (3, "distance")])
+def test_row_bits_of_large_neighborhoods_do_not_depend_on_the_batch(
+    device: torch.device, outputs: int, weights: str
+) -> None:
+    op = ops.radius_neighbors(2, 300, 1.0, outputs, weights=weights)
+    x = rows_among(op.points, 34, 2)
+    whole = run_kernel(op, [x], device)
+    for rows in (slice(0, 1), slice(1, 4), slice(2, 34)):
+        np.testing.assert_array_equal(run_kernel(op, [x[rows]], device), whole[rows])
+
+
+def test_row_bits_of_imputed_rows_do_not_depend_on_the_batch(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = ops.neighbor_imputer(4, 100, 3, "distance")
+    (x,) = inputs_for([4], 20, 2)
+    x[::2][np.random.default_rng(1).random((10, 4)) < 0.4] = np.nan
+    whole = run_kernel(op, [x], device)
+    for rows in (slice(0, 1), slice(2, 5), slice(3, 20)):
+        np.testing.assert_array_equal(run_kernel(op, [x[rows]], device), whole[rows])
+    monkeypatch.setattr(neighbor_imputer, "DISTANCES_AT_ONCE", 1)
+    np.testing.assert_array_equal(run_kernel(op, [x], device), whole)
 
 
 def test_nearest_of_equals_is_the_first_and_hits_alone_count(device: torch.device) -> None:
