@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -102,35 +102,67 @@ def product(
 
 @functools.lru_cache(maxsize=1024)
 def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
-    """Return whether a product can be left to the library as it is, and how many rows its tiles may have.
-
-    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
-    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
-    """
-    tile = tile_rows(features + columns) << (columns > 1)
-    sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), *SHORTER)
+    """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
+    sizes = tile_sizes(tile_rows(features + columns) << (columns > 1))
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
-    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
-    row = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
-    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
     for direct in (True, False):
         if direct and columns % 2:  # the rows of the product would lie at all sorts of places
             continue
-        same = [True] * len(sizes)
-        for x in row:
-            first = None
-            for place, size in enumerate(sizes):
-                found = torch.empty(size, columns, dtype=torch.float64)
-                _multiply(x.repeat(size, 1), weight, found, direct)
-                first = found[:1] if first is None else first
-                same[place] &= bool((found == first).all())
-        if same[0]:
-            return direct, tuple(size for size, alike in zip(sizes, same, strict=True) if alike)
+
+        def multiply(block: torch.Tensor, weight: torch.Tensor, direct: bool = direct) -> torch.Tensor:
+            found = torch.empty(len(block), columns, dtype=torch.float64)
+            _multiply(block, weight, found, direct)
+            return found
+
+        alike = sizes_alike(multiply, features, columns, sizes)
+        if alike:
+            return direct, alike
     return False, sizes[:1]
 
 
-def _shares(rows: int, sizes: tuple[int, ...], quarters: int) -> Iterator[tuple[int, int]]:
+def tile_sizes(rows: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have, at most so many, which are 24 times a power of two; the largest first."""
+    return (*(rows >> halvings for halvings in range((rows // SHORT).bit_length())), *SHORTER)
+
+
+def sizes_alike(
+    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], features: int, columns: int, sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the sizes of tiles that have the bits of the first one wherever a row stands; none if that one has not.
+
+    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
+    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
+
+    Args:
+        multiply: returns the product of a tile `[rows, features]` and a weight `[features, columns]`, both contiguous.
+        features: the tile's.
+        columns: the weight's.
+        sizes: the rows of tiles, the largest first.
+    """
+    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
+    rows = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
+    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
+    same = [True] * len(sizes)
+    for x in rows:
+        first = None
+        for place, size in enumerate(sizes):
+            found = multiply(x.repeat(size, 1), weight)
+            first = found[:1] if first is None else first
+            same[place] &= bool((found == first).all())
+    return tuple(size for size, alike in zip(sizes, same, strict=True) if alike) if same[0] else ()
+
+
+def row_tiles(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the first row, the number of rows and the size of tiles, of these sizes, that hold all rows in order."""
+    start = 0
+    for size, count in _shares(rows, sizes, 3):
+        for begin in range(start, start + count, size):
+            yield begin, min(size, start + count - begin), size
+        start += count
+
+
+def _shares(rows: int, sizes: Sequence[int], quarters: int) -> Iterator[tuple[int, int]]:
     """Yield sizes of tiles and how many rows are in tiles of each.
 
     The last tile may have room for more rows: if more than so many quarters of it are filled, or none is smaller.
@@ -144,18 +176,20 @@ def _shares(rows: int, sizes: tuple[int, ...], quarters: int) -> Iterator[tuple[
         rows -= count
 
 
-def apply(function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+def apply(
+    function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor, at_once: int = TILE_ELEMENTS
+) -> torch.Tensor:
     """Replace each element of a contiguous float64 tensor by the function of it, and return the tensor.
 
-    The function may change the elements it is given, and return these.
+    The function is given some elements `at_once`, a multiple of 64, may change them, and return these.
 
     Vectorised loops compute what is left over at their end in another way, so there is nothing left over: the last
     elements are filled up to 64.
     """
     flat = values.view(-1)
     whole = len(flat) - len(flat) % BLOCK
-    for start in range(0, whole, TILE_ELEMENTS):
-        part = flat[start : min(start + TILE_ELEMENTS, whole)]
+    for start in range(0, whole, at_once):
+        part = flat[start : min(start + at_once, whole)]
         found = function(part)
         if found is not part:
             part.copy_(found)

@@ -40,7 +40,8 @@ from ..point_blocks import (
     point_profile,
 )
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
-from ..tiles import apply, product, tile_rows
+from ..point_matrix import PointMatrix
+from ..tiles import apply, product
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
@@ -211,27 +212,29 @@ class PairwiseAffine(Contraction, PointFunction):
         return {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), targets = inputs, self.weight.shape[1]
-        weight, size = parameters["weight"], self.part_points()
-        if targets == 1:  # of all parts at once, in as many columns
-            weight, size = self._columns_by_part.to(x.device), len(weight)
-        answer = torch.zeros(len(x), self.parts * targets, dtype=torch.float64, device=x.device)
-        rows = 2 * tile_rows(len(self.points))
-        for start in range(0, len(x), rows):
-            k, out = self.matrix(parameters, x[start : start + rows].double()), answer[start : start + rows]
-            for point in range(0, len(weight), size):
-                y, first = product(k[:, point : point + size], weight[point : point + size]), point // size * targets
-                out[:, first : first + y.shape[1]] = y[:, : self.parts * targets - first]
-        answer += parameters["intercept"]
-        return answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)
+        (x,), targets, size = inputs, self.weight.shape[1], self.part_points()
+        answer = torch.zeros(len(x), self.parts * targets, dtype=torch.float64)
+        plain, weight = self._plain
+        for start, k in plain.tiles(x.cpu()):
+            out = answer[start : start + len(k)]
+            if targets == 1:
+                torch.sum(k.mul_(weight).view(len(k), self.parts, -1), 2, out=out)
+                continue
+            for part, point in enumerate(range(0, len(weight), size)):
+                columns = slice(part * targets, (part + 1) * targets)
+                out[:, columns] = product(
+                    k[:, point : point + size][:, : len(weight) - point], weight[point : point + size]
+                )
+        answer += parameters["intercept"].cpu()
+        return (answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)).to(x.device)
 
     @functools.cached_property
-    def _columns_by_part(self) -> torch.Tensor:
-        """Return the weight of one target with a column for each part; of several parts an even number of columns."""
-        columns = np.zeros((len(self.weight), self.parts + (self.parts % 2 if self.parts > 1 else 0)))
-        point = np.arange(len(self.weight))
-        columns[point, point // self.part_points()] = self.weight[:, 0]
-        return torch.from_numpy(columns)
+    def _plain(self) -> tuple[PointMatrix, torch.Tensor]:
+        """Return the matrix in plain torch, and its weights: of one target as one row, zero past the last point."""
+        if self.weight.shape[1] > 1:
+            return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
+        plain = self.plain(self.parts * self.part_points() if self.parts > 1 else 0)
+        return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]
