@@ -16,9 +16,6 @@ SHORT, SHORTER = 24, (12, 4)
 LARGEST_TRIAL = 2**22
 """A weight of more numbers is not tried out."""
 
-FEW_FEATURES = 256
-"""So few make a tile of one column cost less than a call does."""
-
 ALIGNED = 64
 """The bytes of which torch's own memory begins at a multiple, and so do the rows of every tile."""
 
@@ -80,30 +77,40 @@ def product(
         weight: float64 `[features, columns]`, contiguous.
         finish: is given the rows of each tile of the product, contiguous, and changes them in place.
     """
-    rows, (features, columns) = len(x), weight.shape
-    (direct, sizes), start = _way(features, columns), 0
+    rows, (features, columns) = x.shape[0], weight.shape
+    direct, sizes = _way(features, columns)
     if rows <= sizes[-1]:
         block = torch.zeros(sizes[-1], features, dtype=torch.float64, device=x.device)
         block[:rows] = x
-        answer = _multiplied(block, weight, direct)[:rows]
+        answer = torch.empty(sizes[-1], columns, dtype=torch.float64, device=x.device)
+        _multiply(block, weight, answer, direct)
+        answer = answer[:rows]
         if finish is not None:
             finish(answer)
         return answer
-    answer = torch.empty(rows, columns, dtype=torch.float64, device=x.device)
-    for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW_FEATURES else 3):
-        for offset, block in _blocks(x[start : start + count], size, borrow=True):
-            part = answer[start + offset : min(start + offset + size, rows)]
-            _multiply(block, weight, part, direct)
-            if finish is not None:
-                finish(part)
-        start += count
-    return answer
+    tiles = list(row_tiles(rows, sizes))
+    filled = tiles[-1][0] + tiles[-1][2]
+    answer = torch.empty(filled, columns, dtype=torch.float64, device=x.device)
+    aligned = x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0
+    copied, room = answer, 0
+    for start, count, size in tiles:
+        block = x[start : start + count]
+        if not (aligned and count == size and start * features * x.itemsize % ALIGNED == 0):
+            if room < size:  # what no row fills is zero: memory that was never written may hold what is slow
+                new, room = torch.empty if count == size else torch.zeros, size
+                copied = new(size, features, dtype=torch.float64, device=x.device)
+            copied[:count].copy_(block)
+            block = copied[:size]
+        _multiply(block, weight, answer[start : start + size], direct)
+        if finish is not None:
+            finish(answer[start : start + count])
+    return answer[:rows]
 
 
 @functools.lru_cache(maxsize=1024)
 def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
     """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
-    sizes = tile_sizes(tile_rows(features + columns) << (columns > 1))
+    sizes = tile_sizes(2 * tile_rows(features + columns))
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
     for direct in (True, False):
@@ -123,7 +130,9 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
 
 def tile_sizes(rows: int) -> tuple[int, ...]:
     """Return how many rows tiles may have, at most so many, which are 24 times a power of two; the largest first."""
-    return (*(rows >> halvings for halvings in range((rows // SHORT).bit_length())), *SHORTER)
+    halved = [rows >> halvings for halvings in range((rows // SHORT).bit_length())]
+    between = [3 * size // 2 for size in halved[1:]]
+    return (*sorted(halved + between, reverse=True), *SHORTER)
 
 
 def sizes_alike(
@@ -154,26 +163,21 @@ def sizes_alike(
 
 
 def row_tiles(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield the first row, the number of rows and the size of tiles, of these sizes, that hold all rows in order."""
-    start = 0
-    for size, count in _shares(rows, sizes, 3):
-        for begin in range(start, start + count, size):
-            yield begin, min(size, start + count - begin), size
-        start += count
+    """Yield the first row, the number of rows and the size of tiles, of these sizes, that hold all rows in order.
 
-
-def _shares(rows: int, sizes: Sequence[int], quarters: int) -> Iterator[tuple[int, int]]:
-    """Yield sizes of tiles and how many rows are in tiles of each.
-
-    The last tile may have room for more rows: if more than so many quarters of it are filled, or none is smaller.
+    The last tile may have room for more rows: if more than three quarters of it are filled, or none is smaller.
     """
+    if rows <= sizes[-1]:
+        yield from [(0, rows, sizes[-1])] * bool(rows)
+        return
+    start = 0
     for size, smaller in zip(sizes, (*sizes[1:], 0), strict=True):
-        count = rows - rows % size
-        if 4 * (rows - count) > quarters * size or not smaller:
-            count = rows
-        if count:
-            yield size, count
-        rows -= count
+        while start < rows:
+            count = min(size, rows - start)
+            if 4 * count <= 3 * size and smaller:
+                break
+            yield start, count, size
+            start += count
 
 
 def apply(
@@ -201,10 +205,8 @@ def apply(
 
 
 def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
-    """Write the first rows of `block @ weight`, as many as the contiguous `out` has."""
-    if len(out) < len(block):
-        out.copy_(_multiplied(block, weight, direct)[: len(out)])
-    elif weight.shape[1] == 1:
+    """Write `block @ weight` to the contiguous `out`."""
+    if weight.shape[1] == 1:
         torch.mv(block, weight[:, 0], out=out.view(-1))
     elif direct:
         torch.mm(block, weight, out=out)
@@ -212,27 +214,15 @@ def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, dire
         out.copy_((weight.T @ block.T.contiguous()).T)
 
 
-def _multiplied(block: torch.Tensor, weight: torch.Tensor, direct: bool) -> torch.Tensor:
-    """Return `block @ weight`, contiguous."""
-    return torch.mm(block, weight) if direct else matmul(block, weight)
-
-
-def _blocks(x: torch.Tensor, tile: int, *, borrow: bool = False) -> Iterator[tuple[int, torch.Tensor]]:
+def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
     """Yield each tile's first row and its rows as float64 `[tile, features]`, copied to one and the same memory.
 
-    To `borrow` is not to copy rows that lie in memory as their copies would. What no row has filled is zero: memory
-    that was never written may hold what is slow to compute with.
+    What no row has filled is zero: memory that was never written may hold what is slow to compute with.
     """
-    count, start = x.shape[0], 0
-    if borrow and x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0:
-        for start in range(0, count - tile + 1, tile):
-            yield start, x[start : start + tile]
-        start = count - count % tile
-    if start == count:
-        return
-    new = torch.empty if count - start >= tile else torch.zeros
+    count = x.shape[0]
+    new = torch.empty if count >= tile else torch.zeros
     block = new(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    for begin in range(start, count, tile):
+    for begin in range(0, count, tile):
         (block if begin + tile <= count else block[: count - begin]).copy_(x[begin : begin + tile])
         yield begin, block
 
