@@ -17,7 +17,7 @@ from .approximations import LOG2_E
 from .functions import FUNCTIONS, IN_PLACE
 from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK, TINY_NORM
 from .powers import torch_power
-from .tiles import apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
+from .tiles import BLOCK, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
 
 FEW_DIFFERENCES = 3
 """Features of which differences take no longer than a product."""
@@ -39,6 +39,9 @@ ELEMENTS_AT_ONCE = 2**15
 
 EIGHT = 8
 """Of rows of so many float64 numbers, each begins where a vector does."""
+
+MANY_POINTS = 512
+"""Of so many points, rows are made whole blocks of `tiles.apply`."""
 
 
 class PointMatrix:
@@ -69,7 +72,8 @@ class PointMatrix:
         squares = ((points - centre) ** 2).sum(axis=1)
         self._products, self._near = _by_products(metric, profile, gamma, points.shape[1], float(squares.max()))
         self._products |= expanded
-        self.columns = columns or -(-len(points) // EIGHT) * EIGHT
+        whole = BLOCK if len(points) >= MANY_POINTS else EIGHT
+        self.columns = columns or -(-len(points) // whole) * whole
         columns_of = np.minimum(np.arange(self.columns), len(points) - 1)
         scale = LOG2_E if profile == "exp" else 1.0
         self._gamma, self._coef0 = gamma * scale, coef0 * scale
@@ -99,12 +103,12 @@ class PointMatrix:
         (width, columns), features = self._table.shape, x.shape[1]
         rows = 2 * tile_rows(columns)
         direct, sizes = _way(width, columns, rows) if self._products else (True, (rows,))
-        block = matrix = torch.empty(0)
-        for start, count, size in row_tiles(len(x), sizes):
-            if len(block) < size:
-                block = torch.zeros(size, width, dtype=torch.float64)
-                block[:, features + 1 :] = 1.0
+        room = 0
+        for start, count, size in row_tiles(x.shape[0], sizes):
+            if room < size:
+                block = torch.ones(size, width, dtype=torch.float64)  # ones stay in the last column
                 matrix = torch.empty(size, columns, dtype=torch.float64)
+                room = size
             z, m = block[:count, :features], matrix[:count]
             torch.sub(x[start : start + count], self._shift, out=z)
             if self._factor is not None:
@@ -114,28 +118,27 @@ class PointMatrix:
                 if self._metric == "euclidean":
                     m.sqrt_()
             else:
-                square = sequential_sum(z * z) if self._metric != "dot" else z[:, :0]
                 if self._squared:
-                    block[:count, features : features + 1] = square
+                    torch.sum(z * z, 1, out=block[:count, features])
                 if direct:
                     torch.mm(block[:size], self._table, out=matrix[:size])
                 else:
                     matrix[:size] = matmul(block[:size], self._table)
-                self._finish_products(z, m, square)
+                self._finish_products(z, m)
             yield start, apply(self._function, m, ELEMENTS_AT_ONCE)
 
-    def _finish_products(self, z: torch.Tensor, m: torch.Tensor, square: torch.Tensor) -> None:
+    def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
         """Make the metric of what a product has made, but for the root of a squared distance."""
         if self._metric == "squared_euclidean":
             (m.clamp_min_ if self._above else m.clamp_max_)(0.0)
         elif self._metric == "cosine":
-            length = square.sqrt_()
+            length = torch.sum(z * z, 1, keepdim=True).sqrt_()
             m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
         elif self._near and not m.amin() >= self._near:  # which is so too where a row is NaN
             near = (m < self._near).nonzero()
             for row, column in (pairs.unbind(1) for pairs in torch.split(near, PAIRS_AT_ONCE)):
                 difference = z[row].sub_(self._points[column])
-                m[row, column] = sequential_sum(difference.mul_(difference))[:, 0]
+                m[row, column] = torch.sum(difference.mul_(difference), 1)
 
     def _function(self, m: torch.Tensor) -> torch.Tensor:
         """Return the profile of the metric, or of its square where a product made a distance."""
@@ -168,11 +171,6 @@ def _way(features: int, columns: int, rows: int) -> tuple[bool, tuple[int, ...]]
     sizes = tile_sizes(rows)
     alike = sizes_alike(torch.mm, features, columns, sizes)
     return (True, alike) if alike else (False, sizes[:1])
-
-
-def sequential_sum(x: torch.Tensor) -> torch.Tensor:
-    """Return the sum of each row, `[rows, 1]`, added up in order however many rows there are."""
-    return x.cumsum(1)[:, -1:]
 
 
 def differences(z: torch.Tensor, points: torch.Tensor, metric: str, out: torch.Tensor) -> torch.Tensor:

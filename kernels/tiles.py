@@ -190,17 +190,21 @@ def apply(
     Vectorised loops compute what is left over at their end in another way, so there is nothing left over: the last
     elements are filled up to 64.
     """
+    count = values.numel()
+    whole = count - count % BLOCK
+    if whole == count <= at_once:
+        found = function(values)
+        return values if found is values else values.copy_(found)
     flat = values.view(-1)
-    whole = len(flat) - len(flat) % BLOCK
     for start in range(0, whole, at_once):
         part = flat[start : min(start + at_once, whole)]
         found = function(part)
         if found is not part:
             part.copy_(found)
-    if whole < len(flat):
+    if whole < count:
         last = torch.zeros(BLOCK, dtype=torch.float64, device=values.device)
-        last[: len(flat) - whole] = flat[whole:]
-        flat[whole:] = function(last)[: len(flat) - whole]
+        last[: count - whole] = flat[whole:]
+        flat[whole:] = function(last)[: count - whole]
     return values
 
 

@@ -80,9 +80,9 @@ class Pairwise(PointFunction):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points = inputs, len(self.points)
-        answer = torch.empty(len(x), points, dtype=torch.float64)
+        answer = torch.empty(x.shape[0], points, dtype=torch.float64)
         for start, matrix in self._plain.tiles(x.cpu()):
-            answer[start : start + len(matrix)] = matrix[:, :points]
+            answer[start : start + matrix.shape[0]] = matrix[:, :points]
         return answer.to(x.device)
 
     @functools.cached_property

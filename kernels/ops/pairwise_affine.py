@@ -213,12 +213,13 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets, size = inputs, self.weight.shape[1], self.part_points()
-        answer = torch.zeros(len(x), self.parts * targets, dtype=torch.float64)
+        answer = torch.zeros(x.shape[0], self.parts * targets, dtype=torch.float64)
         plain, weight = self._plain
         for start, k in plain.tiles(x.cpu()):
-            out = answer[start : start + len(k)]
+            rows = k.shape[0]
+            out = answer[start : start + rows]
             if targets == 1:
-                torch.sum(k.mul_(weight).view(len(k), self.parts, -1), 2, out=out)
+                torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
                 continue
             for part, point in enumerate(range(0, len(weight), size)):
                 columns = slice(part * targets, (part + 1) * targets)
