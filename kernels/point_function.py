@@ -147,6 +147,10 @@ class PointFunction(Operation):
             **more,
         }
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return none: `plain` holds what it reads."""
+        return {}
+
     def _scale(self) -> float:
         """Return what makes of `u` the exponent that `approximate_profile` takes."""
         return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision == "ten digits" else 1.0

@@ -114,8 +114,10 @@ class Barycenter(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
-        found = {"columns": transposed(self.points), "embedding": self.embedding}
-        return found | bound_parameters(self.points, self.n_neighbors)
+        return self.plain_parameters() | bound_parameters(self.points, self.n_neighbors)
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"columns": transposed(self.points), "embedding": self.embedding}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors

@@ -199,11 +199,15 @@ class DenseLayers(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return each layer, and in float16 the tables of the one launch beside them."""
-        used: np.ndarray = (next(self.layers())[0] != 0).any(axis=1)
-        tables = {} if used.all() else {"used": used.astype(np.float32)}
+        tables = self.plain_parameters()
         for index, (weight, intercept) in enumerate(self.layers()):
             tables |= {f"weight{index}": weight, f"intercept{index}": intercept}
         return tables if self.precision == "float64" else tables | self._tables()
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return which features have any weight in the first layer, unless all have."""
+        used: np.ndarray = (next(self.layers())[0] != 0).any(axis=1)
+        return {} if used.all() else {"used": used.astype(np.float32)}
 
     def _padded(self) -> Iterator[np.ndarray]:
         """Yield the weight of each hidden layer, padded to whole blocks."""

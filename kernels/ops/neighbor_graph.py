@@ -147,9 +147,13 @@ class NeighborGraph(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
+        return self.plain_parameters() | bound_parameters(
+            self.points, self.n_neighbors, self.factor, self.metric, self.p
+        )
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
         radius = reduced_radius(self.radius, self.metric, self.p)
-        found = {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
-        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]

@@ -107,9 +107,12 @@ class Neighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points transposed, so that a tile of them is contiguous, and what bounds are made of."""
-        columns = transposed(self.points)
-        found = {"columns": columns, "targets": self.targets, "factor": self.factor}
-        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return self.plain_parameters() | bound_parameters(
+            self.points, self.n_neighbors, self.factor, self.metric, self.p
+        )
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"columns": transposed(self.points), "targets": self.targets, "factor": self.factor}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]

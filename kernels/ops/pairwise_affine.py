@@ -202,14 +202,17 @@ class PairwiseAffine(Contraction, PointFunction):
         return self.parts * self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        intercept = np.zeros((self.parts, len(self.intercept)))
-        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
         unused: dict[str, np.ndarray] = {
             "digits": np.zeros(1, np.float16),
             "products": np.zeros(1),
             "offsets": np.zeros(1),
         }
-        return {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
+        return {**unused, **super().parameters(), "weight": self.weight, **self.plain_parameters()}
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        intercept = np.zeros((self.parts, len(self.intercept)))
+        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
+        return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets, size = inputs, self.weight.shape[1], self.part_points()

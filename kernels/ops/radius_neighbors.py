@@ -199,10 +199,13 @@ class RadiusNeighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
+        bounds = bound_parameters(self.points, 1, self.factor, self.metric, self.p) if self._few else {}
+        return self.plain_parameters() | bounds
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
         radius = reduced_radius(self.radius, self.metric, self.p)
         tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
-        bounds = bound_parameters(self.points, 1, self.factor, self.metric, self.p) if self._few else {}
-        return {"columns": transposed(self.points), **tables, **bounds}
+        return {"columns": transposed(self.points), **tables}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]

@@ -82,6 +82,9 @@ class SquaredNorm(Operation):
     def output_width(self, *widths: int) -> int:
         return -(-len(self.offset) // PART_TARGETS)
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"offset": self.offset}
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), parts = inputs, self.output_width()
         offset = torch.nn.functional.pad(parameters["offset"].cpu(), (0, self._spare))
