@@ -86,9 +86,11 @@ class PointMatrix:
         table_of = points.T[:, columns_of]
         if self._squared:
             table_of = np.vstack([-2.0 * table_of, np.ones(self.columns), squares[columns_of]])
-            if metric == "squared_euclidean":
-                table_of *= self._gamma
-                self._above, self._gamma = self._gamma > 0, 1.0
+            root = metric == "euclidean"
+            self._unit, self._above = self._gamma**2 if root else self._gamma, self._gamma > 0
+            self._near *= self._unit
+            self._gamma = float(np.sign(self._gamma)) if root else 1.0
+            table_of *= self._unit
         self._table = _tensor(table_of)
         self._points = _tensor(points[columns_of]) if self._near else torch.empty(0)
         self._shift = _tensor(shift)
@@ -138,7 +140,7 @@ class PointMatrix:
             near = (m < self._near).nonzero()
             for row, column in (pairs.unbind(1) for pairs in torch.split(near, PAIRS_AT_ONCE)):
                 difference = z[row].sub_(self._points[column])
-                m[row, column] = torch.sum(difference.mul_(difference), 1)
+                m[row, column] = torch.sum(difference.mul_(difference), 1).mul_(self._unit)
 
     def _function(self, m: torch.Tensor) -> torch.Tensor:
         """Return the profile of the metric, or of its square where a product made a distance."""

@@ -215,7 +215,7 @@ class PairwiseAffine(Contraction, PointFunction):
         return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), targets, size = inputs, self.weight.shape[1], self.part_points()
+        (x,), targets = inputs, self.weight.shape[1]
         answer = torch.zeros(x.shape[0], self.parts * targets, dtype=torch.float64)
         plain, weight = self._plain
         for start, k in plain.tiles(x.cpu()):
@@ -224,6 +224,7 @@ class PairwiseAffine(Contraction, PointFunction):
             if targets == 1:
                 torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
                 continue
+            size = self.part_points()
             for part, point in enumerate(range(0, len(weight), size)):
                 columns = slice(part * targets, (part + 1) * targets)
                 out[:, columns] = product(
