@@ -182,7 +182,8 @@ class PointFunction(Operation):
     def plain(self, columns: int = 0) -> PointMatrix:
         """Return what computes the function in plain torch, for so many columns or a few more than points."""
         names = ("points", "shift", "factor", "metric", "profile", "gamma", "coef0", "exponent", "table")
-        return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=self.expanded(), columns=columns)
+        expanded = self.metric == "squared_euclidean" and self.expanded()
+        return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=expanded, columns=columns)
 
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the metric as the kernels compute it in float64, by products where it is expanded."""
