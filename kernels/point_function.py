@@ -207,8 +207,8 @@ class PointFunction(Operation):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
             m = self._metric(tensors, torch.from_numpy(x).double())
             if self.precision == "float64":
-                u = m * self.gamma + self.coef0
-                exact: np.ndarray = plain_profile(u, self.profile, self.exponent, tensors["table"]).numpy()
+                given = m * self.gamma + self.coef0
+                exact: np.ndarray = plain_profile(given, self.profile, self.exponent, tensors["table"]).numpy()
                 return exact
             return self._emulated_profile(m.numpy() * numbers[0] + numbers[1])
         z = (x - parameters["shift"]) * parameters["factor"]
