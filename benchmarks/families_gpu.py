@@ -92,7 +92,7 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
 def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
     """Return what launches a plan's kernels on one of the inputs."""
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
-    parameters, steps = bind_parameters(plan, device), plan.steps_for(tuple(plan.outputs))
+    parameters, steps = bind_parameters(plan, device, plain=device.type == "cpu"), plan.steps_for(tuple(plan.outputs))
     values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}
     values[steps[-1].output] = torch.empty(rows, widths[steps[-1].output], device=device)
 
@@ -122,7 +122,7 @@ def until_answered(call: Callable[[int], Tensor], count: int) -> Contender:
 
 def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, Any]]:
     """Check, time and print a work for each number of rows; return what was found."""
-    parameters = bind_parameters(work.plan, torch.device("cpu"))
+    parameters = bind_parameters(work.plan, torch.device("cpu"), plain=True)
     steps = work.plan.steps_for(tuple(work.plan.outputs))
     found = []
     for rows in work.rows:

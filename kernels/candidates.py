@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from .distances import SQUARED, plain_columns, reference_reduced_distances
+from .distances import SQUARED, reference_reduced_distances
 from .nearest import reference_nearest
-from .plan import Operation, Parameters
+from .plan import Parameters
 from .powers import whole
 from .tiles import in_tiles
 
@@ -208,13 +208,6 @@ def nearest_points(
     distance = reference_reduced_distances(x, parameters["columns"], parameters["factor"], metric, p)
     index = reference_nearest(distance, neighbors)
     return distance.gather(1, index), index
-
-
-def searched(operation: Operation, parameters: Parameters, x: torch.Tensor, among: Candidates | None) -> Parameters:
-    """Return what `nearest_points` reads of an operation: unless there are candidates, its `plain_columns`."""
-    if among is not None and x.device.type == "cpu":
-        return parameters
-    return {"columns": plain_columns(operation, parameters), "factor": parameters["factor"]}
 
 
 def candidates(points: np.ndarray, factor: np.ndarray, metric: str) -> Candidates | None:

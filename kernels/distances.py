@@ -32,7 +32,6 @@ import triton
 import triton.language as tl
 
 from .errors import PlanError
-from .plan import Operation, Parameters
 from .powers import power, torch_power, whole
 from .special import arcsin
 
@@ -218,20 +217,6 @@ def metric_constants(metric: str, p: float, factor: np.ndarray) -> dict[str, obj
 def transposed(points: np.ndarray) -> np.ndarray:
     """Return the points as kernels read them, `[features, points]`, so that a tile of them is contiguous."""
     return np.ascontiguousarray(points.T)
-
-
-def plain_columns(operation: Operation, parameters: Parameters) -> torch.Tensor:
-    """Return an operation's `points` as plain torch reads them, `[features, points]`.
-
-    Where kernels read them in groups, these are made once and kept.
-    """
-    columns = parameters["columns"]
-    if columns.dim() == 2:
-        return columns
-    kept = operation.__dict__.get("_plain_columns")
-    if kept is None:
-        kept = operation.__dict__["_plain_columns"] = torch.from_numpy(transposed(operation.__dict__["points"]))
-    return kept.to(columns.device)
 
 
 def reduced_radius(radius: float, metric: str, p: float) -> np.ndarray:

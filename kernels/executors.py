@@ -60,14 +60,15 @@ class Executor(Protocol):
         """Do once what would make the first batch wait."""
 
 
-def bind_parameters(plan: Plan, device: torch.device) -> dict[str, Parameters]:
-    """Return each step's tensors on the device, by the value that the step makes."""
+def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
+    """Return each step's tensors on the device, by the value that the step makes: the kernel's, or plain torch's."""
     return {
         step.output: {
             name: torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
-            for name, array in step.operation.parameters().items()
+            for name, array in (op.plain_parameters() if plain else op.parameters()).items()
         }
         for step in plan.steps
+        for op in [step.operation]
     }
 
 
@@ -77,7 +78,7 @@ class TorchExecutor:
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
         self._plan = plan
         self._staging = staging
-        self._parameters = bind_parameters(plan, device)
+        self._parameters = bind_parameters(plan, device, plain=True)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
     def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:

@@ -83,8 +83,12 @@ class Operation(ABC):
         return self.output_width(*widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `reference` and `launch` read; by default the array fields as they are."""
+        """Return the arrays that `launch` reads; by default the array fields as they are."""
         return dict(self.arrays())
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `reference` reads; by default those that `launch` reads."""
+        return self.parameters()
 
     @abstractmethod
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:

@@ -35,7 +35,6 @@ by some 1e-7.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,19 +46,16 @@ from .approximations import LOG2_E, emulated_exp2
 from .digit_rows import TINY_NORM
 from .digits import DIGITS, common_unit, digits_of, product_of_digits, product_of_two_digits, split
 from .errors import PlanError
-from .functions import FUNCTIONS, IN_PLACE
 from .plan import Operation, Parameters
-from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK
-from .powers import torch_power, whole
-from .tiles import apply, matmul, product
+from .point_matrix import PointMatrix, differences, plain_profile
+from .powers import whole
+from .tiles import matmul
 
 METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2")
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
 FEW_FEATURES = 6  # so few that float64 products take less time than what it takes to prepare digits
-FEW_DIFFERENCES = 3  # features of which differences take no longer than a product
-MAX_REACH = 1e4  # of the points, in what a profile takes: an error of 1e-16 of it is none
 MOST_DIGIT_FEATURES = 128  # of which a program holds the digits of all its rows
 MOST_DIGITS = 2**31
 
@@ -163,6 +159,10 @@ class PointFunction(Operation):
             **more,
         }
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return none: `plain` holds what it reads."""
+        return {}
+
     def _scale(self) -> float:
         """Return what makes of `u` the exponent that `approximate_profile` takes."""
         return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision != "float64" else 1.0
@@ -191,93 +191,17 @@ class PointFunction(Operation):
             tables["products"] = points * product
         return tables, [unit, product * unit, norm]
 
-    def matrix(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return the function of each float64 row and each point, `[rows, points]`, in plain torch.
-
-        Some rows should be given at a time, so that the matrix stays in the cache. A row's bits depend on nothing else.
-        """
-        points, shift, factor = self._places if x.device.type == "cpu" else (a.to(x.device) for a in self._places)
-        z = x.sub(shift).mul_(factor)
-        square = (z * z).cumsum(1)[:, -1:]  # which adds in order, however many rows there are
-        gamma = self.gamma
-        if not self._from_products:
-            m = self._differences(z, points)
-        elif self.metric in ("dot", "cosine"):
-            m = product(z, points)
-        else:
-            m = product(torch.cat([z, square, torch.ones_like(square)], 1), points)
-            if self.metric == "euclidean" or gamma > 0:
-                m.clamp_min_(0.0)
-            else:
-                m.clamp_max_(0.0)
-            gamma = gamma if self.metric == "euclidean" else 1.0
-        if self.metric == "cosine":
-            length = square.sqrt_()
-            m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
-        elif self.metric == "euclidean":
-            m.sqrt_()
-        if gamma != 1.0:
-            m.mul_(gamma)
-        if self.coef0 != 0.0:
-            m.add_(self.coef0)
-        return apply(lambda u: self._torch_profile(u, parameters["table"]), m)
-
-    @functools.cached_property
-    def _from_products(self) -> bool:
-        """Whether plain torch computes the metric from a matrix product.
-
-        A squared distance from products is off by some 1e-16 of the points' squares. What is smooth in it does not see
-        that; the root of a distance near zero would enlarge it, unless the profile starts out flat.
-        """
-        if self.metric in ("dot", "cosine") or (self.metric == "squared_euclidean" and self.expanded()):
-            return True
-        flat = self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
-        if len(self.factor) <= FEW_DIFFERENCES or not (flat or self.metric == "squared_euclidean"):
-            return False
-        reach = float(((self.points - self.points.mean(axis=0)) ** 2).sum(axis=1).max())
-        return reach * (self.gamma**2 if flat else abs(self.gamma)) < MAX_REACH
-
-    @functools.cached_property
-    def _places(self) -> tuple[torch.Tensor, ...]:
-        """Return the points by columns as plain torch reads them, and the rows' shift and factor.
-
-        A product of `[z, |z|², 1]` with them is the squared distance, times gamma where the metric is that.
-        """
-        points, shift = np.array(self.points.T, order="C"), self.shift
-        if self.metric == "cosine":
-            length = np.sqrt(np.einsum("fp,fp->p", points, points))
-            points /= np.where(length < TINY_NORM.value, 1.0, length)
-        elif self._from_products and self.metric != "dot":
-            centre = np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
-            points -= centre[:, None]
-            shift = shift + centre / np.where(self.factor != 0, self.factor, 1.0)
-            ones, norms = np.ones(len(self.points)), np.einsum("fp,fp->p", points, points)
-            points = np.vstack([-2.0 * points, ones, norms]) * (self.gamma if self.metric != "euclidean" else 1.0)
-        return tuple(torch.from_numpy(np.require(array, requirements="W")) for array in (points, shift, self.factor))
-
-    def _differences(self, z: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the metric, or its square, from the differences of rows and points, feature by feature."""
-        if self.metric == "chi2":
-            z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
-        m = torch.zeros(len(z), points.shape[1], dtype=torch.float64, device=z.device)
-        term = torch.empty_like(m)
-        for column, s in zip(z.T[:, :, None], points, strict=True):
-            torch.sub(column, s, out=term)
-            if self.metric == "manhattan":
-                term.abs_()
-            else:
-                term.mul_(term)
-            if self.metric == "chi2":
-                total = column + s
-                term.div_(torch.where(total == 0, 1.0, total))
-            m.add_(term)
-        return m
+    def plain(self, columns: int = 0) -> PointMatrix:
+        """Return what computes the function in plain torch, for so many columns or a few more than points."""
+        names = ("points", "shift", "factor", "metric", "profile", "gamma", "coef0", "exponent", "table")
+        expanded = self.metric == "squared_euclidean" and self.expanded()
+        return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=expanded, columns=columns)
 
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the metric as the kernels compute it in float64, by products where it is expanded."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
         if self.metric == "euclidean" or (not self.expanded() and self.metric not in ("dot", "cosine")):
-            m = self._differences(z, points)
+            m = differences(z, points, self.metric, out=torch.empty(len(z), points.shape[1], dtype=torch.float64))
             return m.sqrt_() if self.metric == "euclidean" else m
         m, square = matmul(z, points), (z * z).sum(1)[:, None]
         if self.metric == "squared_euclidean":
@@ -287,26 +211,6 @@ class PointFunction(Operation):
             m = m / torch.where(length < TINY_NORM.value, 1.0, length)
         return m
 
-    def _torch_profile(self, u: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-        match self.profile:
-            case "power":
-                return torch_power(u, self.exponent)
-            case "matern_3_2":
-                return (1.0 + u) * torch.exp(-u)
-            case "matern_5_2":
-                return (1.0 + u + u * u / 3.0) * torch.exp(-u)
-            case "sine":
-                return torch.exp(-self.exponent * torch.sin(u) ** 2)
-            case "table":
-                bits = u.view(torch.int64)
-                piece = (bits >> PIECE_BITS.value) - FIRST_PIECE.value
-                local = torch.where(piece < 0, -1.0, (bits & PIECE_MASK.value).double() * 2.0**-49 - 1.0)
-                y = torch.zeros_like(u)
-                for terms in torch.cat([table, table.new_zeros(1, table.shape[1])]).T.flip(0):
-                    y = y * local + terms[piece.clamp(0, len(table))]
-                return torch.where(u == u, y, u)
-        return IN_PLACE.get(self.profile, FUNCTIONS[self.profile])(u)
-
     def emulated(self, x: np.ndarray) -> np.ndarray:
         """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
         parameters = PointFunction.parameters(self)
@@ -315,7 +219,8 @@ class PointFunction(Operation):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
             m = self._metric(tensors, torch.from_numpy(x).double())
             if self.precision == "float64":
-                exact: np.ndarray = self._torch_profile(m * self.gamma + self.coef0, tensors["table"]).numpy()
+                given = m * self.gamma + self.coef0
+                exact: np.ndarray = plain_profile(given, self.profile, self.exponent, tensors["table"]).numpy()
                 return exact
             return self._emulated_profile(m.numpy() * numbers[0] + numbers[1])
         number = np.float32 if self.precision == "float32" else np.float64

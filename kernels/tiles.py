@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,9 +15,6 @@ SHORT, SHORTER = 24, (12, 4)
 
 LARGEST_TRIAL = 2**22
 """A weight of more numbers is not tried out."""
-
-FEW_FEATURES = 256
-"""So few make a tile of one column cost less than a call does."""
 
 ALIGNED = 64
 """The bytes of which torch's own memory begins at a multiple, and so do the rows of every tile."""
@@ -80,97 +77,140 @@ def product(
         weight: float64 `[features, columns]`, contiguous.
         finish: is given the rows of each tile of the product, contiguous, and changes them in place.
     """
-    rows, (features, columns) = len(x), weight.shape
-    (direct, sizes), start = _way(features, columns), 0
+    rows, (features, columns) = x.shape[0], weight.shape
+    direct, sizes = _way(features, columns)
     if rows <= sizes[-1]:
         block = torch.zeros(sizes[-1], features, dtype=torch.float64, device=x.device)
         block[:rows] = x
-        answer = _multiplied(block, weight, direct)[:rows]
+        answer = torch.empty(sizes[-1], columns, dtype=torch.float64, device=x.device)
+        _multiply(block, weight, answer, direct)
+        answer = answer[:rows]
         if finish is not None:
             finish(answer)
         return answer
-    answer = torch.empty(rows, columns, dtype=torch.float64, device=x.device)
-    for size, count in _shares(rows, sizes, 1 if columns == 1 and features <= FEW_FEATURES else 3):
-        for offset, block in _blocks(x[start : start + count], size, borrow=True):
-            part = answer[start + offset : min(start + offset + size, rows)]
-            _multiply(block, weight, part, direct)
-            if finish is not None:
-                finish(part)
-        start += count
-    return answer
+    tiles = list(row_tiles(rows, sizes))
+    filled = tiles[-1][0] + tiles[-1][2]
+    answer = torch.empty(filled, columns, dtype=torch.float64, device=x.device)
+    aligned = x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0
+    copied, room = answer, 0
+    for start, count, size in tiles:
+        block = x[start : start + count]
+        if not (aligned and count == size and start * features * x.itemsize % ALIGNED == 0):
+            if room < size:  # what no row fills is zero: memory that was never written may hold what is slow
+                new, room = torch.empty if count == size else torch.zeros, size
+                copied = new(size, features, dtype=torch.float64, device=x.device)
+            copied[:count].copy_(block)
+            block = copied[:size]
+        _multiply(block, weight, answer[start : start + size], direct)
+        if finish is not None:
+            finish(answer[start : start + count])
+    return answer[:rows]
 
 
 @functools.lru_cache(maxsize=1024)
 def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
-    """Return whether a product can be left to the library as it is, and how many rows its tiles may have.
-
-    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
-    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
-    """
-    tile = tile_rows(features + columns) << (columns > 1)
-    sizes = (*(tile >> halvings for halvings in range((tile // SHORT).bit_length())), *SHORTER)
+    """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
+    sizes = tile_sizes(2 * tile_rows(features + columns))
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
-    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
-    row = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
-    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
     for direct in (True, False):
         if direct and columns % 2:  # the rows of the product would lie at all sorts of places
             continue
-        same = [True] * len(sizes)
-        for x in row:
-            first = None
-            for place, size in enumerate(sizes):
-                found = torch.empty(size, columns, dtype=torch.float64)
-                _multiply(x.repeat(size, 1), weight, found, direct)
-                first = found[:1] if first is None else first
-                same[place] &= bool((found == first).all())
-        if same[0]:
-            return direct, tuple(size for size, alike in zip(sizes, same, strict=True) if alike)
+
+        def multiply(block: torch.Tensor, weight: torch.Tensor, direct: bool = direct) -> torch.Tensor:
+            found = torch.empty(len(block), columns, dtype=torch.float64)
+            _multiply(block, weight, found, direct)
+            return found
+
+        alike = sizes_alike(multiply, features, columns, sizes)
+        if alike:
+            return direct, alike
     return False, sizes[:1]
 
 
-def _shares(rows: int, sizes: tuple[int, ...], quarters: int) -> Iterator[tuple[int, int]]:
-    """Yield sizes of tiles and how many rows are in tiles of each.
+def tile_sizes(rows: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have, at most so many, which are 24 times a power of two; the largest first."""
+    halved = [rows >> halvings for halvings in range((rows // SHORT).bit_length())]
+    between = [3 * size // 2 for size in halved[1:]]
+    return (*sorted(halved + between, reverse=True), *SHORTER)
 
-    The last tile may have room for more rows: if more than so many quarters of it are filled, or none is smaller.
+
+def sizes_alike(
+    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], features: int, columns: int, sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the sizes of tiles that have the bits of the first one wherever a row stands; none if that one has not.
+
+    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
+    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
+
+    Args:
+        multiply: returns the product of a tile `[rows, features]` and a weight `[features, columns]`, both contiguous.
+        features: the tile's.
+        columns: the weight's.
+        sizes: the rows of tiles, the largest first.
     """
+    generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
+    rows = torch.randn(trials, 1, features, dtype=torch.float64, generator=generator)
+    weight = torch.randn(features, columns, dtype=torch.float64, generator=generator)
+    same = [True] * len(sizes)
+    for x in rows:
+        first = None
+        for place, size in enumerate(sizes):
+            found = multiply(x.repeat(size, 1), weight)
+            first = found[:1] if first is None else first
+            same[place] &= bool((found == first).all())
+    return tuple(size for size, alike in zip(sizes, same, strict=True) if alike) if same[0] else ()
+
+
+def row_tiles(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the first row, the number of rows and the size of tiles, of these sizes, that hold all rows in order.
+
+    The last tile may have room for more rows: if more than three quarters of it are filled, or none is smaller.
+    """
+    if rows <= sizes[-1]:
+        yield from [(0, rows, sizes[-1])] * bool(rows)
+        return
+    start = 0
     for size, smaller in zip(sizes, (*sizes[1:], 0), strict=True):
-        count = rows - rows % size
-        if 4 * (rows - count) > quarters * size or not smaller:
-            count = rows
-        if count:
-            yield size, count
-        rows -= count
+        while start < rows:
+            count = min(size, rows - start)
+            if 4 * count <= 3 * size and smaller:
+                break
+            yield start, count, size
+            start += count
 
 
-def apply(function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+def apply(
+    function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor, at_once: int = TILE_ELEMENTS
+) -> torch.Tensor:
     """Replace each element of a contiguous float64 tensor by the function of it, and return the tensor.
 
-    The function may change the elements it is given, and return these.
+    The function is given some elements `at_once`, a multiple of 64, may change them, and return these.
 
     Vectorised loops compute what is left over at their end in another way, so there is nothing left over: the last
     elements are filled up to 64.
     """
+    count = values.numel()
+    whole = count - count % BLOCK
+    if whole == count <= at_once:
+        found = function(values)
+        return values if found is values else values.copy_(found)
     flat = values.view(-1)
-    whole = len(flat) - len(flat) % BLOCK
-    for start in range(0, whole, TILE_ELEMENTS):
-        part = flat[start : min(start + TILE_ELEMENTS, whole)]
+    for start in range(0, whole, at_once):
+        part = flat[start : min(start + at_once, whole)]
         found = function(part)
         if found is not part:
             part.copy_(found)
-    if whole < len(flat):
+    if whole < count:
         last = torch.zeros(BLOCK, dtype=torch.float64, device=values.device)
-        last[: len(flat) - whole] = flat[whole:]
-        flat[whole:] = function(last)[: len(flat) - whole]
+        last[: count - whole] = flat[whole:]
+        flat[whole:] = function(last)[: count - whole]
     return values
 
 
 def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
-    """Write the first rows of `block @ weight`, as many as the contiguous `out` has."""
-    if len(out) < len(block):
-        out.copy_(_multiplied(block, weight, direct)[: len(out)])
-    elif weight.shape[1] == 1:
+    """Write `block @ weight` to the contiguous `out`."""
+    if weight.shape[1] == 1:
         torch.mv(block, weight[:, 0], out=out.view(-1))
     elif direct:
         torch.mm(block, weight, out=out)
@@ -178,27 +218,15 @@ def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, dire
         out.copy_((weight.T @ block.T.contiguous()).T)
 
 
-def _multiplied(block: torch.Tensor, weight: torch.Tensor, direct: bool) -> torch.Tensor:
-    """Return `block @ weight`, contiguous."""
-    return torch.mm(block, weight) if direct else matmul(block, weight)
-
-
-def _blocks(x: torch.Tensor, tile: int, *, borrow: bool = False) -> Iterator[tuple[int, torch.Tensor]]:
+def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
     """Yield each tile's first row and its rows as float64 `[tile, features]`, copied to one and the same memory.
 
-    To `borrow` is not to copy rows that lie in memory as their copies would. What no row has filled is zero: memory
-    that was never written may hold what is slow to compute with.
+    What no row has filled is zero: memory that was never written may hold what is slow to compute with.
     """
-    count, start = x.shape[0], 0
-    if borrow and x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0:
-        for start in range(0, count - tile + 1, tile):
-            yield start, x[start : start + tile]
-        start = count - count % tile
-    if start == count:
-        return
-    new = torch.empty if count - start >= tile else torch.zeros
+    count = x.shape[0]
+    new = torch.empty if count >= tile else torch.zeros
     block = new(tile, x.shape[1], dtype=torch.float64, device=x.device)
-    for begin in range(start, count, tile):
+    for begin in range(0, count, tile):
         (block if begin + tile <= count else block[: count - begin]).copy_(x[begin : begin + tile])
         yield begin, block
 

@@ -114,7 +114,7 @@ class _References:
     """Computes steps of a plan by their references, in float64 from one to the next."""
 
     def __init__(self, plan: Plan) -> None:
-        self._parameters = bind_parameters(plan, torch.device("cpu"))
+        self._parameters = bind_parameters(plan, torch.device("cpu"), plain=True)
 
     @torch.inference_mode()
     def all(self, values: Values, steps: Sequence[Step], changed: str = INPUT) -> dict[str, torch.Tensor]:

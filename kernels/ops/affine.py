@@ -52,7 +52,11 @@ class Affine(Contraction):
             apply(function, part.add_(intercept))
 
         if LargeWeight.suits(self.weight) and x.device.type == "cpu":
-            return self._large.product(x.double(), finish)
+            answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
+            for start, rows in self._large.products(x):
+                part = answer[start : start + len(rows)]
+                finish(part.copy_(rows))
+            return answer
         if self.function == "identity":
             return product(x, parameters["weight"]).add_(intercept)
         return product(x, parameters["weight"], finish)

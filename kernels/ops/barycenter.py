@@ -22,7 +22,7 @@ import triton.language as tl
 
 from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
 from ..candidates import Candidates, candidates, nearest_points
-from ..distances import check_points, metric_constants, plain_columns
+from ..distances import check_points, metric_constants, transposed
 from ..errors import PlanError
 from ..nearest import SEARCH_WARPS, check_neighbors, nearest, searches
 from ..plan import Operation, Parameters
@@ -117,11 +117,14 @@ class Barycenter(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points so that a tile of them is contiguous, and what bounds are made of."""
-        return {"embedding": self.embedding} | bound_parameters(self.points, self.n_neighbors)
+        return self.plain_parameters() | bound_parameters(self.points, self.n_neighbors)
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"columns": transposed(self.points), "embedding": self.embedding}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), k = inputs, self.n_neighbors
-        columns, embedding = plain_columns(self, parameters), parameters["embedding"]
+        columns, embedding = parameters["columns"], parameters["embedding"]
 
         given = {"columns": columns, "factor": columns.new_ones(len(columns))}
 

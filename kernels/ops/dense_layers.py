@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,14 +41,12 @@ from ..float16_parts import (
     multiply_parts,
     row_parts,
 )
-from ..functions import FUNCTIONS, IN_PLACE, apply_function, check_function, function_suffix
+from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ..plain_layers import PlainLayers
 from ..plan import Operation, Parameters
-from ..tiles import apply, product
 
 ACTIVATIONS = ("identity", "relu", "tanh", "expit")
 """What hidden layers may apply: functions that are finite wherever their argument is."""
-
-Function = Callable[[torch.Tensor], torch.Tensor]
 
 BLOCK_ROWS = 64
 MAX_BLOCK_UNITS = 128
@@ -201,11 +199,15 @@ class DenseLayers(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return each layer, and in float16 the tables of the one launch beside them."""
-        used: np.ndarray = (next(self.layers())[0] != 0).any(axis=1)
-        tables = {} if used.all() else {"used": used.astype(np.float32)}
+        tables = self.plain_parameters()
         for index, (weight, intercept) in enumerate(self.layers()):
             tables |= {f"weight{index}": weight, f"intercept{index}": intercept}
         return tables if self.precision == "float64" else tables | self._tables()
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return which features have any weight in the first layer, unless all have."""
+        used: np.ndarray = (next(self.layers())[0] != 0).any(axis=1)
+        return {} if used.all() else {"used": used.astype(np.float32)}
 
     def _padded(self) -> Iterator[np.ndarray]:
         """Yield the weight of each hidden layer, padded to whole blocks."""
@@ -249,14 +251,11 @@ class DenseLayers(Operation):
         (x,) = inputs
         if "used" in parameters:
             x = torch.where(parameters["used"] != 0, x, 0.0)
-        for index, name in enumerate(self._functions()):
-            intercept, function = parameters[f"intercept{index}"], IN_PLACE.get(name, FUNCTIONS[name])
+        return self._plain.outputs(x.cpu()).to(x.device)
 
-            def finish(part: torch.Tensor, intercept: torch.Tensor = intercept, function: Function = function) -> None:
-                apply(function, part.add_(intercept))
-
-            x = product(x, parameters[f"weight{index}"], finish)
-        return x
+    @functools.cached_property
+    def _plain(self) -> PlainLayers:
+        return PlainLayers(self.layers(), self._functions())
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,) = inputs

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
-from ..candidates import Candidates, candidates, in_parts, nearest_points, searched
+from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
     check_points,
@@ -31,6 +31,7 @@ from ..distances import (
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
+    transposed,
 )
 from ..errors import PlanError
 from ..nearest import check_neighbors, nearest, searches
@@ -148,18 +149,21 @@ class NeighborGraph(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
+        return self.plain_parameters() | bound_parameters(
+            self.points, self.n_neighbors, self.factor, self.metric, self.p
+        )
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
         radius = reduced_radius(self.radius, self.metric, self.p)
-        found = {"factor": self.factor, "radius": radius}
-        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return {"columns": transposed(self.points), "factor": self.factor, "radius": radius}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points, absent = inputs, len(self.points), ABSENT[self.absent]
-        given = searched(self, parameters, x, self._candidates)
 
         def compute(part: torch.Tensor) -> torch.Tensor:
             if not self.n_neighbors:
                 return self._within(parameters, part)
-            distance, index = nearest_points(part, given, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
             value = torch.where(distance.isinf(), torch.nan, self._value(distance))
             return torch.full((len(part), points), absent, dtype=torch.float64, device=x.device).scatter_(
                 1, index, value

@@ -21,12 +21,13 @@ import triton
 import triton.language as tl
 
 from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded
-from ..candidates import Candidates, candidates, in_parts, nearest_points, searched
+from ..candidates import Candidates, candidates, in_parts, nearest_points
 from ..distances import (
     INFINITY,
     check_points,
     metric_constants,
     reference_finish,
+    transposed,
 )
 from ..nearest import (
     check_neighbors,
@@ -109,17 +110,19 @@ class Neighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points so that a tile of them is contiguous, and what bounds are made of."""
-        found = {"targets": self.targets, "factor": self.factor}
-        return found | bound_parameters(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return self.plain_parameters() | bound_parameters(
+            self.points, self.n_neighbors, self.factor, self.metric, self.p
+        )
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"columns": transposed(self.points), "targets": self.targets, "factor": self.factor}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
         lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
 
-        given = searched(self, parameters, x, self._candidates)
-
         def compute(part: torch.Tensor) -> torch.Tensor:
-            distance, index = nearest_points(part, given, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
             distance = reference_finish(distance, self.metric, self.p)
             weight = torch.ones_like(distance)
             if self.weights == "distance":

@@ -5,6 +5,7 @@ The function and the points are those of `point_function.py`. `x`: `[rows, F]`, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import triton.language as tl
 from ..plan import Parameters
 from ..point_blocks import expanded_metric, metric_by_features, point_profile
 from ..point_function import PointFunction
-from ..tiles import tile_rows
+from ..point_matrix import PointMatrix
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -78,11 +79,15 @@ class Pairwise(PointFunction):
         return len(self.points)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        answer = torch.empty(len(inputs[0]), len(self.points), dtype=torch.float64, device=inputs[0].device)
-        rows = tile_rows(len(self.points))
-        for start in range(0, len(answer), rows):
-            answer[start : start + rows] = self.matrix(parameters, inputs[0][start : start + rows].double())
-        return answer
+        (x,), points = inputs, len(self.points)
+        answer = torch.empty(x.shape[0], points, dtype=torch.float64)
+        for start, matrix in self._plain.tiles(x.cpu()):
+            answer[start : start + matrix.shape[0]] = matrix[:, :points]
+        return answer.to(x.device)
+
+    @functools.cached_property
+    def _plain(self) -> PointMatrix:
+        return self.plain()
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         block_rows, block_points = self._block()

@@ -41,7 +41,8 @@ from ..point_blocks import (
     point_profile,
 )
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
-from ..tiles import apply, product, tile_rows
+from ..point_matrix import PointMatrix
+from ..tiles import apply, product
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
@@ -221,14 +222,12 @@ class PairwiseAffine(Contraction, PointFunction):
         return self.parts * self.weight.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        intercept = np.zeros((self.parts, len(self.intercept)))
-        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
         unused: dict[str, np.ndarray] = {
             "digits": np.zeros(1, np.float16),
             "products": np.zeros(1),
             "offsets": np.zeros(1),
         }
-        found = {**unused, **super().parameters(), "weight": self.weight, "intercept": intercept.ravel()}
+        found = {**unused, **super().parameters(), "weight": self.weight, **self.plain_parameters()}
         found["least"] = np.zeros(1, np.int32)
         if self.weighed:
             negative, size = self.weight[:, 0] < 0, np.abs(self.weight[:, 0])
@@ -250,28 +249,37 @@ class PairwiseAffine(Contraction, PointFunction):
             and bool(np.isfinite(self.weight).all())
         )
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        intercept = np.zeros((self.parts, len(self.intercept)))
+        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
+        return {"intercept": intercept.ravel()}
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, self.weight.shape[1]
-        weight, size = parameters["weight"], self.part_points()
-        if targets == 1:  # of all parts at once, in as many columns
-            weight, size = self._columns_by_part.to(x.device), len(weight)
-        answer = torch.zeros(len(x), self.parts * targets, dtype=torch.float64, device=x.device)
-        rows = 2 * tile_rows(len(self.points))
-        for start in range(0, len(x), rows):
-            k, out = self.matrix(parameters, x[start : start + rows].double()), answer[start : start + rows]
-            for point in range(0, len(weight), size):
-                y, first = product(k[:, point : point + size], weight[point : point + size]), point // size * targets
-                out[:, first : first + y.shape[1]] = y[:, : self.parts * targets - first]
-        answer += parameters["intercept"]
-        return answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)
+        answer = torch.zeros(x.shape[0], self.parts * targets, dtype=torch.float64)
+        plain, weight = self._plain
+        for start, k in plain.tiles(x.cpu()):
+            rows = k.shape[0]
+            out = answer[start : start + rows]
+            if targets == 1:
+                torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
+                continue
+            size = self.part_points()
+            for part, point in enumerate(range(0, len(weight), size)):
+                columns = slice(part * targets, (part + 1) * targets)
+                out[:, columns] = product(
+                    k[:, point : point + size][:, : len(weight) - point], weight[point : point + size]
+                )
+        answer += parameters["intercept"].cpu()
+        return (answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)).to(x.device)
 
     @functools.cached_property
-    def _columns_by_part(self) -> torch.Tensor:
-        """Return the weight of one target with a column for each part; of several parts an even number of columns."""
-        columns = np.zeros((len(self.weight), self.parts + (self.parts % 2 if self.parts > 1 else 0)))
-        point = np.arange(len(self.weight))
-        columns[point, point // self.part_points()] = self.weight[:, 0]
-        return torch.from_numpy(columns)
+    def _plain(self) -> tuple[PointMatrix, torch.Tensor]:
+        """Return the matrix in plain torch, and its weights: of one target as one row, zero past the last point."""
+        if self.weight.shape[1] > 1:
+            return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
+        plain = self.plain(self.parts * self.part_points() if self.parts > 1 else 0)
+        return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
 
     def launches(self, inputs: int) -> int:
         return 2 if self.way() == "digits" else 1

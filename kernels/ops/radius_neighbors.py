@@ -26,7 +26,6 @@ from ..distances import (
     distances_between,
     finish_distance,
     metric_constants,
-    plain_columns,
     reduced_radius,
     reference_finish,
     reference_reduced_distances,
@@ -213,11 +212,14 @@ class RadiusNeighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
+        if not self._few:
+            return self.plain_parameters() | {"columns": in_groups(self.points)}
+        return self.plain_parameters() | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
         radius = reduced_radius(self.radius, self.metric, self.p)
         tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
-        if not self._few:
-            return tables | {"columns": in_groups(self.points)}
-        return tables | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
+        return {"columns": transposed(self.points), **tables}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), targets = inputs, parameters["targets"]
@@ -314,7 +316,7 @@ class RadiusNeighbors(Operation):
         factor, radius = parameters["factor"], parameters["radius"]
         if self.weights == "uniform" and self._candidates is not None and x.device.type == "cpu":
             return self._candidates.within(x, radius)
-        distance = reference_reduced_distances(x, plain_columns(self, parameters), factor, self.metric, self.p)
+        distance = reference_reduced_distances(x, parameters["columns"], factor, self.metric, self.p)
         within = distance <= radius
         if self.weights == "uniform":
             return within

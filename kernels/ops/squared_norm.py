@@ -23,7 +23,6 @@ from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..large_weight import LargeWeight
 from ..plan import Operation, Parameters
-from ..tiles import in_tiles
 
 PART_TARGETS = 32
 BLOCK_ROWS = 64
@@ -83,16 +82,17 @@ class SquaredNorm(Operation):
     def output_width(self, *widths: int) -> int:
         return -(-len(self.offset) // PART_TARGETS)
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        return {"offset": self.offset}
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), parts = inputs, self.output_width()
-        spare = parts * PART_TARGETS - len(self.offset)
-        offset = parameters["offset"].cpu()
-        squares = self._large.product(x.double().cpu(), lambda part: part.add_(offset).square_()).to(x.device)
-
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.pad(tile, (0, spare)).view(len(tile), parts, PART_TARGETS).sum(2)
-
-        return in_tiles(squares, compute, parts, len(self.offset))
+        offset = torch.nn.functional.pad(parameters["offset"].cpu(), (0, self._spare))
+        answer = torch.empty(len(x), parts, dtype=torch.float64)
+        for start, rows in self._large.products(x.cpu()):
+            squares = rows.add_(offset).square_().view(len(rows), parts, PART_TARGETS)
+            torch.sum(squares, 2, out=answer[start : start + len(rows)])
+        return answer.to(x.device)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (features, targets), parts = self.weight.shape, self.output_width()
@@ -112,9 +112,15 @@ class SquaredNorm(Operation):
             num_stages=4,
         )
 
+    @property
+    def _spare(self) -> int:
+        """Return how many targets the last part lacks."""
+        return self.output_width() * PART_TARGETS - len(self.offset)
+
     @functools.cached_property
     def _large(self) -> LargeWeight:
-        return LargeWeight(self.weight)
+        """Return the weight with a whole last part."""
+        return LargeWeight(np.pad(self.weight, ((0, 0), (0, self._spare))))
 
     @functools.cached_property
     def triangular(self) -> bool:

@@ -279,18 +279,25 @@ class TreeEnsemble(Operation):
         }
         starts = leaf_starts(self.feature, self.roots)
         if self.output == "each":
-            return found | {"values": self.values}
+            return found | self.plain_parameters()
         if self.output == "leaves":
             return found | {"first_leaf": starts}
-        leaves, unit = integer_leaves(self.values, starts)
+        sums = self.plain_parameters()
+        leaves = sums["leaves"]
         held = leaves[:, 0] if leaves.shape[1] == 1 else np.arange(len(leaves))
         plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
         if not wide and not len(self.sets):
             quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
             if len(self.feature) <= MOST_PLAIN:
                 plain = pack_plain(self.feature, self.threshold, self.child, held)
-        sums = {"leaves": leaves, "unit": unit, "baseline": self.baseline}
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the leaves in the form that the output needs."""
+        if self.output == "sum":
+            leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
+            return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
+        return {"values": self.values} if self.output == "each" else {}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs

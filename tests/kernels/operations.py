@@ -119,10 +119,9 @@ def inputs_for(widths: Sequence[int], rows: int, seed: int = 0) -> list[np.ndarr
     return [rng.standard_normal((rows, width)).astype(np.float32) for width in widths]
 
 
-def tensors(op: Operation, device: torch.device) -> dict[str, torch.Tensor]:
-    return {
-        name: torch.from_numpy(np.require(a, requirements=["C", "W"])).to(device) for name, a in op.parameters().items()
-    }
+def tensors(op: Operation, device: torch.device, *, plain: bool = False) -> dict[str, torch.Tensor]:
+    arrays = op.plain_parameters() if plain else op.parameters()
+    return {name: torch.from_numpy(np.require(a, requirements=["C", "W"])).to(device) for name, a in arrays.items()}
 
 
 def run_kernel(
@@ -155,7 +154,7 @@ def run_reference(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Compute the reference on the CPU, in one thread as the engine does."""
     inputs = [torch.from_numpy(array) for array in arrays]
     with one_thread():
-        found: np.ndarray = op.reference(tensors(op, torch.device("cpu")), *inputs).numpy()
+        found: np.ndarray = op.reference(tensors(op, torch.device("cpu"), plain=True), *inputs).numpy()
     return found
 
 
@@ -177,5 +176,6 @@ def run_plan(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
     values = {INPUT: torch.from_numpy(X).double()}
     for step in plan.steps:
         inputs = [values[name] for name in step.inputs]
-        values[step.output] = step.operation.reference(tensors(step.operation, torch.device("cpu")), *inputs)
+        parameters = tensors(step.operation, torch.device("cpu"), plain=True)
+        values[step.output] = step.operation.reference(parameters, *inputs)
     return {output: values[value].numpy() for output, value in plan.outputs.items()}

@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "laplacian": {"metric": "manhattan", "profile": "exp", "gamma": -0.3},
     "chi2": {"metric": "chi2", "profile": "exp", "gamma": -0.02},
     "distance": {"metric": "euclidean", "profile": "identity"},
+    "matern_1_2": {"metric": "euclidean", "profile": "exp", "gamma": -0.8},
     "matern_3_2": {"metric": "euclidean", "profile": "matern_3_2", "gamma": 0.8},
     "matern_5_2": {"metric": "euclidean", "profile": "matern_5_2", "gamma": 0.8},
     "sine": {"metric": "euclidean", "profile": "sine", "gamma": 1.3, "exponent": 0.9},

@@ -290,3 +290,11 @@ def test_no_operation_imports_another_one() -> None:
             if isinstance(node, ast.ImportFrom):
                 assert node.level != 1, f"{path.name} imports {node.module}"
                 assert not (node.module or "").startswith("ops"), f"{path.name} imports {node.module}"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_plain_torch_is_given_no_more_than_kernels(name: str) -> None:
+    op, _ = OPERATIONS[name]
+    whole = op.parameters()
+    for key, array in op.plain_parameters().items():
+        np.testing.assert_array_equal(array, whole[key])

@@ -46,7 +46,7 @@ def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
     """Compute the plan with the references, one after another."""
     values = {"X": torch.from_numpy(X)}
     for step in plan.steps:
-        parameters = {name: torch.from_numpy(array) for name, array in step.operation.parameters().items()}
+        parameters = {name: torch.from_numpy(array) for name, array in step.operation.plain_parameters().items()}
         inputs = [values[name] for name in step.inputs]
         values[step.output] = step.operation.reference(parameters, *inputs)
     return {output: values[value].numpy() for output, value in plan.outputs.items()}
