@@ -124,4 +124,4 @@ def imputers(device: torch.device, toy: bool) -> Iterator[Work]:
 
     operation = NeighborImputer(points, np.nanmean(points, axis=0), np.arange(features, dtype=np.int32), 5)
     title = f"imputer, 5 of {count:,} × {features}, {MISSING:.0%} missing"
-    yield Work("neighbors", title, alone(operation), (1, 64, 1024), peer, MISSING)
+    yield Work("neighbors", title, alone(operation), (1, 64, 1024), peer, missing=MISSING)
