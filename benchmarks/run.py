@@ -1,6 +1,6 @@
 """Runs every benchmark that this machine can run, each in a process of its own, and makes the tables anew.
 
-python -m benchmarks.run [--quick] [--only predict kernels_gpu families_gpu served large] [--output DIR] [--no-tables]
+python -m benchmarks.run [--quick] [--only predict served requests ...] [--output DIR] [--no-tables]
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 
 from benchmarks.environment import RESULTS, default_directory
 
-BENCHMARKS = ("predict", "kernels_gpu", "families_gpu", "served", "large")
+BENCHMARKS = ("predict", "kernels_gpu", "families_gpu", "served", "requests", "large")
 
 
 def missing(benchmark: str) -> str:
     """Return why this machine cannot run a benchmark, or nothing."""
     if benchmark in ("kernels_gpu", "families_gpu") and not torch.cuda.is_available():
         return "torch finds no CUDA GPU"
-    if benchmark in ("served", "large") and importlib.util.find_spec("tritonclient") is None:
+    if benchmark in ("served", "requests", "large") and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""
 
@@ -37,7 +37,7 @@ def run(chosen: list[str], directory: Path, *, quick: bool, generator: str) -> l
             continue
         command = [sys.executable, "-u", "-m", f"benchmarks.{benchmark}", "--output", str(directory)]
         command += ["--quick"] * quick
-        command += ["--generator", generator] * (benchmark == "served")
+        command += ["--generator", generator] * (benchmark in ("served", "requests"))
         if subprocess.run(command, check=False).returncode:
             failed.append(benchmark)
     return failed
