@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
 """What a fitted estimator's file ends in."""
 
+GPU_MEMORY_ROWS = 4096
+"""The largest batch of an entry unless it was given another."""
 
 ModelOrEntry = Annotated[
     Path,
@@ -48,6 +50,9 @@ def describe(
         Path, typer.Option(metavar="DIR", help="Where an entry given by name lies.")
     ] = DEFAULT_REPOSITORY,
     passes: Annotated[bool, typer.Option("--passes", help="Show the plan before and after each pass too.")] = False,
+    gpu_memory: Annotated[
+        bool, typer.Option("--gpu-memory", help="Measure what serving an entry takes of this machine's GPU too.")
+    ] = False,
     version: Annotated[
         int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
     ] = None,
@@ -76,6 +81,8 @@ def describe(
         entry = _find(what, repository, version)
         if entry is not None and sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
+        if entry is None and gpu_memory:
+            raise ExportError("--gpu-memory is for an entry; export the model first.")
         if entry is not None:
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
@@ -100,6 +107,10 @@ def describe(
     text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied
+    if entry is not None and gpu_memory:
+        from triton_regressors.commands.gpu_memory import measure
+
+        console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:
         for place, stage in enumerate(document.stages):
             console.print(_stage_table(f"after: {stage.stage}" if place else "as lowered", stage.steps))
