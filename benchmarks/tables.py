@@ -50,6 +50,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "families": families_section,
         "host_to_host": host_to_host_section,
         "served": served_section,
+        "requests": requests_section,
         "large": large_section,
     }
     parts = []
@@ -223,6 +224,29 @@ def served_section(document: Document, where: str) -> str:
     if rounds > 1:
         intro += f", the median of {rounds} rounds and their range"
     return "\n\n".join([f"{intro}{note(document)}:", table(header, "llrrrrrrl", rows), *cost_of_fp64_served(document)])
+
+
+def requests_section(document: Document, where: str) -> str:
+    """Return what a server answers with each model, beside the do-nothing model and scikit-learn's own predict."""
+    rows = [
+        [
+            model["title"],
+            f"{point['clients']} × {point['rows']:,}",
+            f"{point['triton_regressors']['requests_per_s']:,.0f}",
+            f"{point['of_nothing']:.0%}" + spread(point["of_nothing_rounds"], ".0%"),
+            f"{point['of_scikit_learn']:.2f}",
+            f"{point['triton_regressors']['p50_ms'] * 1e3:,.0f}",
+            f"{point['p50_over_nothing_us']:+,.0f}",
+            f"{point['scikit-learn']['p50_ms'] * 1e3:,.0f}",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "clients × rows", "requests/s", "of do-nothing", "÷ scikit-learn"]
+    header += ["p50 µs", "over do-nothing, µs", "scikit-learn, p50 µs"]
+    intro = "From request to answer on one Triton server, over gRPC, closed loop, 32 features, dynamic batching, one "
+    intro += "instance each: ours, a model that does nothing, and scikit-learn's own predict in a Python backend"
+    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
 
 
 def cost_of_fp64_served(document: Document) -> list[str]:

@@ -190,6 +190,7 @@ def export(
     preferred_batch_sizes: tuple[int, ...] | None = None,
     instances: int | None = None,
     instance_kind: str | None = None,
+    gpu_inputs: bool | None = None,
     engine: str | None = None,
     versions: int | None = None,
 ) -> Export:
@@ -219,6 +220,8 @@ def export(
         preferred_batch_sizes: batch sizes the server should try to make (default none).
         instances: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
         instance_kind: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
+        gpu_inputs: whether rows that a request has in a GPU's memory stay there (default no: the server copies them to
+            the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
         versions: how many of the newest versions are served (default 1).
 
@@ -237,6 +240,7 @@ def export(
         preferred_batch_sizes=preferred_batch_sizes,
         instances=instances,
         instance_kind=instance_kind,
+        gpu_inputs=gpu_inputs,
         engine=engine,
         versions=versions,
     )

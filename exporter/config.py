@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.column_parameters import CATEGORIES, CHECKS_COLUMNS, COLUMNS
-from triton_regressors.kernels.inputs import MAX_STRING_BYTES, Inputs
+from triton_regressors.kernels.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.run import ENGINES
 from triton_regressors.kernels.staging import MAX_NUMBERS
 
@@ -44,6 +44,7 @@ class ServingOptions(Batching):
 
     max_batch_size: int | None = None
     instance_kind: str | None = None
+    gpu_inputs: bool | None = None
     engine: str | None = None
     versions: int | None = None
 
@@ -53,6 +54,8 @@ class ServingOptions(Batching):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.gpu_inputs, bool | None):
+            raise self.refusal(f"gpu_inputs must be true or false, not {self.gpu_inputs!r}.")
         for name, accepted in (("instance_kind", tuple(INSTANCE_KINDS)), ("engine", ENGINES)):
             value = getattr(self, name)
             if value is not None and value not in accepted:
@@ -76,6 +79,8 @@ class ServingOptions(Batching):
                 group.kind = model_config_pb2.ModelInstanceGroup.Kind.Value(INSTANCE_KINDS[self.instance_kind])
                 if self.instance_kind == "cpu":
                     group.ClearField("gpus")
+        if self.gpu_inputs is not None:
+            changed.parameters[ONLY_CPU_INPUTS].string_value = "no" if self.gpu_inputs else "yes"
         if self.engine is not None:
             changed.parameters["engine"].string_value = self.engine
         if self.versions is not None:

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 
 from .inputs import UNKNOWN
-from .staging import MANY_NUMBERS
 
 THREADED_DOT = 2**13
-"""From 10,000 float64 numbers on OpenBLAS computes `dot` in threads."""
+"""From 10,000 numbers on OpenBLAS computes `dot` in threads."""
 
 
 class Allowed:
@@ -26,6 +25,7 @@ class Allowed:
     """
 
     def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
+        self.nan_columns = list(nan_columns)
         self._closed = list(closed_columns)
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
         self._all_finite = not self._closed and len(self._others) == n_features
@@ -54,12 +54,14 @@ class Allowed:
 def _finite(numbers: np.ndarray) -> bool:
     """Whether no number is NaN or infinite: then what they add up to is finite too, unless it is too large.
 
-    A few numbers are squared, as NumPy's `dot` begins soonest. Many are added up by torch, whose threads copy them too:
-    those of a BLAS, which has them for float64, get into their way, and a batch then waits for milliseconds.
+    A few numbers are squared, as NumPy's `dot` begins soonest. Of more a BLAS makes parts for threads, which wait for
+    each other for as long as other programs keep the cores: torch adds those up, in as many threads as it is told to
+    have.
     """
-    few = numbers.size < (MANY_NUMBERS if numbers.itemsize == 4 else THREADED_DOT)  # a dtype's name takes longer
-    if few or not numbers.flags.writeable:  # torch warns of arrays that it cannot write to
+    if numbers.size < THREADED_DOT:
         total = float(numbers.dot(numbers))
-    else:
+    elif numbers.flags.writeable:  # torch warns of arrays that it cannot write to
         total = float(torch.from_numpy(numbers).sum())
+    else:
+        total = float(numbers.sum())
     return math.isfinite(total) or bool(np.isfinite(numbers).all())

@@ -9,6 +9,7 @@ TRITON_INTERPRET, which the configuration decides, when it is imported. What is 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -18,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import triton_python_backend_utils
-from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from .column_parameters import COLUMNS_DIGEST, columns_digest
 from .entry import read_document, read_golden
 
 if TYPE_CHECKING:
     from .allowed import Allowed
+    from .executors import Answers
+    from .gather import Part
     from .inputs import Inputs
     from .run import Runner
     from .stub import ErrorCode, Request, Response, ServerTensor, Utils
@@ -40,10 +43,6 @@ LARGE_BYTES = 2**20
 """From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
 longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
 
-COPYING_THREADS = 4
-"""How many threads copy and search the rows of a large batch for a GPU. Between batches they wait by spinning, on cores
-that the server needs."""
-
 NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
@@ -58,7 +57,8 @@ class TritonPythonModel:
     inputs: Inputs
     max_string_bytes: int
     datatypes: dict[str, str]
-    read: Callable[[Request], np.ndarray]
+    numbers: Callable[..., Part]
+    read: Callable[[Request], Part]
     large_rows: int
     feature_names: tuple[str, ...]
     columns_digest: str
@@ -76,7 +76,7 @@ class TritonPythonModel:
         version = Path(__file__).parents[1]
         document = read_document(version)  # before the modules that it checks are imported
         from .allowed import Allowed
-        from .inputs import MAX_STRING_BYTES
+        from .inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
         from .parity import measure
         from .plan import load_plan
         from .run import Runner
@@ -86,9 +86,7 @@ class TritonPythonModel:
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
-            torch.set_num_threads(min(torch.get_num_threads(), COPYING_THREADS))
-        else:
-            torch.set_num_threads(1)  # the server runs instances side by side; threads inside each would fight
+        torch.set_num_threads(1)  # the server runs instances side by side, and needs cores itself; threads would fight
         max_rows = int(config["max_batch_size"])
         if max_rows < 1:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
@@ -117,13 +115,15 @@ class TritonPythonModel:
                     "features of the plan."
                 )
         _check_outputs(config["output"], plan.output_widths())
-        self.read = _numbers_in if self.inputs.plain_matrix else self._matrix
+        self.numbers = _numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else _numbers_in
+        self.read = self.numbers if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed)
-        self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows)
+        gathered = self.allowed if self.inputs.plain_matrix else None
+        self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
         golden, tolerance = read_golden(version, document), document.parity.tolerance
         for name, answer in self.runner.predict(golden.X, self.outputs).items():
             parity = measure(answer, golden.outputs[name], document.parity.outputs[name].unit)
@@ -148,9 +148,8 @@ class TritonPythonModel:
             cancelled = self._cancelled(requests, rows) if max(rows) >= self.large_rows else NONE
             if min(rows) > 0 and not cancelled:
                 responses = self._launch(requests, parts, rows)
-                allowed = self.allowed.holds(self.runner.staged(total)) and not any(map(self._misled, requests))
-                self.runner.wait()
-                if allowed:
+                misled = any(map(self._misled, requests))
+                if self.runner.allowed(total, self.allowed) and not misled:
                     return responses
             return self._refuse(requests, parts, cancelled)
         except Exception as error:
@@ -161,20 +160,20 @@ class TritonPythonModel:
         """Let go of the device's memory."""
         del self.runner
 
-    def _launch(self, requests: list[Request], parts: list[np.ndarray], rows: list[int]) -> list[Response]:
+    def _launch(self, requests: list[Request], parts: list[Part], rows: list[int]) -> list[Response]:
         """Start the plan once for the rows of all requests; return what holds the answers once it is done.
 
         The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(parts, sum(rows), self.outputs).tensors[name], rows)
+            pieces = _cut(self.runner.launch(parts, sum(rows), self.outputs), name, rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         outputs = tuple(name for name in self.outputs if name in asked)
         answers = self.runner.launch(parts, sum(rows), outputs)
-        cut = {name: _cut(answer, rows) for name, answer in answers.tensors.items()}
+        cut = {name: _cut(answers, name, rows) for name in outputs}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
@@ -182,8 +181,10 @@ class TritonPythonModel:
 
     def _matrix(self, request: Request) -> np.ndarray:
         """Return the plan's matrix for a request that has other tensors than X."""
+        from .gather import on_cpu
+
         tensors = {
-            name: _strings_in(request, name) if datatype == "BYTES" else _numbers_in(request, name)
+            name: _strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
             for name, datatype in self.datatypes.items()
         }
         return self.inputs.encode(tensors, self.max_string_bytes)
@@ -193,10 +194,13 @@ class TritonPythonModel:
         large = [index for index, count in enumerate(rows) if count >= self.large_rows]
         return frozenset(index for index in large if requests[index].is_cancelled())
 
-    def _refuse(self, requests: list[Request], parts: list[np.ndarray], cancelled: frozenset[int]) -> list[Response]:
+    def _refuse(self, requests: list[Request], parts: list[Part], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
+        from .gather import on_cpu
+
+        arrays = map(on_cpu, parts)
         errors = [
-            self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, parts, strict=True))
+            self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, arrays, strict=True))
         ]
         good = [index for index, error in enumerate(errors) if error is None]
         answers: list[Response] = []
@@ -233,7 +237,7 @@ class TritonPythonModel:
         if tensor == NUMBERS:
             return f"X must be finite: {where} is {number}."
         if self.datatypes[tensor] != "BYTES":
-            given = _numbers_in(request, tensor)[row, place]
+            given = self.numbers(request, tensor)[row, place]
             return f"{tensor} must hold categories that the model was fitted on: {where} is {given}."
         string = _strings_in(request, tensor)[row, place]
         if np.isinf(number):
@@ -264,6 +268,15 @@ def _numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
     server marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
     """
     numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()))
+    return numbers
+
+
+def _numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
+    """Return a request's tensor of numbers without copying it: torch's where the server has it in a GPU's memory."""
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    if tensor.is_cpu():
+        return _numbers_in(request, name)
+    numbers: torch.Tensor = from_dlpack(tensor.to_dlpack())
     return numbers
 
 
@@ -313,12 +326,10 @@ def _check_strings() -> None:
         )
 
 
-def _cut(answer: torch.Tensor, rows: list[int]) -> tuple[torch.Tensor, ...]:
+def _cut(answers: Answers, name: str, rows: list[int]) -> list[torch.Tensor]:
     """Return the tensors of each request over the rows of a batch's answer."""
-    if len(rows) == 1:
-        return (answer,)
-    pieces: tuple[torch.Tensor, ...] = answer.split(rows)  # type: ignore[no-untyped-call]
-    return pieces
+    ends = list(itertools.accumulate(rows))
+    return list(map(answers.pieces[name], [0, *ends], ends))
 
 
 def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:

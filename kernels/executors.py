@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from .branches import MOST_BRANCHES, Launch, Task
-from .chunks import Chunk, Lane, graph_sizes
+from .chunks import Chunk, Lane, graph_sizes, streams
+from .gather import Gathering, Part, on_cpu
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging, split
 from .tiles import one_thread
@@ -26,28 +27,49 @@ from .upload import upload
 LANES = 3
 """How many chunks are under way: while the CPU stages one, the bus carries another and the device computes a third."""
 
+MOST_PIECES = 2**14
+"""How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
+
 Outputs = tuple[str, ...]
+
+Pieces = Callable[[int, int], torch.Tensor]
+"""Returns the tensor over the rows from one number on and before another."""
+
+Search = Callable[[np.ndarray], bool]
+"""Returns whether all of the numbers are allowed."""
 
 
 class Answers(NamedTuple):
-    """Each output's rows in CPU memory, float32 `[rows, width]`, as a tensor and as an array over the same numbers."""
+    """Each output's rows in CPU memory, float32 `[rows, width]`, as a tensor and as an array over the same numbers.
+
+    `pieces` makes tensors of some of the rows.
+    """
 
     tensors: dict[str, torch.Tensor]
     arrays: dict[str, np.ndarray]
+    pieces: dict[str, Pieces]
 
     @staticmethod
-    def of(tensors: dict[str, torch.Tensor]) -> Answers:
+    def of(tensors: dict[str, torch.Tensor], pieces: dict[str, Pieces] | None = None) -> Answers:
         """Return the tensors and arrays over them."""
-        return Answers(tensors, {name: tensor.numpy() for name, tensor in tensors.items()})
+        if pieces is None:
+            pieces = {name: functools.partial(_piece, tensor) for name, tensor in tensors.items()}
+        return Answers(tensors, {name: tensor.numpy() for name, tensor in tensors.items()}, pieces)
 
 
 class Executor(Protocol):
     """One way to run a plan, whose rows lie in a `Staging`."""
 
-    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
-        """Stage matrices, `rows` in all, one below the other, and begin to compute their outputs.
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
+        """Bring matrices, `rows` in all, one below the other, to where they are computed, and begin with their outputs.
 
         Returns what holds them after `wait`, until the next launch.
+        """
+
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Wait until what was launched is computed; return whether all of its numbers are allowed.
+
+        `search` is asked, while the device computes, unless the device has searched them itself.
         """
 
     def wait(self) -> None:
@@ -81,10 +103,14 @@ class TorchExecutor:
         self._parameters = bind_parameters(plan, device, plain=True)
         self._schedules: dict[Outputs, tuple[Step, ...]] = {}
 
-    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Stage rows and compute their outputs."""
-        self._staging.fill(parts, 0, rows)
+        self._staging.fill([on_cpu(part) for part in parts], 0, rows)
         return self._compute(self._staging.tensor[:rows], outputs)
+
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Search the staged rows."""
+        return search(self._staging.numbers(rows))
 
     def wait(self) -> None:
         """Launching computed everything."""
@@ -117,14 +143,16 @@ class KernelExecutor:
 
     A large batch is cut into chunks of rows. Each chunk is staged, brought to the device and computed on the stream of
     a lane, and lanes take turns. What a chunk makes on its way lies in buffers of its lane, which the lane's next chunk
-    uses again.
+    uses again. With a `gathering` parts that it can lay are not staged.
     """
 
-    def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
+    def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
         self._plan = plan
         self._on_gpu = device.type == "cuda"
         self._device = device
         self._staging = staging
+        self._gathering = gathering
+        self._searched: Callable[[], bool] | None = None
         self._chunk_rows = staging.chunk_rows
         self._chunks = len(staging.tensor) // self._chunk_rows
         self._widths = plan.widths()
@@ -134,8 +162,20 @@ class KernelExecutor:
         self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
 
-    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
-        """Stage rows and begin to compute their outputs, chunk by chunk."""
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
+        """Gather or stage rows and begin to compute their outputs, chunk by chunk."""
+        gathering = self._gathering
+        self._searched = None
+        if gathering is None or not gathering.lay(parts, rows):
+            return self._stage([on_cpu(part) for part in parts], rows, outputs)
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        for number, start in enumerate(range(0, rows, self._chunk_rows)):
+            schedule.gathered[number].starter(min(rows - start, self._chunk_rows))()
+            self._busy = self._streams[: number + 1]
+        self._searched = gathering.allowed
+        return schedule.answers(rows)
+
+    def _stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         if rows <= self._chunk_rows:
             self._staging.fill(parts, 0, rows)
@@ -148,6 +188,15 @@ class KernelExecutor:
             self._busy = self._streams[: number + 1]
         return schedule.answers(rows)
 
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Search the staged rows while the device computes, and wait."""
+        if self._searched is not None:
+            self.wait()
+            return self._searched()
+        found = search(self._staging.numbers(rows))
+        self.wait()
+        return found
+
     def wait(self) -> None:
         """Wait for the streams of the lanes that were given a chunk."""
         for stream in self._busy:
@@ -155,7 +204,7 @@ class KernelExecutor:
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
         """Return outputs of rows, after staging them."""
-        answers = self.launch((X,), len(X), outputs)
+        answers = self._stage((X,), len(X), outputs)
         self.wait()
         return answers
 
@@ -164,7 +213,9 @@ class KernelExecutor:
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         self._busy = self._first
         if self._on_gpu:
-            schedule.chunks[0].launch(self._chunk_rows)  # compiles before anything is captured
+            for chunks in (schedule.chunks, schedule.gathered):
+                for chunk in chunks[:1]:
+                    chunk.launch(self._chunk_rows)  # compiles before anything is captured
             self.wait()
             schedule.capture(self._chunk_rows)
         schedule.start(1)
@@ -174,19 +225,31 @@ class KernelExecutor:
         """Lay out buffers and launches for a set of outputs."""
         steps = self._plan.steps_for(outputs)
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
-        chunks = [self._bind_chunk(steps, host, number) for number in range(self._chunks)]
-        schedule = self._schedules[outputs] = _Schedule(chunks, host)
+        numbers = range(self._chunks)
+        chunks = [self._bind_chunk(steps, host, number) for number in numbers]
+        gathered = [self._bind_chunk(steps, host, number, self._gathering) for number in numbers if self._gathering]
+        schedule = self._schedules[outputs] = _Schedule(chunks, gathered, host)
         return schedule
 
-    def _bind_chunk(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor], number: int) -> Chunk:
-        """Return the launches that make outputs, given by name as buffers, of one chunk of the staged rows."""
+    def _bind_chunk(
+        self,
+        steps: Sequence[Step],
+        outputs: Mapping[str, torch.Tensor],
+        number: int,
+        gathering: Gathering | None = None,
+    ) -> Chunk:
+        """Return the launches that make outputs, given by name as buffers, of one chunk of the batch's rows."""
         lane = self._lanes[number % len(self._lanes)]
         here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
         staged, host = self._staging.tensor[here], {name: buffer[here] for name, buffer in outputs.items()}
         readers = [step for step in steps if INPUT in step.inputs]
         values: dict[str, torch.Tensor] = {}
         tasks: list[Task] = []
-        if not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
+        if gathering:
+            values[INPUT] = self._device_buffer(lane, INPUT)
+            gather = functools.partial(gathering.launch, values[INPUT], number * self._chunk_rows)
+            tasks.append(Task((), INPUT, gather))
+        elif not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
             values[INPUT] = staged
         else:
             values[INPUT] = self._device_buffer(lane, INPUT)
@@ -220,11 +283,19 @@ class KernelExecutor:
 
 
 class _Schedule:
-    """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end."""
+    """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end.
 
-    def __init__(self, chunks: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
+    `chunks` are of staged rows, `gathered` of those that the device brings itself.
+    """
+
+    def __init__(self, chunks: list[Chunk], gathered: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
         self.chunks = chunks
+        self.gathered = gathered
         self._buffers = buffers
+        self._pieces: dict[str, Pieces] = {
+            name: functools.lru_cache(MOST_PIECES)(functools.partial(_piece, buffer))
+            for name, buffer in buffers.items()
+        }
         self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
 
     def start(self, rows: int) -> Answers:
@@ -241,26 +312,27 @@ class _Schedule:
 
     def answers(self, rows: int) -> Answers:
         """Return what will hold the answers of a batch."""
-        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()})
+        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()}, self._pieces)
 
     def capture(self, rows: int) -> None:
         """Capture graphs: of the first chunk for powers of two of its `rows`, of the others for all of them."""
         sizes = graph_sizes(rows)
-        for number, chunk in enumerate(self.chunks):
-            chunk.capture(sizes if number == 0 else sizes[-1:])
+        for chunks in (self.chunks, self.gathered):
+            for number, chunk in enumerate(chunks):
+                chunk.capture(sizes if number == 0 else sizes[-1:])
         self._batches.clear()
+
+
+def _piece(buffer: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    return buffer[start:stop]
 
 
 def _lanes(device: torch.device, count: int) -> list[Lane]:
     """Return lanes with the streams that a GPU needs; where kernels are interpreted one lane is enough."""
     if device.type != "cuda":
         return [Lane(())]
-    own, shared = _streams(device, count), _streams(device, MOST_BRANCHES - 1)
-    return [Lane((stream, *shared)) for stream in own]
-
-
-def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
-    return [torch.cuda.Stream(device) for _ in range(count)]  # type: ignore[no-untyped-call]
+    own_and_shared = streams(device, count + MOST_BRANCHES - 1)
+    return [Lane((stream, *own_and_shared[count:])) for stream in own_and_shared[:count]]
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:

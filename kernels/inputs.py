@@ -22,6 +22,9 @@ NUMBERS = "X"
 INTEGERS = "integers"
 """Name of the tensor of whole numbers."""
 
+ONLY_CPU_INPUTS = "FORCE_CPU_ONLY_INPUT_TENSORS"
+"""The parameter of a configuration by which the server leaves tensors where they are ("no"), which may be a GPU."""
+
 UNKNOWN = -1.0
 
 MAX_STRING_BYTES = 4096

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
+from .allowed import Allowed
 from .errors import PlanError
 from .executors import Answers, Executor, KernelExecutor, Outputs, TorchExecutor
+from .gather import Gathering, Part
 from .plan import Plan
 from .staging import Staging
 
@@ -29,27 +31,55 @@ class Runner:
     """
 
     def __init__(
-        self, plan: Plan, *, engine: str = "auto", device: torch.device | str | None = None, max_rows: int = 4096
+        self,
+        plan: Plan,
+        *,
+        engine: str = "auto",
+        device: torch.device | str | None = None,
+        max_rows: int = 4096,
+        gathered: Allowed | None = None,
     ) -> None:
-        """Bind `plan`; at most `max_rows` rows are staged at a time. `PlanError` if the engine cannot run."""
+        """Bind `plan`.
+
+        Args:
+            plan: what to run.
+            engine: one of `ENGINES`.
+            device: where; None is the current GPU, or the CPU where there is none or the engine is the CPU's.
+            max_rows: at most so many rows are staged at a time.
+            gathered: which numbers `launch` is given. Its parts are then rows as a Triton server hands them to its
+                Python backend, which a GPU may read and search where they lie. None: they are any arrays.
+
+        Raises:
+            PlanError: the engine cannot run here.
+        """
         self.plan = plan
         self.engine, self.device = choose_engine(engine, device)
         self.max_rows = max_rows
         self.dtype = np.dtype(plan.dtype)
         self._staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
-        executor = TorchExecutor if self.engine == "torch" else KernelExecutor
-        self._executor: Executor = executor(plan, self._staging, self.device)
+        self._executor: Executor
+        if self.engine == "torch":
+            self._executor = TorchExecutor(plan, self._staging, self.device)
+        else:
+            gathering = None
+            if gathered is not None and self.device.type == "cuda":
+                gathering = Gathering(plan.n_features, gathered.nan_columns, plan.dtype, self.device)
+            self._executor = KernelExecutor(plan, self._staging, self.device, gathering)
 
     def staged(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` staged rows, one row after the other, as they lie in the buffer."""
         return self._staging.numbers(rows)
 
-    def launch(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs = ("y",)) -> Answers:
-        """Stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs = ("y",)) -> Answers:
+        """Gather or stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
 
         Returns what holds them after `wait`, until the next launch.
         """
         return self._executor.launch(parts, rows, outputs)
+
+    def allowed(self, rows: int, allowed: Allowed) -> bool:
+        """Wait until the `rows` rows that were launched are computed; return whether all their numbers are allowed."""
+        return self._executor.allowed(rows, allowed.holds)
 
     def wait(self) -> None:
         """Wait until what was launched is computed."""

@@ -17,6 +17,9 @@ class ServerTensor(Protocol):
     def as_numpy(self) -> np.ndarray:
         """Return it as an array; strings are bytes in an object array."""
 
+    def is_cpu(self) -> bool:
+        """Return whether it lies in CPU memory."""
+
     def to_dlpack(self) -> Any:
         """Return it as a DLPack capsule."""
 

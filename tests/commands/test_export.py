@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import skops.io
+import torch
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
@@ -95,6 +96,17 @@ def test_describe_begins_with_the_contract_of_a_model_and_of_its_entry(run_here)
     assert out.startswith(of_entry[1])
     for words in (*PASSES, "launches", "bytes"):
         assert words in out[len(of_entry[1]) :]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_describe_tells_of_a_gpu_s_memory_where_it_can(run_here):
+    run_here("export", "bayes.skops", "--repository", "measured")
+    code, out, err = run_here("describe", "measured/bayes", "--gpu-memory")
+    assert (code, out.partition("\n")[0]) == (1, "bayes (BayesianRidge), version 1")
+    assert "A GPU's memory cannot be measured here: " in err
+    code, _, err = run_here("describe", "bayes.skops", "--gpu-memory")
+    assert code == 1
+    assert "--gpu-memory is for an entry; export the model first." in err
 
 
 def test_describe_of_an_entry_imports_no_torch_and_no_scikit_learn(folder):

@@ -206,6 +206,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "no instances": ({"instances": 0}, r"^instances must be a whole number of at least 1, not 0\.$"),
     "no versions": ({"versions": 0}, r"^versions must be a whole number of at least 1, not 0\.$"),
     "kind": ({"instance_kind": "tpu"}, r"^instance_kind must be one of auto, gpu, cpu, not 'tpu'\.$"),
+    "gpu inputs": ({"gpu_inputs": "yes"}, r"^gpu_inputs must be true or false, not 'yes'\.$"),
     "engine": ({"engine": "cuda"}, r"^engine must be one of auto, triton, torch, interpret, not 'cuda'\.$"),
     "preferred size of zero": (
         {"preferred_batch_sizes": (0, 8)},

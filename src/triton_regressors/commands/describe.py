@@ -36,6 +36,8 @@ SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
 WIDEST = 100
 """How many characters lines of advice have at most."""
 
+GPU_MEMORY_ROWS = 4096
+"""The largest batch of an entry unless it was given another."""
 
 ModelOrEntry = Annotated[
     Path,
@@ -69,6 +71,9 @@ def describe(
             min=0, metavar="USD", help="What this machine costs an hour, a GPU aside.", rich_help_panel=ADVICE
         ),
     ] = None,
+    gpu_memory: Annotated[
+        bool, typer.Option("--gpu-memory", help="Measure what serving an entry takes of this machine's GPU too.")
+    ] = False,
     version: Annotated[
         int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
     ] = None,
@@ -100,6 +105,8 @@ def describe(
         entry = _find(what, repository, version)
         if entry is not None and sample is not None:
             raise ExportError("--sample is for a model's file; an entry's parity was measured when it was exported.")
+        if entry is None and gpu_memory:
+            raise ExportError("--gpu-memory is for an entry; export the model first.")
         if entry is not None:
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
@@ -142,6 +149,10 @@ def describe(
     text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied
+    if entry is not None and gpu_memory:
+        from triton_regressors.commands.gpu_memory import measure
+
+        console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:
         for place, stage in enumerate(document.stages):
             console.print(_stage_table(f"after: {stage.stage}" if place else "as lowered", stage.steps))

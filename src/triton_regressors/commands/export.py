@@ -82,6 +82,14 @@ def export(
     instance_kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="auto, gpu or cpu; default auto.", rich_help_panel=_RUN)
     ] = None,
+    gpu_inputs: Annotated[
+        bool | None,
+        typer.Option(
+            "--gpu-inputs/--no-gpu-inputs",
+            help="Whether rows that a request has in a GPU's memory stay there; default no.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(help="auto, triton, torch or interpret; default auto.", rich_help_panel=_RUN)
     ] = None,
@@ -127,6 +135,7 @@ def export(
         preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
         instances=instances,
         instance_kind=instance_kind,
+        gpu_inputs=gpu_inputs,
         engine=engine,
         versions=versions,
     )

@@ -1,0 +1,123 @@
+"""Rows that the device gathers itself: chunks of them, and the way back to staging."""
+
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
+from triton_regressors.kernels import gather, staging
+from triton_regressors.kernels.allowed import Allowed
+from triton_regressors.kernels.executors import KernelExecutor
+from triton_regressors.kernels.gather import Gathering
+from triton_regressors.kernels.ops.concatenate import Concatenate
+from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.staging import Staging
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+MAX_ROWS = 150
+MAPPED: list[np.ndarray] = []
+PLANS = {
+    "one step": Plan(5, (Step(affine(5, 2), ("X",), "v0"),), {"y": "v0"}),
+    "several readers": Plan(
+        5,
+        (
+            Step(scale(5), ("X",), "v0"),
+            Step(quadratic(5), ("X",), "v1"),
+            Step(columns(5, 3), ("v0",), "v2"),
+            Step(polynomial(3, 2), ("v2",), "v3"),
+            Step(Concatenate(), ("v1", "v3"), "v4"),
+        ),
+        {"y": "v4", "scaled": "v0"},
+    ),
+}
+Make = Callable[[Plan], KernelExecutor]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """make(plan) returns an executor that gathers, with chunks of 16 rows."""
+    monkeypatch.setattr(gather, "LEAST_BYTES", 0)
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 16 * 4 * 5)
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr(gather, "_registered", lambda *region: True)
+        monkeypatch.setattr(gather, "driver", object())
+
+    def made(plan: Plan) -> KernelExecutor:
+        lying = Staging(MAX_ROWS, 5, "float32", pinned=DEVICE.type == "cuda")
+        return KernelExecutor(plan, lying, DEVICE, Gathering(5, (2,), "float32", DEVICE))
+
+    return made
+
+
+def shared(X: np.ndarray) -> np.ndarray:
+    """Return a copy of rows in shared memory. It stays, since the driver may have registered it."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(X.nbytes)
+        copy = np.memmap(file, X.dtype, "r+", shape=X.shape)
+    MAPPED.append(copy)
+    copy[:] = X
+    return copy
+
+
+def rows(count: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((count, 5)).astype(np.float32)
+
+
+def refuse(numbers: np.ndarray) -> bool:
+    raise AssertionError("the device has searched them")
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
+def test_gathered_rows_give_the_bits_of_staged_ones(plan: Plan, make: Make) -> None:
+    X, outputs, executor = shared(rows(MAX_ROWS)), tuple(plan.outputs), make(plan)
+    executor.warm_up(outputs)
+    staged = {name: answer.copy() for name, answer in executor.answer(X, outputs).arrays.items()}
+    for count in (1, 15, 16, 17, 32, 47, MAX_ROWS):
+        answers = executor.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
+        assert executor.allowed(count, refuse)
+        for name in outputs:
+            assert answers.arrays[name].tobytes() == staged[name][:count].tobytes()
+            assert (
+                answers.pieces[name](count // 2, count).numpy().tobytes() == staged[name][count // 2 : count].tobytes()
+            )
+
+
+def test_what_a_request_may_not_hold_is_found(make: Make) -> None:
+    executor, X = make(PLANS["one step"]), shared(rows(40))
+    for value, column, allowed in ((np.nan, 2, True), (np.nan, 3, False), (np.inf, 2, False)):
+        X[37] = 0
+        X[37, column] = value
+        executor.launch([X], 40, ("y",))
+        assert executor.allowed(40, refuse) == allowed
+        executor.launch([X[:37]], 37, ("y",))
+        assert executor.allowed(37, refuse)
+
+
+def test_other_rows_are_staged_and_searched(make: Make) -> None:
+    executor, X = make(PLANS["one step"]), rows(40)
+    holds = Allowed(5, ()).holds
+    expected = executor.answer(X, ("y",)).arrays["y"].copy()
+    lying = shared(X)
+    for parts in ([lying], [X[:3], X[3:]], [lying[:7], X[7:]]):
+        answers = executor.launch(parts, 40, ("y",))
+        assert executor.allowed(40, refuse if len(parts) == 1 else holds)
+        assert answers.arrays["y"].tobytes() == expected.tobytes()
+    X[5, 0] = np.nan
+    executor.launch([X], 40, ("y",))
+    assert not executor.allowed(40, holds)
+
+
+def test_rows_that_arrive_in_more_memory_are_met_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server enlarges its shared memory by mapping all of it anew, elsewhere."""
+    regions: list[tuple[int, int]] = []
+    register = gather._registered
+    monkeypatch.setattr(gather, "_registered", lambda *region: (regions.append(region), register(*region))[1])
+    executor, X = make(PLANS["one step"]), rows(40)
+    first, second = shared(X), shared(X)
+    for part in (first, second, first, second):
+        executor.launch([part], 40, ("y",))
+        assert executor.allowed(40, refuse)
+    assert len(regions) == 2
