@@ -1,10 +1,12 @@
-"""Device time of neighbours, expansions, trees and layers by the number of rows, beside torch in the same run.
+"""Time of neighbours, expansions, trees and layers by the number of rows, beside torch or nvForest in the same run.
 
     python -m benchmarks.families_gpu [--only neighbors layers] [--quick] [--output DIR]      needs a CUDA GPU
     python -m benchmarks.families_gpu --dry-run              tries the script out on a CPU, on toy sizes
 
 A work is a plan's kernels, one launch after the other, and what torch offers for the same in float32: its answers need
-not be as exact, nor the same in every batch.
+not be as exact, nor the same in every batch. Their time is the device's. Trees stand beside nvForest where it is
+installed, which cannot be captured into a graph: theirs is the host's from a call until the answers are there, and ours
+is then a graph's replay.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from sklearn.neural_network import MLPRegressor
 
 from benchmarks.checking import demand
 from benchmarks.environment import default_directory, device_name, save
-from benchmarks.timing import Contender, time_on_device
+from benchmarks.forest_peer import nvforest, there_is_nvforest
+from benchmarks.timing import QUICK, Contender, Effort, capture, time_on_device, time_on_host
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.ops.neighbors import Neighbors
@@ -43,13 +46,17 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Work:
-    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time."""
+    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time.
+
+    `ensemble` is the estimator of trees that nvForest can load.
+    """
 
     family: str
     title: str
     plan: Plan
     rows: Sequence[int]
     peer: Callable[[Tensor], Tensor] | None = None
+    ensemble: BaseEstimator | None = None
 
 
 def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
@@ -99,7 +106,7 @@ def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
 
 
 def trees(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield ensembles of trees, for which torch has nothing."""
+    """Yield ensembles of trees, for which torch has nothing, beside nvForest."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300 if toy else 20_000, 64)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
@@ -116,7 +123,8 @@ def trees(device: torch.device, toy: bool) -> Iterator[Work]:
             GradientBoostingRegressor(n_estimators=2 * count, max_depth=5, max_features=8, random_state=0),
         ),
     ):
-        yield Work("trees", title, compiled(estimator.fit(X, y)), (1, 128, 4096, 65536, 2**20))
+        rows = (1, 128, 4096, 65536, 2**20)
+        yield Work("trees", title, compiled(estimator.fit(X, y)), rows, ensemble=estimator)
 
 
 def layers(device: torch.device, toy: bool) -> Iterator[Work]:
@@ -164,7 +172,18 @@ def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
     return call
 
 
-def measure(work: Work, device: torch.device, rounds: int) -> list[dict[str, Any]]:
+def until_answered(call: Callable[[int], Tensor], count: int) -> Contender:
+    """Return a contender that replays a graph of each of the calls and waits for its answers."""
+    replays = [capture(lambda i=i: call(i)) for i in range(count)]
+
+    def replay(i: int) -> None:
+        replays[i]()
+        torch.cuda.synchronize()
+
+    return Contender(OURS, replay)
+
+
+def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, Any]]:
     """Check, time and print a work for each number of rows; return what was found."""
     parameters, steps = bind_parameters(work.plan, torch.device("cpu")), work.plan.steps_for(("y",))
     found = []
@@ -188,9 +207,14 @@ def measure(work: Work, device: torch.device, rounds: int) -> list[dict[str, Any
         if work.peer is not None:
             peer, singles = work.peer, [x.float() for x in inputs]
             contenders.append(Contender(TORCH, lambda i, peer=peer, singles=singles: peer(singles[i])))
-        times = time_on_device(contenders, count, device, rounds=rounds)
-        ratio = times[TORCH].median_us / times[OURS].median_us if TORCH in times else None
-        beside = "" if ratio is None else f", torch {times[TORCH].median_us:,.1f} µs, {ratio:.2f} ×"
+        if work.ensemble is not None and device.type == "cuda" and there_is_nvforest():
+            contenders = [until_answered(call, count), nvforest(work.ensemble, inputs)]
+            times = time_on_host(contenders, count, effort)
+        else:
+            times = time_on_device(contenders, count, device, rounds=effort.rounds)
+        other = next((contender.name for contender in contenders[1:]), None)
+        ratio = times[other].median_us / times[OURS].median_us if other else None
+        beside = "" if other is None else f", {other} {times[other].median_us:,.1f} µs, {ratio:.2f} ×"
         print(f"{work.title}: {rows:,} rows {times[OURS].median_us:,.1f} µs{beside}, error {error:.0e}", flush=True)
         found.append(
             {
@@ -198,7 +222,8 @@ def measure(work: Work, device: torch.device, rounds: int) -> list[dict[str, Any
                 "work": work.title,
                 "rows": rows,
                 "contenders": {name: timing.to_json() for name, timing in times.items()},
-                "torch_over_ours": None if ratio is None else float(f"{ratio:.3g}"),
+                "peer": other,
+                "peer_over_ours": None if ratio is None else float(f"{ratio:.3g}"),
                 "max_error": float(f"{error:.2g}"),
             }
         )
@@ -216,7 +241,7 @@ def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, d
     for work in works(device, chosen, dry_run):
         if dry_run:
             work = Work(work.family, work.title, work.plan, (1, 5), work.peer)
-        found += measure(work, device, rounds=2 if dry_run else 5 if quick else 15)
+        found += measure(work, device, QUICK if quick or dry_run else Effort(rounds=15))
     if dry_run or directory is None:
         return None
     return save(directory, "families", {"quick": quick, "families": list(chosen), "inputs": INPUTS}, {"cases": found})

@@ -1,6 +1,6 @@
 """Runs every benchmark that this machine can run, each in a process of its own, and makes the tables anew.
 
-python -m benchmarks.run [--quick] [--only predict kernels_gpu families_gpu served large] [--output DIR] [--no-tables]
+python -m benchmarks.run [--quick] [--only predict kernels_gpu families_gpu served ...] [--output DIR] [--no-tables]
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import torch
 
 from benchmarks.environment import RESULTS, default_directory
 
-BENCHMARKS = ("predict", "kernels_gpu", "families_gpu", "served", "large")
+BENCHMARKS = ("predict", "kernels_gpu", "families_gpu", "host_to_host", "served", "large")
+ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host")
 
 
 def missing(benchmark: str) -> str:
     """Return why this machine cannot run a benchmark, or nothing."""
-    if benchmark in ("kernels_gpu", "families_gpu") and not torch.cuda.is_available():
+    if benchmark in ON_A_GPU and not torch.cuda.is_available():
         return "torch finds no CUDA GPU"
     if benchmark in ("served", "large") and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"

@@ -45,7 +45,14 @@ def read_results(directory: Path = RESULTS) -> dict[str, dict[str, Document]]:
 
 def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return the whole section, one part per device."""
-    makers = {"predict": predict_section, "kernels": kernels_section, "served": served_section, "large": large_section}
+    makers = {
+        "predict": predict_section,
+        "kernels": kernels_section,
+        "families": families_section,
+        "host_to_host": host_to_host_section,
+        "served": served_section,
+        "large": large_section,
+    }
     parts = []
     for name, documents in results.items():
         any_document = next(iter(documents.values()))
@@ -151,6 +158,44 @@ def kernels_section(document: Document, where: str) -> str:
             f"![Share of copy bandwidth]({where}/kernels.png)",
         ]
     )
+
+
+def families_section(document: Document, where: str) -> str:
+    """Return each work's time and its peer's, one column for each number of rows."""
+    sizes = sorted({case["rows"] for case in document["cases"]})
+    found: dict[str, dict[int, str]] = {}
+    for case in document["cases"]:
+        name, peer = f"{case['work']} ({case['peer'] or 'no peer'})", case["peer"]
+        times = [case["contenders"][OURS], *([case["contenders"][peer]] if peer else [])]
+        cell = " / ".join(microseconds(timing["median_us"]) for timing in times)
+        found.setdefault(name, {})[case["rows"]] = cell + (f", {case['peer_over_ours']:.1f} ×" if peer else "")
+    worst = max(case["max_error"] for case in document["cases"])
+    intro = "The families' kernels alone, median device µs of ours / of the peer named behind the work, and how many "
+    intro += "times faster ours are; trees beside nvForest, tuned by its own `optimize`: from a call until the answers "
+    intro += f"are there. The largest error is {worst:.0e} standard deviations{note(document)}:"
+    rows = [[name, *(cells.get(size, "–") for size in sizes)] for name, cells in found.items()]
+    header = ["work", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
+    return f"{intro}\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
+
+
+def host_to_host_section(document: Document, where: str) -> str:
+    """Return each work's time from host to host beside its kernels' and its rows' copy."""
+    rows = [
+        [
+            case["work"],
+            f"{case['rows']:,}",
+            f"{case['launches']}",
+            *(microseconds(case["contenders"][name]["median_us"]) for name in ("host to host", "kernels", "bus")),
+            f"{case['over_bound']:.2f} ×" if case["rows"] == 65536 else "–",
+        ]
+        for case in document["cases"]
+    ]
+    intro = (
+        "From rows in host memory to answers there, median µs, beside the kernels alone and the rows' copy over the "
+    )
+    intro += "bus, the larger of which bounds a large batch; 64 features"
+    header = ["work", "rows", "launches", "host to host", "kernels", "bus", "over the larger"]
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrr', rows)}"
 
 
 def served_section(document: Document, where: str) -> str:

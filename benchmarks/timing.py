@@ -191,22 +191,29 @@ def _capture(contender: Contender, inputs: int) -> tuple[Callable[[], None], str
         for i in range(inputs):
             contender.call(i)
 
+    if contender.graph:
+        try:
+            return capture(call_all), "device, graph"
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            print(f"  {contender.name} cannot be captured ({str(error).splitlines()[0]}); it is called from Python.")
     call_all()
     call_all()
     torch.cuda.synchronize()
-    if not contender.graph:
-        return call_all, "device, called from Python"
+    return call_all, "device, called from Python"
+
+
+def capture(work: Callable[[], Any]) -> Callable[[], None]:
+    """Return what replays a CUDA graph of `work`, which is called twice before."""
+    work()
+    work()
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            call_all()
-    except RuntimeError as error:
-        torch.cuda.synchronize()
-        print(f"  {contender.name} cannot be captured ({str(error).splitlines()[0]}); it is called from Python.")
-        return call_all, "device, called from Python"
+    with torch.cuda.graph(graph):
+        work()
     graph.replay()
     torch.cuda.synchronize()
-    return graph.replay, "device, graph"
+    return graph.replay
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import environment, families_gpu, kernels_gpu, libraries, predict, run
+from benchmarks import environment, families_gpu, host_to_host, kernels_gpu, libraries, predict, run
 from benchmarks.checking import WrongAnswerError
 from benchmarks.models import DTYPES, MODELS, model
 from benchmarks.served import beside, median_round, same_points
@@ -94,6 +94,8 @@ def test_an_engine_without_its_device_says_why():
         kernels_gpu.run(None)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         families_gpu.run(None, families_gpu.FAMILIES)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        host_to_host.run(None, list(host_to_host.WORKS))
 
 
 @pytest.mark.usefixtures("_torch_threads")
@@ -111,6 +113,14 @@ def test_every_family_agrees_with_its_reference_on_toy_sizes(capsys):
     printed = capsys.readouterr().out
     for work in ("5 of 1,100 × 4, manhattan", "RBF, 60 points × 3", "forest of 5, grown out", "layers 4-8-1"):
         assert work in printed
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_host_to_host_agrees_with_scikit_learn_on_toy_sizes(capsys):
+    host_to_host.run(None, ["ridge", "boosting", "one_hot"], dry_run=True)
+    printed = capsys.readouterr().out
+    assert printed.count(" × the larger") == 6
+    assert "one-hot + scaler + degree 2 + Ridge: 5 rows" in printed
 
 
 def test_compiling_a_model_needs_no_server_client():

@@ -93,7 +93,37 @@ SERVED = {
         }
     ],
 }
-RESULTS = {"a-device": {"predict": PREDICT, "kernels": KERNELS, "served": SERVED}}
+
+
+def case(rows, peer, ours, theirs):
+    contenders = {"triton_regressors": timing(ours)} | ({peer: timing(theirs)} if peer else {})
+    beside = {"peer": peer, "peer_over_ours": theirs / ours if peer else None}
+    return {"work": "Works", "rows": rows, "contenders": contenders, "max_error": 2e-7, **beside}
+
+
+FAMILIES = {
+    "benchmark": "families",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": False},
+    "cases": [case(1, "torch", 10.0, 25.0), case(4096, "torch", 250.0, 500.0), case(1, None, 5.0, None)],
+}
+HOST_TO_HOST = {
+    "benchmark": "host_to_host",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": False},
+    "cases": [
+        {
+            "work": "Ridge",
+            "rows": rows,
+            "launches": 1,
+            "contenders": {"host to host": timing(400.0), "kernels": timing(9.0), "bus": timing(320.0)},
+            "over_bound": 1.25,
+        }
+        for rows in (64, 65536)
+    ],
+}
+DOCUMENTS = (PREDICT, KERNELS, FAMILIES, HOST_TO_HOST, SERVED)
+RESULTS = {"a-device": {document["benchmark"]: document for document in DOCUMENTS}}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +165,20 @@ def test_tables_hold_what_the_results_say():
     assert "onnxruntime" not in section
     exported = "Polynomial (float32, as exported)"
     assert f"| {exported} | 1,024 | 100 | 30% | 1e-07 | torch.compile b | 400 | 1e-07 | 4.0 × |" in section
+    assert "| work | 1 row | 4,096 rows |" in section
+    assert "| Works (torch) | 10.0 / 25.0, 2.5 × | 250 / 500, 2.0 × |" in section
+    assert "| Works (no peer) | 5.0 | – |" in section
+    assert "| Ridge | 64 | 1 | 400 | 9.0 | 320 | – |" in section
+    assert "|  | 65,536 | 1 | 400 | 9.0 | 320 | 1.25 × |" in section
     assert "| Ridge | dynamic batching | 64 | 1,500 | +50 | 9,000 | 93% (91%–96%) | – | no |" in section
     assert "| model | engine | 1 row | 64 rows | 4,096 rows |" in section
     assert "| Ridge | `triton` | 1.50 | 1.50 | 1.50 |" in section
     assert "`torch` | –" not in section
+    assert "| work | 1 row | 4,096 rows |" in section
+    assert "| Works (torch) | 10.0 / 25.0, 2.5 × | 250 / 500, 2.0 × |" in section
+    assert "| Works (no peer) | 5.0 | – |" in section
+    assert "| Ridge | 64 | 1 | 400 | 9.0 | 320 | – |" in section
+    assert "|  | 65,536 | 1 | 400 | 9.0 | 320 | 1.25 × |" in section
     assert "| Ridge | dynamic batching | 64 | 1.02 (0.98–1.10) | – |" in section
     assert section.count("a quick run") == 1
 
