@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.architectures_table import architectures_section
 from benchmarks.environment import RESULTS
 from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
@@ -323,7 +324,8 @@ def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) 
 
 def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/benchmarks.md."""
-    return f"{INTRODUCTION}\n{markdown(results)}\n"
+    sections = "\n\n".join(filter(None, [markdown(results), architectures_section()]))
+    return f"{INTRODUCTION}\n{sections}\n"
 
 
 def main() -> None:
