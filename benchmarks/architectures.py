@@ -35,6 +35,7 @@ from sklearn.gaussian_process.kernels import Matern
 from benchmarks import families_gpu
 from benchmarks.environment import RESULTS
 from benchmarks.gpu_rates import FLOAT64, GPUS, WARP, Gpu, float64_instructions, seconds
+from benchmarks.loop_passes import chosen as chosen_neighbors
 from benchmarks.loop_passes import counted
 from benchmarks.models import model
 from benchmarks.recording import Recorded, compile_recorded, constant_bank, record, unique
@@ -44,11 +45,12 @@ from benchmarks.sass_thread import Memory, Program
 from triton_regressors.kernels.plan import Plan, Step
 
 FILE = RESULTS / "architectures.json"
+CPU = torch.device("cpu")
 MEMORY, BUS = "memory", "bus"
 ROWS, NEIGHBOR_ROWS = 65536, 4096
 FAMILIES = ("linear", "gaussian_process", *families_gpu.FAMILIES)
 LINEAR = ("ridge", "polynomial_2", "polynomial_3")
-FEW_PROGRAMS = 4
+FEW_PROGRAMS, SAMPLED = 4, 20
 NOT_ENTERED = ("descend",)
 """Functions that rows without missing numbers do not enter where there is another way."""
 
@@ -104,7 +106,8 @@ def _as_exported(chosen: Sequence[str], toy: bool) -> Iterator[Work]:
             plan = families_gpu.compiled(estimator.fit(X, np.sin(X).sum(axis=1)))
             yield Work(family, f"Gaussian process with std, Matern, {count:,} × {features}", plan, rows)
         else:
-            for found in families_gpu.works(torch.device("cpu"), [family], toy):
+            found_works = chosen_neighbors(toy) if family == "neighbors" else families_gpu.works(CPU, [family], toy)
+            for found in found_works:
                 many = NEIGHBOR_ROWS if family == "neighbors" and not toy else rows
                 yield Work(family, found.title, found.plan, many)
 
@@ -147,24 +150,35 @@ def counts(
 def of_program(launch: Recorded, gpu: Gpu, memory: Memory, passes: Mapping[str, float]) -> Counts:
     """Return what a program of a launch executes in the mean, with loops that rows decide at their means.
 
-    Of an axis with many programs it is the one in the middle. Means lie between whole numbers: what is counted is
+    Of the first axis with many programs two are followed, and more where these differ, as those do that go through
+    rows in turns; of another axis it is the one in the middle. Means lie between whole numbers: what is counted is
     linear in each, and weighted accordingly.
     """
     compiled = compile_recorded(launch, gpu.capability)
     code, bank = disassemble(compiled.asm["cubin"]), constant_bank(launch, gpu.capability)
-    axes = [range(size) if size <= FEW_PROGRAMS else range(size // 2, size // 2 + 1) for size in launch.grid]
     own = {name: mean for name, mean in passes.items() if any(i.function == name for i in code.instructions)}
-    total = Counts()
-    for x, y, z in itertools.product(*axes):
-        program = Program(bank, (x, y, z), compiled.metadata.num_warps, memory)
-        for corner in itertools.product((0, 1), repeat=len(own)):
-            weight, whole = 1.0 / np.prod([len(axis) for axis in axes]), {}
-            for (name, mean), upper in zip(own.items(), corner, strict=True):
-                whole[name] = int(mean) + upper
-                weight *= mean - int(mean) if upper else 1 - mean + int(mean)
-            if weight:
-                total.add(execute(code, program, Hints(whole, NOT_ENTERED)).times(weight))
-    return total
+    columns, *others = launch.grid
+    rest = list(itertools.product(*(range(n) if n <= FEW_PROGRAMS else [n // 2] for n in others)))
+
+    def mean_of(places: Sequence[int]) -> Counts:
+        total = Counts()
+        for x, (y, z) in itertools.product(places, rest):
+            program = Program(bank, (x, y, z), compiled.metadata.num_warps, memory)
+            for corner in itertools.product((0, 1), repeat=len(own)):
+                weight, whole = 1.0 / (len(places) * len(rest)), {}
+                for (name, mean), upper in zip(own.items(), corner, strict=True):
+                    whole[name] = int(mean) + upper
+                    weight *= mean - int(mean) if upper else 1 - mean + int(mean)
+                if weight:
+                    total.add(execute(code, program, Hints(whole, NOT_ENTERED)).times(weight))
+        return total
+
+    if columns <= FEW_PROGRAMS:
+        return mean_of(range(columns))
+    early, late = (mean_of([columns * place // SAMPLED]) for place in (1, SAMPLED - 1))
+    if early == late:
+        return early
+    return mean_of([columns * (2 * place + 1) // (2 * SAMPLED) for place in range(SAMPLED)])
 
 
 def bounds(found: Load, gpu: Gpu) -> dict[str, float]:

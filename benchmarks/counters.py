@@ -67,12 +67,16 @@ def plans() -> list[tuple[str, Plan]]:
 
 
 def launch() -> None:
-    """Launch the plans' kernels once."""
-    for number, (_, plan) in enumerate(plans()):
+    """Launch the plans' kernels once; what measuring their parity launched before is not profiled."""
+    models = plans()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    for number, (_, plan) in enumerate(models):
         generator = torch.Generator("cuda").manual_seed(number)
         rows = torch.randn(ROWS, plan.n_features, generator=generator, device="cuda").to(getattr(torch, plan.dtype))
         kernels(plan, [rows])(0)
     torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
 
 
 def launches(models: Sequence[tuple[str, Plan]]) -> Iterator[tuple[list[Recorded], list[torch.Tensor]]]:
@@ -100,7 +104,18 @@ def measured(names: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return what the GPU's counters say of the kernels of these names."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "ncu.csv"
-        command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--log-file", str(log)]
+        command = [
+            "ncu",
+            "--profile-from-start",
+            "off",
+            "--clock-control",
+            "none",
+            "--csv",
+            "--page",
+            "raw",
+            "--log-file",
+            str(log),
+        ]
         command += ["--metrics", ",".join([ISSUED, *METRICS.values()]), "--kernel-name", f"regex:^({'|'.join(names)})$"]
         subprocess.run([*command, sys.executable, "-m", "benchmarks.counters", "--launch"], check=True)
         lines = log.read_text(encoding="utf-8").splitlines()

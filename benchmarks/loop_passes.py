@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.plan import INPUT
 
 ROWS = 8
+FEW_FEATURES = 32
 KERNELS = str(Path(plan_module.__file__).parent)
 
 
@@ -87,6 +89,13 @@ def count(work: Work) -> dict[str, float]:
     return found
 
 
+def chosen(toy: bool) -> Iterator[Work]:
+    """Yield the neighbours' works; of metrics that are no matrix product one, as it takes the interpreter long."""
+    for work in works(torch.device("cpu"), ["neighbors"], toy):
+        if toy or "euclidean" in work.title or (work.plan.n_features <= FEW_FEATURES and "100,000" in work.title):
+            yield work
+
+
 def counted(toy: bool = False) -> dict[str, dict[str, float]]:
     """Return what this module prints, from a process of its own, in which the interpreter runs kernels."""
     command = [sys.executable, "-m", "benchmarks.loop_passes", *(["--toy"] if toy else [])]
@@ -100,7 +109,7 @@ def counted(toy: bool = False) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Count and print."""
-    found = {work.title: count(work) for work in works(torch.device("cpu"), ["neighbors"], "--toy" in sys.argv)}
+    found = {work.title: count(work) for work in chosen("--toy" in sys.argv)}
     print(json.dumps(found, ensure_ascii=False))
 
 

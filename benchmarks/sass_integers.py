@@ -12,6 +12,7 @@ from benchmarks.sass import Instruction
 from benchmarks.sass_thread import (
     NUMBER,
     PREDICATE,
+    PT,
     REGISTER,
     RZ,
     WORD,
@@ -261,6 +262,41 @@ def _predicates(thread: Thread, i: Instruction) -> Action | None:
     return go
 
 
+def _pack(thread: Thread, i: Instruction) -> Action | None:
+    """Return what writes predicates to the bits of a register that a mask names."""
+    rest, dest = thread.read(i.operands[2]), register(i.operands[0])
+    if i.opcode != "P2R" or rest is None or not NUMBER.match(i.operands[3]):
+        return None
+    mask = int(i.operands[3], 16)
+    held = [number for number in range(PT) if mask >> number & 1]
+
+    def go() -> None:
+        value, bits = rest(), [thread.predicates[number] for number in held]
+        if value is not None and None not in bits:
+            value = value & ~mask | sum(bool(bit) << number for number, bit in zip(held, bits, strict=True))
+            thread.write(dest, value)
+        else:
+            thread.write(dest, None)
+
+    return go
+
+
+def _unpack(thread: Thread, i: Instruction) -> Action | None:
+    """Return what writes the bits of a register that a mask names to predicates."""
+    read = thread.read(i.operands[1])
+    if i.opcode != "R2P" or read is None or not NUMBER.match(i.operands[2]):
+        return None
+    mask = int(i.operands[2], 16)
+
+    def go() -> None:
+        value = read()
+        for number in range(PT):
+            if mask >> number & 1:
+                thread.store(number, None if value is None else bool(value >> number & 1))
+
+    return go
+
+
 def _load(thread: Thread, i: Instruction) -> Action | None:
     address, words = thread.address(i.operands[-1], wide=True), written(i)
     if address is None or not REGISTER.match(i.operands[0]) or {"U8", "U16", "S8", "S16"} & set(i.opcode.split(".")):
@@ -338,6 +374,6 @@ MAKERS: dict[str, Callable[[Thread, Instruction], Action | None]] = {
     "MOV": _move, "R2UR": _move, "LDC": _load_constant, "S2R": _special, "S2UR": _special, "CS2R": _special,
     "IADD3": _add, "IADD": _add, "VIADD": _add, "LEA": _lea, "IMAD": _imad, "LOP3": _logic, "SHF": _shift,
     "SEL": _select, "IMNMX": _minimum, "VIMNMX": _minimum, "VIADDMNMX": _add_minimum, "ISETP": _compare,
-    "PLOP3": _predicates, "LDG": _load, "LDL": _load_local, "STL": _store_local,
+    "PLOP3": _predicates, "P2R": _pack, "R2P": _unpack, "LDG": _load, "LDL": _load_local, "STL": _store_local,
     "SHFL": _from_first_lane, "SGXT": _extend, "VOTE": _vote, "VOTEU": _vote,
 }  # fmt: skip

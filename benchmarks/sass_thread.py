@@ -218,7 +218,9 @@ def predicate(operand: str) -> tuple[int, bool]:
 def written(instruction: Instruction) -> int:
     """Return how many registers an instruction writes at most."""
     opcode, kind = instruction.opcode, instruction.kind
-    if kind in ("HMMA", "IMMA", "DMMA", "LDSM", "HGMMA") or ".128" in opcode:
+    if kind in ("HGMMA", "IGMMA", "QGMMA"):  # a tile of 64 rows and so many columns, among four warps
+        return int(re.findall(r"\d+", opcode)[1]) // 2
+    if kind in ("HMMA", "IMMA", "DMMA", "LDSM") or ".128" in opcode:
         return 4
     wide = kind in ("DADD", "DMUL", "DFMA", "DMNMX", "CS2R") or ".64" in opcode or ".WIDE" in opcode
     return 2 if wide or opcode.startswith(("F2F.F64", "I2F.F64", "F2I.S64", "F2I.U64", "FRND.F64")) else 1

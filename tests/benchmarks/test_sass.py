@@ -113,6 +113,8 @@ MUFU.RCP R17, R2
 IADD3 R18, R17, 0x1, RZ
 LOP3.LUT R19, R17, R2, RZ, 0xc0, !PT
 PLOP3.LUT P5, PT, P2, P3, PT, 0x80, 0x0
+P2R R20, PR, RZ, 0xc
+R2P PR, R20, 0x40
 """.strip()
     )
     assert [found.registers[n] for n in (3, 4, 10, 11, 12)] == [1, 8, 0xFE, 0xFFFFFFFF, 0xF]
@@ -121,7 +123,8 @@ PLOP3.LUT P5, PT, P2, P3, PT, 0x80, 0x0
     assert [found.registers[n] for n in (13, 14)] == [2, 10], "carried over"
     assert [found.registers[n] for n in (15, 16)] == [0xFFFFFFFF, 0xFFFFFFFE]
     assert [found.registers[n] for n in (17, 18, 19)] == [None] * 3
-    assert [found.predicates[n] for n in (2, 3, 4, 5)] == [True, False, False, False]
+    assert [found.predicates[n] for n in (2, 3, 4, 5, 6)] == [True, False, False, False, False]
+    assert found.registers[20] == 0b100, "predicates are packed"
 
 
 def test_loads_read_what_the_model_holds_and_the_stack_what_was_stored():
