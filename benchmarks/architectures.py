@@ -3,10 +3,11 @@
     python -m benchmarks.architectures [--only neighbors expansions] [--gpus T4 L4] [--output FILE]       needs no GPU
 
 Each plan's launches are recorded as the GPU's own compute capability, processors and shared memory would have them,
-compiled for it, and the instructions of one program in the middle of each grid are counted by following its machine
-code (`sass_execution.py`); where rows decide how often a loop runs, the interpreter counted it (`loop_passes.py`).
-Times the number of programs, that is what a batch executes. Divided by the published rates (`gpu_rates.py`) it is the
-least time that each pipe takes for a row; the largest, beside memory and the bus, bounds the whole.
+compiled for it, and the instructions of some programs of each grid are counted by following their machine code
+(`sass_execution.py`); where rows decide how often a loop runs, the interpreter counted it (`loop_passes.py`). Times
+the number of programs, that is what a batch executes; `counters.py` compares it with an H200's own counters. Divided by
+the published rates (`gpu_rates.py`) it is the least time that each pipe takes for a row; the largest, beside memory and
+the bus, bounds the whole.
 
 Memory is what has to move at least: rows, answers, all that kernels hand to each other, and the model once a batch. The
 bus is the plan's input in one direction and its outputs in the other. Latency, caches' bandwidth and clocks below the
@@ -39,7 +40,7 @@ from benchmarks.loop_passes import chosen as chosen_neighbors
 from benchmarks.loop_passes import counted
 from benchmarks.models import model
 from benchmarks.recording import Recorded, compile_recorded, constant_bank, record, unique
-from benchmarks.sass import disassemble
+from benchmarks.sass import SassError, disassemble
 from benchmarks.sass_execution import Counts, Hints, execute
 from benchmarks.sass_thread import Memory, Program
 from triton_regressors.kernels.plan import Plan, Step
@@ -190,10 +191,14 @@ def bounds(found: Load, gpu: Gpu) -> dict[str, float]:
 
 
 def measure(work: Work, gpus: Sequence[Gpu], passes: Mapping[str, float]) -> dict[str, Any]:
-    """Return a work's bounds on each GPU, and print them."""
+    """Return a work's bounds on each GPU, and print them; a GPU whose machine code cannot be followed is left out."""
     results: dict[str, Any] = {}
     for gpu in gpus:
-        found = load(work, gpu, passes)
+        try:
+            found = load(work, gpu, passes)
+        except SassError as error:
+            print(f"{work.title}, {gpu.name}: without, {error}", flush=True)
+            continue
         times = bounds(found, gpu)
         float64 = {kind: round(WARP * count, 2) for kind, count in float64_instructions(found.executed).items()}
         results[gpu.name] = {"float64_per_row": float64, "ns_per_row": times}
