@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.architectures import FILE, FLOAT64, limit, ratio
 from benchmarks.gpu_rates import GPUS, Gpu
+from benchmarks.markdown import table
 
 NAMES = {
     "float64": "float64", "float32": "float32", "integer": "integers", "special": "special functions",
@@ -34,8 +35,6 @@ def architectures_section() -> str:
 
 def section(document: Mapping[str, Any]) -> str:
     """Return the section of a document of `architectures`."""
-    from benchmarks.tables import table
-
     cases = document["cases"]
     named = [gpu for gpu in GPUS if any(gpu.name in case["gpus"] for case in cases)]
     header = ["model", "rows", *(gpu.name for gpu in named)]
@@ -78,8 +77,6 @@ def shown(value: float) -> str:
 
 def rates_table(gpus: Sequence[Gpu]) -> str:
     """Return the published rates."""
-    from benchmarks.tables import table
-
     header = ["GPU", "capability", "float32, TFLOP/s", "float64", "float16 products", "TF32 products"]
     header += ["memory, GB/s", "bus, GB/s", "source"]
     rows = [

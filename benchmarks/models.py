@@ -1,18 +1,27 @@
-"""The models that are measured: fitted scikit-learn estimators on made-up data, and their compiled plans."""
+"""The models that are measured: fitted scikit-learn estimators on made-up data, their plans and their ONNX graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from triton_regressors.exporter.compiler import compile_estimator
@@ -26,7 +35,10 @@ DTYPES = {"fp32": "float32", "fp64": "float64"}
 
 @dataclass(frozen=True)
 class Model:
-    """A model under measurement: `make` is an unfitted estimator, `targets` how many columns it predicts."""
+    """A model under measurement: `make` is an unfitted estimator, `targets` how many columns it predicts.
+
+    What it was asked for it keeps, pickled too where `make` can be: the fitted estimator, its plans, its graph.
+    """
 
     name: str
     title: str
@@ -34,11 +46,12 @@ class Model:
     make: Callable[[], Any]
     targets: int = 1
     counts: bool = False
+    fit_rows: int = FIT_ROWS
 
     @cached_property
     def estimator(self) -> Any:
         """The estimator, fitted on made-up data."""
-        X = self.rows(FIT_ROWS, seed=1).astype(np.float32).astype(np.float64)
+        X = self.rows(self.fit_rows, seed=1).astype(np.float32).astype(np.float64)
         rng = np.random.default_rng(2)
         z = (X - X.mean(axis=0)) / X.std(axis=0)
         signal = z @ rng.standard_normal((self.n_features, self.targets)) / np.sqrt(self.n_features)
@@ -53,11 +66,32 @@ class Model:
 
     def plan(self, input: str = "fp32") -> Plan:
         """Compile for "fp32" or "fp64"; the parity with the estimator is measured, and demanded, on the way."""
-        compilation = compile_estimator(self.estimator, sample=self.sample(input), input=input)
-        parity = compilation.report.outputs["y"]
-        if not parity.within(compilation.report.tolerance):
-            raise ValueError(f"The plan of {self.name} is {parity.max_error:.1e} standard deviations off.")
-        return compilation.plan
+        if input not in self._plans:
+            compilation = compile_estimator(self.estimator, sample=self.sample(input), input=input)
+            parity = compilation.report.outputs["y"]
+            if not parity.within(compilation.report.tolerance):
+                raise ValueError(f"The plan of {self.name} is {parity.max_error:.1e} standard deviations off.")
+            self._plans[input] = compilation.plan
+        return self._plans[input]
+
+    @cached_property
+    def _plans(self) -> dict[str, Plan]:
+        return {}
+
+    @cached_property
+    def onnx(self) -> bytes | str:
+        """The estimator as skl2onnx converts it, neighbours and Gaussian processes the fast way; or why it does not."""
+        options = {kind: {"optim": "cdist"} for kind in (KNeighborsRegressor, GaussianProcessRegressor)}
+        own = {kind: option for kind, option in options.items() if isinstance(self.estimator, kind)}
+        try:
+            with warnings.catch_warnings(), _booleans_as_integers():
+                warnings.simplefilter("ignore")
+                convert = importlib.import_module("skl2onnx").to_onnx
+                rows = self.rows(1, seed=0).astype(np.float32)
+                graph: bytes = convert(self.estimator, rows, options=own or None).SerializeToString()
+        except Exception as error:  # of the converter's own types
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+        return graph
 
     def rows(self, count: int, seed: int) -> np.ndarray:
         """Return float64 rows `[count, n_features]` whose features lie at various places and scales."""
@@ -66,6 +100,21 @@ class Model:
         X = np.random.default_rng(seed).standard_normal((count, self.n_features), dtype=np.float32)
         rows: np.ndarray = location + scale * X
         return rows
+
+
+@contextlib.contextmanager
+def _booleans_as_integers() -> Iterator[None]:
+    """Let skl2onnx write booleans among whole numbers, as it does for HistGradientBoosting: protobuf 7 refuses them."""
+    helper = importlib.import_module("onnx.helper")
+    make = helper.make_attribute
+
+    def make_attribute(key: str, value: Any, *others: Any, **options: Any) -> Any:
+        if isinstance(value, list) and any(isinstance(element, bool | np.bool_) for element in value):
+            value = [int(element) for element in value]
+        return make(key, value, *others, **options)
+
+    with mock.patch.object(helper, "make_attribute", make_attribute):
+        yield
 
 
 def _polynomial(degree: int) -> Callable[[], Any]:
@@ -95,6 +144,111 @@ MODELS = (
 )
 
 
+def _sized(family: str, title: str, *sizes: tuple[str, int, Callable[[], Any], int]) -> tuple[Model, ...]:
+    """Return models of one family; a size is words for the title, its features, what makes it, rows to fit on."""
+    return tuple(
+        Model(f"{family}_{size}", f"{title}, {words}", n_features, make, fit_rows=fit_rows)
+        for size, (words, n_features, make, fit_rows) in zip(SIZES, sizes, strict=True)
+    )
+
+
+def _quadratic() -> Any:
+    return make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge())
+
+
+def _svr(features: int) -> Callable[[], Any]:
+    return partial(SVR, gamma=0.5 / features, epsilon=0.01)
+
+
+def _process(features: int) -> Callable[[], Any]:
+    return partial(_gaussian_process, features)
+
+
+def _gaussian_process(features: int) -> Any:
+    return GaussianProcessRegressor(RBF(features**0.5) + WhiteKernel(0.1), optimizer=None, normalize_y=True)
+
+
+def _forest(trees: int, depth: int) -> Callable[[], Any]:
+    return partial(RandomForestRegressor, trees, max_depth=depth, max_features=1 / 3, random_state=0)
+
+
+def _boosting(iterations: int, leaves: int) -> Callable[[], Any]:
+    return partial(
+        HistGradientBoostingRegressor, max_iter=iterations, max_leaf_nodes=leaves, early_stopping=False, random_state=0
+    )
+
+
+def _network(*widths: int) -> Callable[[], Any]:
+    return partial(MLPRegressor, hidden_layer_sizes=widths, max_iter=8, random_state=0)
+
+
+SIZES = ("small", "medium", "large")
+
+FAMILIES: dict[str, tuple[str, tuple[Model, ...]]] = {
+    family: (title, _sized(family, title, *sizes))
+    for family, title, *sizes in (
+        (
+            "linear",
+            "Ridge",
+            ("8 features", 8, Ridge, FIT_ROWS),
+            ("64 features", 64, Ridge, FIT_ROWS),
+            ("512 features", 512, Ridge, FIT_ROWS),
+        ),
+        (
+            "degree_2",
+            "Degree 2 + Ridge",
+            ("8 features", 8, _quadratic, FIT_ROWS),
+            ("32 features", 32, _quadratic, FIT_ROWS),
+            ("100 features", 100, _quadratic, FIT_ROWS),
+        ),
+        (
+            "svr",
+            "SVR",
+            ("400 points × 8", 8, _svr(8), 400),
+            ("2,000 points × 32", 32, _svr(32), 2000),
+            ("5,000 points × 64", 64, _svr(64), 5000),
+        ),
+        (
+            "gaussian_process",
+            "Gaussian process",
+            ("400 points × 8", 8, _process(8), 400),
+            ("1,500 points × 16", 16, _process(16), 1500),
+            ("4,000 points × 32", 32, _process(32), 4000),
+        ),
+        (
+            "neighbors",
+            "5 nearest neighbours",
+            ("1,000 points × 8", 8, KNeighborsRegressor, 1000),
+            ("10,000 points × 32", 32, KNeighborsRegressor, 10_000),
+            ("100,000 points × 32", 32, KNeighborsRegressor, 100_000),
+        ),
+        (
+            "forest",
+            "Random forest",
+            ("20 trees, depth 6", 16, _forest(20, 6), FIT_ROWS),
+            ("100 trees, depth 10", 64, _forest(100, 10), FIT_ROWS),
+            ("200 trees, depth 12", 64, _forest(200, 12), FIT_ROWS),
+        ),
+        (
+            "boosting",
+            "HistGradientBoosting",
+            ("50 × 15 leaves", 16, _boosting(50, 15), FIT_ROWS),
+            ("200 × 31 leaves", 64, _boosting(200, 31), FIT_ROWS),
+            ("500 × 63 leaves", 64, _boosting(500, 63), 8000),
+        ),
+        (
+            "network",
+            "Neural network",
+            ("16-32-1", 16, _network(32), FIT_ROWS),
+            ("32-128-128-1", 32, _network(128, 128), FIT_ROWS),
+            ("64-256-256-256-1", 64, _network(256, 256, 256), FIT_ROWS),
+        ),
+    )
+}
+"""Each family's title, and its models in the order of `SIZES`."""
+
+
 def model(name: str) -> Model:
     """Return the model of that name."""
-    return next(found for found in MODELS if found.name == name)
+    sized = [found for _, models in FAMILIES.values() for found in models]
+    return next(found for found in (*MODELS, *sized) if found.name == name)

@@ -15,6 +15,8 @@ from benchmarks.environment import RESULTS
 from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.predict import crossovers, fastest
+from benchmarks.worth_page import documents
+from benchmarks.worth_plots import draw_money, draw_ratios
 
 COLOURS = {"torch": "#0072b2", "triton": "#009e73", SCIKIT_LEARN: "#d55e00", ONNXRUNTIME: "#999999"}
 # Neither a version nor a date in the file, so that the same figures give the same bytes.
@@ -23,11 +25,14 @@ METADATA = {"Software": None}
 
 def draw(results: Mapping[str, Mapping[str, Any]], directory: Path = RESULTS) -> None:
     """Draw every device's figures."""
-    for name, documents in results.items():
-        if "predict" in documents:
-            draw_predict(documents["predict"], directory / name / "predict.png")
-        if "kernels" in documents:
-            draw_kernels(documents["kernels"], directory / name / "kernels.png")
+    for name, found in results.items():
+        if "predict" in found:
+            draw_predict(found["predict"], directory / name / "predict.png")
+        if "kernels" in found:
+            draw_kernels(found["kernels"], directory / name / "kernels.png")
+    for name, document in documents(results):
+        draw_ratios(document, directory / name / "worth.png")
+        draw_money(document, directory / name / "money.png")
 
 
 def draw_predict(document: Mapping[str, Any], path: Path) -> None:

@@ -1,6 +1,6 @@
 """Runs every benchmark that this machine can run, each in a process of its own, and makes the tables anew.
 
-python -m benchmarks.run [--quick] [--only predict kernels_gpu families_gpu served ...] [--output DIR] [--no-tables]
+python -m benchmarks.run [--quick] [--only predict worth families_gpu served ...] [--output DIR] [--no-tables]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.environment import RESULTS, default_directory
 
-BENCHMARKS = ("predict", "kernels_gpu", "families_gpu", "host_to_host", "served", "large")
+BENCHMARKS = ("predict", "worth", "kernels_gpu", "families_gpu", "host_to_host", "served", "large")
 ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host")
 
 

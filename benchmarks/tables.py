@@ -1,8 +1,9 @@
-"""Makes the tables and plots from the committed JSON: docs/benchmarks.md, and a PNG per figure.
+"""Makes the tables and plots from the committed JSON: docs/benchmarks.md, docs/worth.md, and a PNG per figure.
 
     python -m benchmarks.tables [--check]
 
-With --check nothing is written; the exit code is 1 if docs/benchmarks.md is not what the JSON gives.
+With --check nothing is written; the exit code is 1 if a page is not what the JSON gives. `worth_page.py` makes the page
+on when a GPU makes sense.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks import worth_page
 from benchmarks.architectures_table import architectures_section
 from benchmarks.environment import RESULTS
 from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
+from benchmarks.markdown import Document, microseconds, note, table
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
-NAMES = {"triton": "Triton language"}
 
 INTRODUCTION = """# Benchmarks
 
@@ -31,8 +32,6 @@ it, is in [benchmarks/README.md](../benchmarks/README.md).
 Scikit-learn searches its rows for NaN and infinity unless it is told not to, and so does an entry on the server; both
 are timed with that search and without.
 """
-
-Document = Mapping[str, Any]
 
 
 def read_results(directory: Path = RESULTS) -> dict[str, dict[str, Document]]:
@@ -287,21 +286,6 @@ def optional(value: float | None, factor: float, form: str) -> str:
     return "–" if value is None else format(value * factor, form)
 
 
-def note(document: Document) -> str:
-    """Return the versions behind a table, and whether it was a quick run."""
-    environment = document["environment"]
-    facts = [f"{environment['cores']} cores"]
-    facts += [f"{NAMES.get(name, name)} {version}" for name, version in environment["versions"].items()]
-    facts += ["a quick run"] * document["settings"]["quick"]
-    facts += ["on a machine that other programs kept busy"] * document["settings"].get("busy_at_start", False)
-    return f" ({', '.join(facts)})"
-
-
-def microseconds(value: float) -> str:
-    """Return a time as a table shows it: three digits at least."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
 def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple[str, list[list[str]]]:
     """Drop the columns that hold dashes alone, from the header too; return the alignment and the rows."""
     kept = [i for i in range(len(header)) if any(row[i] != "–" for row in rows)]
@@ -309,17 +293,6 @@ def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple
     return "".join("l" if header[i] in ("model", "against") else "r" for i in range(len(kept))), [
         [row[i] for i in kept] for row in rows
     ]
-
-
-def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; a cell that repeats the one above it in the first column is left empty."""
-    rule = ["---:" if side == "r" else "---" for side in alignment]
-    lines = [header, rule]
-    above = None
-    for row in rows:
-        lines.append(["" if row[0] == above else row[0], *row[1:]])
-        above = row[0]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def page(results: Mapping[str, Mapping[str, Document]]) -> str:
@@ -331,20 +304,21 @@ def page(results: Mapping[str, Mapping[str, Document]]) -> str:
 def main() -> None:
     """Write docs/benchmarks.md and the plots, or check the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if docs/benchmarks.md is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     arguments = parser.parse_args()
     results = read_results()
-    wanted, current = page(results), PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    wanted = {PAGE: page(results), **worth_page.wanted(results)}
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if arguments.check:
-        if wanted != current:
-            raise SystemExit(f"{PAGE} is not what benchmarks/results gives; run python -m benchmarks.tables.")
+        if stale:
+            raise SystemExit(f"{stale[0]} is not what benchmarks/results gives; run python -m benchmarks.tables.")
         return
     from benchmarks.plots import draw
 
     draw(results)
-    if wanted != current:
-        PAGE.write_text(wanted, encoding="utf-8")
-        print(f"wrote {PAGE}")
+    for path in stale:
+        path.write_text(wanted[path], encoding="utf-8")
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":

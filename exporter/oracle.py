@@ -79,7 +79,11 @@ class Oracle:
 
     def of_matrix(self, X: np.ndarray) -> Answers:
         """Return the answers to rows of the plan's matrix."""
-        return self.of_table(self._text.asked(X.astype(np.float64), self._names))
+        return self.of_table(self.asked(X))
+
+    def asked(self, X: np.ndarray) -> Any:
+        """Return rows of the plan's matrix as `predict` takes them."""
+        return self._text.asked(X.astype(np.float64), self._names)
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""

@@ -13,6 +13,7 @@ import triton.language as tl
 from .contraction import target_block
 from .dots import dot
 from .functions import apply_function
+from .launch_shapes import Shape, launch_shapes
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -126,7 +127,7 @@ def launch_affine(
     sparse: bool,
 ) -> None:
     """Launch the kernel on the first `rows` rows; `sparse` leaves out features without weight, which may be NaN."""
-    features, targets = weight.shape
+    (features, targets), device = weight.shape, weight.device  # rows that a GPU reads across the bus lie on the CPU
     values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
     if targets > 1:
@@ -134,11 +135,14 @@ def launch_affine(
         grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
         affine_targets_kernel[grid](**values, TARGETS=targets, **what, **block, num_warps=4)
     elif narrow(features):
-        block = slot_shape(features)
-        affine_narrow_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](**values, **what, **block)
+        slot_features = min(features, 4)
+        slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
+        shape = affine_narrow_shape.of(device, slots, slot_features)
+        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
     else:
-        block = affine_tile(features)
-        affine_kernel[(triton.cdiv(rows, block["BLOCK_ROWS"]),)](**values, **what, **block, num_warps=4)
+        block_features = min(triton.next_power_of_2(features), 1024)
+        shape = affine_shape.of(device, block_features, "masked" if features % block_features else "whole")
+        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
 
 
 def narrow(features: int) -> bool:
@@ -146,19 +150,19 @@ def narrow(features: int) -> bool:
     return features < 24 and features % 4 != 0
 
 
-def slot_shape(features: int) -> dict[str, int]:
-    """Return the rows of one program of the narrow kernel, the slots of a row, and the features of a slot."""
-    slot_features = min(features, 4)
-    slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
-    return {"BLOCK_ROWS": 1024 if slots == 1 else 512 // slots, "SLOTS": slots, "SLOT_FEATURES": slot_features}
+@launch_shapes
+def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
+    """Return the rows of one program of the narrow kernel, for so many slots of a row and features of a slot."""
+    block_rows = 1024 if slots == 1 else 512 // slots
+    return {"BLOCK_ROWS": block_rows, "SLOTS": slots, "SLOT_FEATURES": slot_features, "num_warps": 4}
 
 
-def affine_tile(features: int) -> dict[str, int]:
+@launch_shapes
+def affine_shape(block_features: int, features: str) -> Shape:
     """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
 
     But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
     """
-    block_features = min(triton.next_power_of_2(features), 1024)
-    elements = 1024 if features == block_features > 4 else 2048
+    elements = 1024 if features == "whole" and block_features > 4 else 2048
     block_rows = max(elements // block_features, 4 if block_features > 256 else 16)
-    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features}
+    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features, "num_warps": 4}

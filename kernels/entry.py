@@ -201,7 +201,7 @@ def write_version(version: Path, document: Document, weights: Mapping[str, np.nd
     version.mkdir(parents=True)
     write_golden(version, golden)
     (version / MODEL).write_bytes(MODEL_CODE)
-    for source in sorted(KERNELS.rglob("*.py")):
+    for source in sorted([*KERNELS.rglob("*.py"), *KERNELS.glob("*.json")]):
         target = version / KERNELS.name / source.relative_to(KERNELS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 import triton
+
+from .launch_shapes import Shape, launch_shapes
+
+MOST_CACHED = 2**15
+"""How many nodes a small ensemble has at most: 256 KB."""
+
+MOST_NARROW = 64
+"""The widest table of features that is not broad."""
 
 MOST_PLAIN = 2**18
 """How many nodes an ensemble has at most for plain nodes to be packed: 2 MB."""
@@ -28,29 +37,46 @@ class Tile(NamedTuple):
     registers: int | None = None  # of a thread at most
 
 
-def tree_tile(rows: int, trees: int, outputs: int, features: int, nodes: int) -> Tile:
-    """Return the tile for so many rows: what measured best on a GPU.
+def tree_tile(
+    rows: int, trees: int, outputs: int, features: int, nodes: int, packed: bool, device: torch.device
+) -> Tile:
+    """Return the tile for so many rows; `packed` says whether there are quads.
 
-    Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
-    in small trees wait for arithmetic, of which plain nodes need less. There is no table where that were large, or
-    written for few trees' reading.
+    There is no table where that were large, or written for few trees' reading.
     """
     block_outputs = min(triton.next_power_of_2(outputs), 32)
-    most_trees, registers = triton.next_power_of_2(trees), None
-    if rows < 512:
-        block_rows, form = 1, "quads"
-        block_trees = min(most_trees, 1024 // max(block_outputs, 2))
-        num_warps = max(block_trees // 32, 4)
-    else:
-        num_warps = 8
-        if rows < 16384:
-            block_rows, lanes, form = 8, 1024, "quads"
-        elif nodes > MOST_PLAIN:
-            block_rows, lanes, form = 32, 4096, "quads"
-        else:
-            block_rows, lanes, form = 32, 2048, "plain"
-            registers = 64  # the way for missing numbers needs more, and fewer programs would share a processor
-        block_trees = min(most_trees, max(lanes // (block_rows * block_outputs), 1))
     width = triton.next_power_of_2(features)
+    shape = tree_ensemble_shape.of(
+        device, *tree_class(rows, nodes, width, packed), "one" if outputs == 1 else "several"
+    )
+    block_rows = shape["BLOCK_ROWS"]
+    most_trees = max(shape["ELEMENTS"] // (block_rows * block_outputs), 1)
+    block_trees = min(triton.next_power_of_2(trees), most_trees)
+    num_warps = min(shape["num_warps"], max(block_trees * block_rows // 32, 4))
     table = width if width * block_rows <= LARGEST_TABLE and width <= MOST_WRITES * block_trees else None
-    return Tile(block_trees, block_rows, block_outputs, table, form, num_warps, registers)
+    return Tile(block_trees, block_rows, block_outputs, table, shape["FORM"], num_warps, shape["maxnreg"])
+
+
+def tree_class(rows: int, nodes: int, width: int, packed: bool) -> tuple[str, str, str]:
+    """Return the classes of the number of rows, of the ensemble's size, and of its nodes and table of features."""
+    of_rows = "few" if rows < 512 else "some" if rows < 16384 else "many"
+    of_nodes = "small" if nodes <= MOST_CACHED else "middle" if nodes <= MOST_PLAIN else "large"
+    return of_rows, of_nodes, "broad" if width > MOST_NARROW else "packed" if packed else "unpacked"
+
+
+@launch_shapes
+def tree_ensemble_shape(rows: str, size: str, nodes: str, outputs: str) -> Shape:
+    """Return how many rows and elements a program has at a time, and which nodes they go down.
+
+    Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
+    in small trees wait for arithmetic, of which plain nodes need less.
+    """
+    if rows == "few":
+        elements = 512 if outputs == "one" else 1024
+        return {"BLOCK_ROWS": 1, "ELEMENTS": elements, "FORM": "quads", "num_warps": 16, "maxnreg": None}
+    if rows == "some":
+        return {"BLOCK_ROWS": 8, "ELEMENTS": 1024, "FORM": "quads", "num_warps": 8, "maxnreg": None}
+    if size == "large":
+        return {"BLOCK_ROWS": 32, "ELEMENTS": 4096, "FORM": "quads", "num_warps": 8, "maxnreg": None}
+    # The way for missing numbers needs more registers, and fewer programs would share a processor.
+    return {"BLOCK_ROWS": 32, "ELEMENTS": 2048, "FORM": "plain", "num_warps": 8, "maxnreg": 64}

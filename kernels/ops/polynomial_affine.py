@@ -23,11 +23,11 @@ import triton.language as tl
 from ..contraction import Contraction
 from ..dots import dot
 from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..launch_shapes import Shape, launch_shapes
 from ..monomials import Monomials, monomial_block, monomials
 from ..plan import Parameters
 from ..tiles import in_tiles, matmul
 
-BLOCK_PREFIXES = 32
 MAX_BLOCK_FEATURES = 32
 
 
@@ -118,25 +118,29 @@ class PolynomialAffine(Contraction, Monomials):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, prefixes, features) = inputs, parameters["table"].shape
-        block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
-        block_rows = 512 // block_features  # one warp's registers hold the float64 sums of so many
-        polynomial_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
+        device, degree = parameters["table"].device, self.indices.shape[1]
+        shape = polynomial_affine_shape.of(device, triton.next_power_of_2(features), degree)
+        polynomial_affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), targets)](
             x,
             **parameters,
             out=output,
             rows=rows,
             FEATURES=features,
             PREFIXES=prefixes,
-            DEGREE=parameters["prefixes"].shape[1],
+            DEGREE=degree - 1,
             TARGETS=targets,
             FUNCTION=self.function,
-            BLOCK_ROWS=block_rows,
-            BLOCK_PREFIXES=BLOCK_PREFIXES,
-            BLOCK_FEATURES=block_features,
-            num_warps=1,
+            **shape,
         )
 
     def describe(self) -> str:
         degree, monomials = self.indices.shape[1], len(self.indices)
         shape = f"{len(self.shift)} → {self.weight.shape[1]}"
         return f"{shape} by {monomials} monomials of degree ≤ {degree}" + function_suffix(self.function)
+
+
+@launch_shapes
+def polynomial_affine_shape(features: int, degree: int) -> Shape:
+    """Return the tile for a power of two of features; one warp's registers hold the float64 sums of so many rows."""
+    block = max(16, min(features, MAX_BLOCK_FEATURES))
+    return {"BLOCK_ROWS": 512 // block, "BLOCK_PREFIXES": 32, "BLOCK_FEATURES": block, "num_warps": 1, "num_stages": 3}

@@ -25,10 +25,10 @@ import triton.language as tl
 from ..dots import dot
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ..launch_shapes import Shape, launch_shapes
 from ..plan import Operation, Parameters
 from ..tiles import in_tiles, matmul
 
-BLOCK_ROWS = 64
 MAX_BLOCK_FEATURES = 32
 PROGRAMS_PER_MULTIPROCESSOR = 16
 
@@ -105,6 +105,7 @@ def quadratic_kernel(
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """A program makes one target of every `num_programs(0)`-th block of rows, so that it reads the weights once."""
     target = tl.program_id(1).to(tl.int64)
@@ -118,7 +119,7 @@ def quadratic_kernel(
         w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
         s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
         zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
-        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=3):
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=STAGES):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
             u = shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED)
             inner = multiply(u, q, zero, PRECISION) + w[None, :]
@@ -211,9 +212,8 @@ class Quadratic(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
         device = parameters["linear"].device  # rows that a GPU reads across the bus lie on the CPU
-        double = self.precision == "float64"
-        block_features = max(16, min(triton.next_power_of_2(features), MAX_BLOCK_FEATURES))
-        grid = (min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device)), targets)
+        shape = quadratic_shape.of(device, triton.next_power_of_2(features), self.precision)
+        grid = (min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device)), targets)
         quadratic_kernel[grid](
             x,
             **parameters,
@@ -223,10 +223,8 @@ class Quadratic(Operation):
             TARGETS=targets,
             SHIFTED=bool(self.shift.any()),
             FUNCTION=self.function,
-            PRECISION="float64" if double else float32_precision(device),
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_FEATURES=block_features,
-            num_warps=2 if double else 4,
+            PRECISION="float64" if self.precision == "float64" else float32_precision(device),
+            **shape,
         )
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
@@ -248,6 +246,14 @@ class Quadratic(Operation):
     def describe(self) -> str:
         shape = f"{self.linear.shape[1]} → {self.linear.shape[0]}"
         return f"{shape} of degree 2 in {self.precision}" + function_suffix(self.function)
+
+
+@launch_shapes
+def quadratic_shape(features: int, precision: str) -> Shape:
+    """Return the tile of a program that makes blocks of rows of one target, for a power of two of features."""
+    block_features = max(16, min(features, MAX_BLOCK_FEATURES))
+    tile = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": block_features, "STAGES": 3}
+    return {**tile, "num_warps": 2 if precision == "float64" else 4, "num_stages": 3}
 
 
 @functools.cache

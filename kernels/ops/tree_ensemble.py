@@ -319,7 +319,8 @@ class TreeEnsemble(Operation):
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
             return
-        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature))
+        packed, device = len(parameters.get("quads", ())) > 0, parameters["nodes"].device
+        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), packed, device)
         blocks = triton.cdiv(rows, tile.block_rows)
         shape = {
             **layout,

@@ -2,7 +2,8 @@
 
 The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run, and
 each is compiled to machine code for compute capabilities 7.5, 8.0 and 9.0, from float32 to float32 as on a plan's only
-step, and for 9.0 from float64 to float64 as between steps. TRITON_INTERPRET must not be set.
+step, and for 9.0 from float64 to float64 as between steps. Every shape of the table of launch shapes is compiled for
+the GPU that it was measured on. None may take more shared memory than there is. TRITON_INTERPRET must not be set.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -20,9 +22,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from benchmarks.shape_classes import OPERATIONS as MEASURED
+from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from triton_regressors.kernels.functions import FUNCTIONS
+from triton_regressors.kernels.launch_shapes import table
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
@@ -38,7 +43,10 @@ POINTERS = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
 }
-TARGETS = {75: "ieee", 80: "bf16x6", 90: "bf16x6"}
+TARGETS = (75, 80, 90)
+SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
+"""How much shared memory a program has on every GPU from one capability up to the next: 8.6 has less than 8.0."""
+
 ROWS = 100
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -100,7 +108,7 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
         else:
             signature[name] = "i32"
     if "PRECISION" in constants and constants["PRECISION"] != "float64":
-        constants["PRECISION"] = TARGETS[capability]
+        constants["PRECISION"] = "bf16x6" if capability >= 80 else "ieee"
     if "MATRIX_UNITS" in constants:
         constants["MATRIX_UNITS"] = capability >= 80
     source = ASTSource(kernel, signature, constants, attributes)
@@ -121,16 +129,35 @@ def launches() -> list[Launch]:
     """Return every launch to compile, each once, with the compute capability to compile it for."""
     found: dict[tuple[Any, ...], Launch] = {}
     for operation, widths in operations():
-        for dtype, capabilities in ((torch.float32, list(TARGETS)), (torch.float64, [90])):
+        for dtype, capabilities in ((torch.float32, TARGETS), (torch.float64, TARGETS[-1:])):
             for kernel, arguments, options in record(operation, widths, dtype):
                 for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
-                    key = (capability, *signature_of(kernel, arguments, options))
-                    found.setdefault(key, (capability, kernel, arguments, options))
-    return list(found.values())
+                    signature = (capability, *signature_of(kernel, arguments, options))
+                    found.setdefault(signature, (capability, kernel, arguments, options))
+    return [*found.values(), *tabled()]
 
 
-def gives_machine_code(index: int) -> bool:
-    return bool(compile_for(*PENDING[index]).asm["cubin"])
+def tabled() -> Iterator[Launch]:
+    """Yield a launch in each shape that a GPU measured to be better than the default."""
+    for each in shape_classes(MEASURED, toy=True):
+        for gpu, operations in table().items():
+            shape = operations.get(each.shapes.operation, {}).get(each.key)
+            if shape is not None:
+                with each.shapes.trying(shape):
+                    for launch in record(each.models[0].operation, [each.models[0].width]):
+                        yield (int(gpu.replace(".", "")), *launch)
+
+
+def fault(index: int) -> str:
+    """Return what is wrong with the machine code of a launch, or nothing."""
+    capability, kernel, arguments, options = PENDING[index]
+    compiled = compile_for(capability, kernel, arguments, options)
+    if not compiled.asm["cubin"]:
+        return f"{kernel.__name__} gave no machine code for {capability}"
+    shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
+    if shared > most and arguments.get("WAY") != "digits":  # whose shape is chosen by what the GPU has
+        return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
+    return ""
 
 
 def main() -> int:
@@ -138,11 +165,10 @@ def main() -> int:
     PENDING.extend(launches())
     processes = ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork"))
     with processes:
-        compiled = list(processes.map(gives_machine_code, range(len(PENDING))))
-    for (capability, kernel, *_), good in zip(PENDING, compiled, strict=True):
-        if not good:
-            print(f"{kernel.__name__} gave no machine code for {capability}")
-            return 1
+        faults = [found for found in processes.map(fault, range(len(PENDING))) if found]
+    if faults:
+        print(faults[0])
+        return 1
     print(
         f"compiled {len(PENDING)} launches of {len({kernel.__name__ for _, kernel, *_ in PENDING})} different kernels"
     )

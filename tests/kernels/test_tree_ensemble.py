@@ -21,6 +21,8 @@ from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
 from triton_regressors.kernels.tree_tile import Tile, tree_tile
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
 
+CPU = torch.device("cpu")
+
 drawn = settings(
     max_examples=10,
     derandomize=True,
@@ -173,13 +175,13 @@ def test_nodes_that_need_more_bits_than_a_narrow_node_has(device: torch.device) 
 @pytest.mark.parametrize("output", ["sum", "each"])
 def test_many_outputs(device: torch.device, output: str) -> None:
     op = tree_ensemble(3, 3, 3, 40, output=output)
-    assert tree_tile(5, 3, 40, 3, 30).block_outputs < 40
+    assert tree_tile(5, 3, 40, 3, 30, True, CPU).block_outputs < 40
     check(op, inputs_for([3], 5)[0], device)
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses the tile; sums of integers do not mind."""
-    tiles = [tree_tile(rows, 40, 2, 3, 400) for rows in (1, 1_000, 20_000)]
+    tiles = [tree_tile(rows, 40, 2, 3, 400, True, CPU) for rows in (1, 1_000, 20_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
     (x,) = inputs_for([3], 40)
     for outputs in (1, 2):

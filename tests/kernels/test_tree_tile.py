@@ -1,8 +1,11 @@
 """Tiles of tree ensembles: what follows the rows, and where a table of features is worth its while."""
 
 import pytest
+import torch
 
 from triton_regressors.kernels.tree_tile import LARGEST_TABLE, MOST_PLAIN, MOST_WRITES, tree_tile
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -16,7 +19,7 @@ from triton_regressors.kernels.tree_tile import LARGEST_TABLE, MOST_PLAIN, MOST_
     ],
 )
 def test_many_rows_go_down_plain_nodes_of_small_trees(rows: int, nodes: int, form: str) -> None:
-    tile = tree_tile(rows, 100, 1, 64, nodes)
+    tile = tree_tile(rows, 100, 1, 64, nodes, True, CPU)
     assert (tile.form, tile.width) == (form, 64)
 
 
@@ -24,10 +27,10 @@ def test_tables_are_neither_large_nor_written_for_few_reads() -> None:
     for rows in (1, 4096, 65536):
         for trees in (1, 16, 100):
             for features in (1, 64, 100, 3000):
-                tile = tree_tile(rows, trees, 1, features, 1000)
+                tile = tree_tile(rows, trees, 1, features, 1000, True, CPU)
                 assert tile.block_trees < 2 * trees
                 if tile.width is not None:
                     assert features <= tile.width <= MOST_WRITES * tile.block_trees
                     assert tile.width * tile.block_rows <= LARGEST_TABLE
-    assert tree_tile(65536, 100, 1, 3000, 1000).width is None
-    assert tree_tile(65536, 2, 1, 64, 1000).width is None
+    assert tree_tile(65536, 100, 1, 3000, 1000, True, CPU).width is None
+    assert tree_tile(65536, 2, 1, 64, 1000, True, CPU).width is None

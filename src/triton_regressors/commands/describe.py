@@ -30,8 +30,11 @@ from triton_regressors.extras import require
 if TYPE_CHECKING:
     from triton_regressors.kernels.entry import Entry, StepSummary
 
+ADVICE = "Whether a GPU makes sense"
 SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
 """What a fitted estimator's file ends in."""
+WIDEST = 100
+"""How many characters lines of advice have at most."""
 
 
 ModelOrEntry = Annotated[
@@ -48,6 +51,24 @@ def describe(
         Path, typer.Option(metavar="DIR", help="Where an entry given by name lies.")
     ] = DEFAULT_REPOSITORY,
     passes: Annotated[bool, typer.Option("--passes", help="Show the plan before and after each pass too.")] = False,
+    advise: Annotated[
+        bool,
+        typer.Option(
+            "--advise",
+            help="Time the model on this machine instead, and suggest engine, instances and batch limit.",
+            rich_help_panel=ADVICE,
+        ),
+    ] = False,
+    gpu_price: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="USD", help="What a host with the GPU costs an hour.", rich_help_panel=ADVICE),
+    ] = None,
+    cpu_price: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="USD", help="What this machine costs an hour, a GPU aside.", rich_help_panel=ADVICE
+        ),
+    ] = None,
     version: Annotated[
         int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
     ] = None,
@@ -66,12 +87,15 @@ def describe(
         triton-regressors describe diabetes
         triton-regressors describe diabetes --version 2 --passes
         triton-regressors describe diabetes.skops --sample rows.csv
+        triton-regressors describe diabetes.skops --advise
     """
     with loading():
         from triton_regressors.contract import contract_of
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.kernels.entry import read_document, read_golden
         from triton_regressors.kernels.errors import PlanError
+    if not advise and (gpu_price, cpu_price) != (None, None):
+        raise ExportError("--gpu-price and --cpu-price go with --advise.")
     try:
         entry = _find(what, repository, version)
         if entry is not None and sample is not None:
@@ -97,6 +121,24 @@ def describe(
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden = what.stem, compiled.document(), compiled.golden()
     console = make_console()
+    if advise:
+        require("serve", "Timing a model")
+        with loading():
+            from triton_regressors.commands.advise import advice_on_entry, advice_on_model
+        prices = (gpu_price, cpu_price)
+        try:
+            advice = (
+                advice_on_model(compiled, what, *prices)
+                if entry is None
+                else advice_on_entry(entry, document, golden, *prices)
+            )
+        except PlanError as error:
+            raise ExportError(str(error)) from error
+        estimator_class = document.provenance.class_.rpartition(".")[2]
+        text = Text(f"{name} ({estimator_class})\n\n{advice.text(min(console.width, WIDEST))}")
+        text.highlight_regex(r"(?m)^\S.*$", "bold")
+        console.print(text, soft_wrap=True)
+        return
     text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied

@@ -1,0 +1,268 @@
+"""Whether a GPU makes sense for one model, and how to serve it: from times, in plain lines.
+
+Times are µs from host rows to host answers. Those of this machine are measured; where it has no GPU, those of a GPU are
+a model's that benchmarks measured and that is most like this one, and the lines say so.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from triton_regressors import prices
+from triton_regressors.measured import Measured, Times
+
+TRITON, TORCH, SCIKIT_LEARN, ONNXRUNTIME = "triton", "torch", "scikit-learn", "onnxruntime"
+TITLES = {TRITON: "engine triton", TORCH: "engine torch", SCIKIT_LEARN: SCIKIT_LEARN, ONNXRUNTIME: ONNXRUNTIME}
+SIZES = (1, 64, 1024, 16384, 65536)
+"""The numbers of rows that are timed."""
+
+ENOUGH = 0.8
+"""The share of its best rate that a batch limit should reach."""
+
+LEAST_LIMIT = 64
+REQUEST_US = 150
+"""What the Triton server takes for a request to a Python model that does nothing."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """This machine: its GPU's name, if it has one, its cores, and what it costs an hour, if that is known."""
+
+    gpu: str | None
+    cores: int
+    gpu_usd: float | None = None
+    cpu_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice on one model.
+
+    Args:
+        path: the estimator's file as a shell writes it, or None for an entry.
+        bytes: what the model's weights take.
+        machine: where it was timed.
+        here: its times there, those of the engine `torch` among them.
+        like: the measured model that is most like it, if one is.
+    """
+
+    path: str | None
+    bytes: int
+    machine: Machine
+    here: Times
+    like: Measured | None
+
+    def text(self, width: int = 80) -> str:
+        """Return the advice in lines of up to `width` characters; headings alone are flush left."""
+        return "\n".join(self._lines(max(width, 60)))
+
+    @property
+    def on_gpu(self) -> Mapping[int, float]:
+        """The times of the engine `triton`: this machine's, or else those of the model that is most like this one."""
+        if TRITON in self.here:
+            return self.here[TRITON]
+        return self.like.times[TRITON] if self.like and TRITON in self.like.times else {}
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that `on_gpu` is of."""
+        return self.machine.gpu or (self.like.device if self.like else "GPU")
+
+    def worth_from(self) -> int | None:
+        """Return the number of rows from which on the GPU is faster than every way of this machine's CPU.
+
+        None if it is not at the largest, or if nothing is known of a GPU.
+        """
+        found = None
+        for rows in sorted(set(self.on_gpu) & set(SIZES), reverse=True):
+            if self.on_cpu(rows) <= self.on_gpu[rows]:
+                break
+            found = rows
+        return found
+
+    def on_cpu(self, rows: int) -> float:
+        """Return the least time of this machine's CPU; by the rate at fewer rows where so many were not timed."""
+        every = [times for who, times in self.here.items() if who != TRITON]
+        return min(times[last] * rows / last for times in every for last in [max(n for n in times if n <= rows)])
+
+    def _chosen(self) -> Mapping[int, float]:
+        """Return the times of the engine that is suggested for this machine."""
+        return self.here[TRITON if self._uses_gpu() else TORCH]
+
+    def _uses_gpu(self) -> bool:
+        return TRITON in self.here and self.worth_from() is not None
+
+    def _lines(self, width: int) -> Iterator[str]:
+        """Yield the lines of `text`."""
+        where = f"{self.machine.gpu}, " if self.machine.gpu else ""
+        yield f"Measured on this machine ({where}{_cores(self.machine.cores)}), µs from host rows to host answers"
+        yield from _table(self.here)
+        if self.machine.gpu is None and self.like is not None:
+            yield ""
+            yield f"Measured on another: {self.like.device}, {_cores(self.like.cores)}"
+            yield from _table(self.like.times)
+            yield from _wrapped(f"Not this model but the nearest that was measured: {self.like.title}.", width, 2)
+        yield ""
+        yield "Advice"
+        for heading, sentence in self._sentences():
+            first, *others = textwrap.wrap(sentence, width - 13, break_on_hyphens=False)
+            yield f"  {heading.ljust(9)}  {first}"
+            yield from (f"{'':13}{line}" for line in others)
+        yield ""
+        yield "Set it so" if self.path else "Set it so, in config.pbtxt"
+        yield from (f"    {line}" for line in self._commands())
+
+    def _sentences(self) -> Iterator[tuple[str, str]]:
+        """Yield headings and sentences."""
+        yield "Engine", self._engine()
+        times = self._chosen()
+        limit, rate = limit_of(times), rate_of(times)
+        if self._uses_gpu():
+            yield (
+                "Instances",
+                "1: the server's batches fill the GPU. A second one helps where small requests are so many that one "
+                "process cannot take them in; it holds a GPU context and the weights "
+                f"({_size(self.bytes)}) again.",
+            )
+        else:
+            yield (
+                "Instances",
+                f"{self.machine.cores}, one for each core: an instance computes in one thread, and holds the weights "
+                f"({_size(self.bytes)}) again.",
+            )
+        reached = limit / times[limit] * 1e6
+        text = (
+            f"up to {_rows(limit)}: {reached:,.0f} rows/s in {_time(times[limit])} a batch, {reached / rate:.0%} of "
+            "the best rate measured. Preferred sizes: none, so that no request waits for others."
+        )
+        if self.machine.gpu is None and self.worth_from() is not None:
+            text += f" On the GPU up to {_rows(limit_of(self.on_gpu))}."
+        yield "Batches", text
+        money = self._money()
+        if money:
+            yield "Money", money
+
+    def _engine(self) -> str:
+        """Return which engine to use, and why."""
+        found, times = self.worth_from(), self.on_gpu
+        if not times:
+            why = "a model like this has not been measured on a GPU" if not self.machine.gpu else "it did not run here"
+            return f"torch, on the CPU: {why}, and a machine with one would tell."
+        largest = max(set(times) & set(SIZES))
+        if self.machine.gpu:
+            if found is None:
+                return f"torch, on the CPU: the GPU is not faster, {self._ratio(largest)} at {_rows(largest)}."
+            lead = "triton, on the GPU: "
+        else:
+            if found is None:
+                return (
+                    f"torch, on this CPU: {_a(self.gpu)} would not be faster, {self._ratio(largest)} at "
+                    f"{_rows(largest)}."
+                )
+            lead = f"torch here; with {_a(self.gpu)} triton, which would be "
+        where = "faster at every batch size" if found == min(times) else f"faster from {_rows(found)} in a batch on"
+        text = f"{lead}{where}, {self._ratio(largest)} at {_rows(largest)}."
+        apart = abs(self.on_cpu(1) - times[1])
+        if apart < REQUEST_US:
+            text += (
+                f" For one row in a request the two differ by {apart:,.0f} µs, and the server takes some {REQUEST_US} "
+                "µs for any request: the GPU pays by batches."
+            )
+        return text
+
+    def _ratio(self, rows: int) -> str:
+        """Return how many times faster the GPU is than this CPU."""
+        ratio = self.on_cpu(rows) / self.on_gpu[rows]
+        return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
+
+    def _money(self) -> str | None:
+        """Return what a million rows cost on either, at full load, or None without prices."""
+        host = prices.price_of(self.gpu)
+        gpu_usd = self.machine.gpu_usd if self.machine.gpu_usd is not None else (host.usd_per_hour if host else None)
+        cpu_usd = self.machine.cpu_usd
+        if cpu_usd is None:
+            cpu_usd = prices.CPU.usd_per_hour * self.machine.cores / prices.CPU_CORES
+        if gpu_usd is None or not self.on_gpu:
+            return None
+        fast, slow = rate_of(self.on_gpu), rate_of(self.here[TORCH]) * self.machine.cores
+        if SCIKIT_LEARN in self.here:
+            slow = max(slow, rate_of(self.here[SCIKIT_LEARN]))
+        gpu, cpu = prices.usd_per_million(gpu_usd, fast), prices.usd_per_million(cpu_usd, slow)
+        given = self.machine.gpu_usd is not None and self.machine.cpu_usd is not None
+        source = "as given" if given else prices.AS_OF
+        costs = (
+            f"never idle, a million rows cost ${prices.shown(gpu)} on {_a(self.gpu)} at ${gpu_usd:,.2f} an hour, and "
+            f"${prices.shown(cpu)} on {_cores(self.machine.cores)} here at ${cpu_usd:,.2f} ({source})"
+        )
+        if gpu >= cpu:
+            return f"{costs}: the CPU is cheaper."
+        return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU is dearer."
+
+    def _commands(self) -> Sequence[str]:
+        """Return what sets what is suggested: an export, or lines of config.pbtxt."""
+        limit = limit_of(self._chosen())
+        instances = 1 if self._uses_gpu() else self.machine.cores
+        kind = "cpu" if self.machine.gpu and not self._uses_gpu() else "auto"  # which is a GPU wherever there is one
+        if self.path is None:
+            return (
+                f"max_batch_size: {limit}",
+                f"instance_group [{{ count: {instances} kind: KIND_{kind.upper()} }}]",
+            )
+        options = f"--max-batch-size {limit} --instances {instances}" + " --instance-kind cpu" * (kind == "cpu")
+        return (f"triton-regressors export {self.path} \\", f"    {options}")
+
+
+def rate_of(times: Mapping[int, float]) -> float:
+    """Return the most rows per second at any number of rows."""
+    return max(rows / us for rows, us in times.items()) * 1e6
+
+
+def limit_of(times: Mapping[int, float]) -> int:
+    """Return the least number of rows, 64 or more, at which most of the best rate is reached."""
+    least = min(LEAST_LIMIT, max(times))
+    rates = {rows: rows / us for rows, us in times.items() if rows >= least}
+    return min(rows for rows, rate in rates.items() if rate >= ENOUGH * max(rates.values()))
+
+
+def _table(times: Times) -> Iterator[str]:
+    """Yield times as a table: a column for each who answers, a line for each number of rows."""
+    shown = [who for who in TITLES if who in times]
+    sizes = sorted({rows for who in shown for rows in times[who]} & set(SIZES))
+    yield f"{'rows':>10}" + "".join(f"{TITLES[who]:>17}" for who in shown)
+    for rows in sizes:
+        cells = (f"{_us(times[who][rows])}" if rows in times[who] else "–" for who in shown)
+        yield f"{rows:>10,}" + "".join(f"{cell:>17}" for cell in cells)
+
+
+def _us(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _time(us: float) -> str:
+    """Return a time in the unit that suits it."""
+    return f"{us:,.0f} µs" if us < 1000 else f"{us / 1000:,.1f} ms" if us < 1e6 else f"{us / 1e6:,.1f} s"
+
+
+def _a(device: str) -> str:
+    """Return a GPU's name with its article."""
+    return f"{'an' if device[:1] in 'AEINO' else 'a'} {device}"
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'s' * (count != 1)}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    return f"{count:,} bytes" if count < 1000 else f"{count / 1e3:,.0f} kB" if count < 1e6 else f"{count / 1e6:,.0f} MB"
+
+
+def _wrapped(sentence: str, width: int, indent: int) -> list[str]:
+    space = " " * indent
+    return textwrap.wrap(sentence, width, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
