@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import worth_page
+from benchmarks.architectures_table import architectures_section
 from benchmarks.environment import RESULTS
 from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
@@ -320,7 +321,8 @@ def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple
 
 def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/benchmarks.md."""
-    return f"{INTRODUCTION}\n{markdown(results)}\n"
+    sections = "\n\n".join(filter(None, [markdown(results), architectures_section()]))
+    return f"{INTRODUCTION}\n{sections}\n"
 
 
 def main() -> None:
