@@ -18,7 +18,7 @@ from triton_regressors.kernels.gather import (
     on_cpu,
 )
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 F = 24
 LEAST_BYTES = 2**16
 MAPPED: list[np.ndarray] = []
