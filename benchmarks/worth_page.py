@@ -88,9 +88,8 @@ def needed_share(model: Document, host: prices.Host) -> float:
 
 def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/worth.md."""
-    return (
-        "\n\n".join([INTRODUCTION, *(section(name, document) for name, document in documents(results)), PRICES]) + "\n"
-    )
+    sections = [section(name, document) for name, document in documents(results)] or [NOTHING]
+    return "\n\n".join([INTRODUCTION, *sections, PRICES]) + "\n"
 
 
 def section(name: str, document: Document) -> str:
@@ -221,6 +220,8 @@ the fastest graph that skl2onnx makes. A library whose answers differ from sciki
 What they do not say: a served request takes some 150 µs in the Triton server whatever the model, so that a millisecond
 saved is felt there and ten microseconds are not. And a GPU host that waits for requests costs what a busy one costs:
 the dollars below are for hosts that are never idle."""
+
+NOTHING = """No figures are committed yet: `python -m benchmarks.worth` measures them, on a host with a GPU."""
 
 PRICES = f"""## Prices
 

@@ -158,7 +158,11 @@ class Gathering:
 
 
 class SharedMemory:
-    """The shared memory of this process that a GPU may read at the CPU's own addresses."""
+    """The shared memory of this process that a GPU may read at the CPU's own addresses.
+
+    The Python backend keeps each mapping of its shared memory until the process ends and maps what it adds anew, so
+    that an address which was registered once never becomes other memory.
+    """
 
     def __init__(self) -> None:
         self._regions: list[tuple[int, int]] = []
