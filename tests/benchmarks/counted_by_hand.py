@@ -61,7 +61,7 @@ def main():
             found[f"{name} {gpu.name}"] = {
                 **per_row,
                 "ratio": ratio(times, bus=False),
-                "way": launches[0].arguments.get("WAY"),
+                "way": launches[-1].arguments.get("WAY"),
             }
     print(json.dumps(found))
 

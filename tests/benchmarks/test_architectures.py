@@ -11,9 +11,9 @@ import torch
 
 from benchmarks import architectures_table
 from benchmarks.architectures import limit, ratio
-from benchmarks.families_gpu import neighbors
 from benchmarks.gpu_rates import GPUS, access_bytes, float64_instructions, multiplications, seconds
 from benchmarks.loop_passes import count
+from benchmarks.neighborhoods import neighbors
 from tests.benchmarks.counted_by_hand import FEATURES, POINTS, ROWS
 from triton_regressors.kernels.dots import INTERPRETED
 

@@ -51,7 +51,7 @@ def test_entry_holds_all_it_needs(tmp_path: Path) -> None:
     assert written == {
         "config.pbtxt",
         *(f"1/{name}" for name in ("model.py", "plan.json", "weights.safetensors", "golden.safetensors")),
-        *(f"1/kernels/{path.relative_to(kernels)}" for path in kernels.rglob("*.py")),
+        *(f"1/kernels/{path.relative_to(kernels)}" for path in kernels.rglob("*") if path.suffix in (".py", ".json")),
     }
     for path in kernels.rglob("*.py"):
         assert (entry.version_directory / "kernels" / path.relative_to(kernels)).read_bytes() == path.read_bytes()

@@ -8,10 +8,11 @@ the GPU that it was measured on. None may take more shared memory than there is.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -27,6 +28,7 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from triton_regressors.kernels.functions import FUNCTIONS
+from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -79,6 +81,14 @@ def record(
     operation: Operation, widths: list[int], dtype: torch.dtype = torch.float32, rows: int = ROWS
 ) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:
     """Return each kernel that the operation launches on values of that dtype, its arguments by name and its options."""
+    parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
+    inputs = [torch.zeros(rows, width, dtype=dtype) for width in widths]
+    output = torch.zeros(rows, operation.output_width(*widths), dtype=dtype)
+    return launched_by(lambda: operation.launch(parameters, inputs, output, rows))
+
+
+def launched_by(work: Callable[[], None]) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:
+    """Return each kernel that is launched, its arguments by name and its options."""
     launches: list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]] = []
     run = JITFunction.run
 
@@ -87,12 +97,9 @@ def record(
         arguments = {name: given.pop(name) for name in self.arg_names}
         launches.append((self, arguments, given))
 
-    parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
-    inputs = [torch.zeros(rows, width, dtype=dtype) for width in widths]
-    output = torch.zeros(rows, operation.output_width(*widths), dtype=dtype)
     JITFunction.run = note
     try:
-        operation.launch(parameters, inputs, output, rows)
+        work()
     finally:
         JITFunction.run = run
     return launches
@@ -140,7 +147,16 @@ def launches() -> list[Launch]:
             for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled()]
+    return [*found.values(), *tabled(), *gathered()]
+
+
+def gathered() -> Iterator[Launch]:
+    """Yield what brings the rows of requests to a GPU."""
+    for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
+        gathering = Gathering(8, nan_columns, dtype, torch.device("cpu"))
+        target = torch.empty(ROWS, 8, dtype=getattr(torch, dtype))
+        for launch in launched_by(lambda g=gathering, t=target: g.launch(t, 0, ROWS)):
+            yield from ((capability, *launch) for capability in TARGETS)
 
 
 def tabled() -> Iterator[Launch]:
