@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.families_gpu import Work, works
+from benchmarks.neighborhoods import neighbors
+from benchmarks.works import Work
 from triton_regressors.kernels import plan as plan_module
 from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.plan import INPUT
@@ -90,8 +91,8 @@ def count(work: Work) -> dict[str, float]:
 
 
 def chosen(toy: bool) -> Iterator[Work]:
-    """Yield the neighbours' works; of metrics that are no matrix product one, as it takes the interpreter long."""
-    for work in works(torch.device("cpu"), ["neighbors"], toy):
+    """Yield searches for neighbours; by metrics that are no matrix product one, as it takes the interpreter long."""
+    for work in neighbors(torch.device("cpu"), toy):
         if toy or "euclidean" in work.title or (work.plan.n_features <= FEW_FEATURES and "100,000" in work.title):
             yield work
 
