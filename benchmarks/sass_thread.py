@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.sass import Instruction
+from benchmarks.sass import Instruction, SassError
 
 WORD = 0xFFFFFFFF
 RZ, UR, UNIFORM = 255, 256, 63
@@ -211,6 +211,8 @@ def predicate(operand: str) -> tuple[int, bool]:
     name = operand.lstrip("!")
     if not name:
         return PT, False
+    if not PREDICATE.fullmatch(name):
+        raise SassError(f"{operand} is no predicate that is followed")
     number = 7 if name.endswith("T") else int(name[-1])
     return number + (UP if name.startswith("U") else 0), operand.startswith("!")
 
