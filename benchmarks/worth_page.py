@@ -225,8 +225,8 @@ NOTHING = """No figures are committed yet: `python -m benchmarks.worth` measures
 
 PRICES = f"""## Prices
 
-{prices.AS_OF}, Linux. They stand in `src/triton_regressors/prices.py`
-alone. The H200's is an eighth of a host with eight. Rates of a T4, an L4 or an A10G were not measured, which is why the
-table says what they need.
+{prices.AS_OF}, Linux, as published tables of others had them (those of p5 and p5en without a date). They
+stand in `src/triton_regressors/prices.py` alone. The H200's is an eighth of a host with eight. Rates of a T4, an L4 or
+an A10G were not measured, which is why the table says what they need.
 
 {_prices()}"""

@@ -66,10 +66,6 @@ class Runner:
                 gathering = Gathering(plan.n_features, gathered.nan_columns, plan.dtype, self.device)
             self._executor = KernelExecutor(plan, self._staging, self.device, gathering)
 
-    def staged(self, rows: int) -> np.ndarray:
-        """Return the numbers of the first `rows` staged rows, one row after the other, as they lie in the buffer."""
-        return self._staging.numbers(rows)
-
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs = ("y",)) -> Answers:
         """Gather or stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
 

@@ -16,7 +16,6 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +25,6 @@ import triton.language as tl
 from ..approximations import FIXED, LEAST_HIGH
 from ..contraction import Contraction, target_block
 from ..digit_rows import load_row_digits, rows_as_digits
-from ..digits import DIGITS
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
@@ -42,37 +40,13 @@ from ..point_blocks import (
 )
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
+from ..point_shapes import MOST_BLOCK_POINTS, Shape, digit_shape, parts_of_a_program, shared_memory, slots
 from ..tiles import apply, product
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 NO_WEIGHT = 2.0**-1000  # what stands for a weight of zero
-WARPS_PER_MULTIPROCESSOR = 8
-MOST_BLOCK_POINTS = 128
-RESERVED_BYTES = 2048  # of shared memory, for sums across the warps of a program
-
-
-class Shape(NamedTuple):
-    """A block of a program: rows, points, features at a time (or at most), the launch that suits it, and its order."""
-
-    rows: int
-    points: int
-    features: int
-    warps: int
-    stages: int
-    by_points: bool = False
-
-
-DIGIT_SHAPES = (
-    Shape(64, 128, 64, warps=4, stages=3),
-    Shape(64, 128, 64, warps=4, stages=2),
-    Shape(128, 128, 128, warps=8, stages=2),
-    Shape(128, 64, 128, warps=8, stages=2),
-    Shape(64, 64, 128, warps=4, stages=1),
-    Shape(64, 32, 128, warps=4, stages=1),
-)
-"""From the fastest for few features on; the third fits two digits alone."""
 
 
 @triton.jit(do_not_specialize=["rows", "program_parts"])
@@ -385,49 +359,3 @@ def contract(
         return None
     fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
     return PairwiseAffine(**fields, weight=weight, intercept=intercept, function=function)
-
-
-def digit_shape(features: int, shared: int, digits: int = DIGITS) -> Shape | None:
-    """Return the largest block for digits of so many features that fits the shared memory, or None.
-
-    The digits of the rows lie there, and those of as many blocks of points as there are stages.
-    """
-    for shape in DIGIT_SHAPES:
-        if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
-            return shape._replace(features=features)
-    return None
-
-
-@functools.cache
-def shared_memory(device: torch.device) -> int:
-    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16.
-
-    Triton's language has them from compute capability 8 on.
-    """
-    if device.type != "cuda":
-        return 2**30
-    properties = torch.cuda.get_device_properties(device)
-    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
-    return most - RESERVED_BYTES if properties.major >= 8 else 0
-
-
-@functools.cache
-def slots(device: torch.device) -> int:
-    """Return how many warps with all the registers that they can have run on a device at once."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count * WARPS_PER_MULTIPROCESSOR
-    return 64
-
-
-@functools.lru_cache(maxsize=1024)
-def parts_of_a_program(blocks: int, parts: int, at_once: int) -> int:
-    """Return how many parts a program should make, of so many for each block of rows.
-
-    Programs run in waves of `at_once`, and to begin a program takes about as long as a part.
-    """
-
-    def time(number: int) -> int:
-        programs = blocks * triton.cdiv(parts, number)
-        return triton.cdiv(programs, at_once) * (number + 1)
-
-    return min(range(1, parts + 1), key=time)

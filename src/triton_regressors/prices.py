@@ -1,7 +1,8 @@
 """What hosts cost by the hour, and what a million rows then cost: the one place where prices stand.
 
-List prices of Amazon EC2, on demand, Linux, us-east-1, as of April 2026 (https://aws.amazon.com/ec2/pricing/on-demand/).
-All have 16 vCPUs but the H200's, which is an eighth of p5en.48xlarge: it is not sold alone.
+List prices of Amazon EC2, on demand, Linux, us-east-1, as published tables of others had them in April 2026; those of
+p5 and p5en had no date. Compare them with https://aws.amazon.com/ec2/pricing/on-demand/. All have 16 vCPUs but the
+H200's, which is an eighth of p5en.48xlarge: it is not sold alone.
 """
 
 from __future__ import annotations

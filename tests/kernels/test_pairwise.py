@@ -15,9 +15,10 @@ from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affi
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract, digit_shape, parts_of_a_program
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
 from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
 from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.point_shapes import digit_shape, parts_of_a_program
 
 drawn = settings(
     max_examples=10,

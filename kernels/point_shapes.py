@@ -1,0 +1,82 @@
+"""How a sum over points is shared among a GPU's programs: the block of each, and how many parts it makes."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import torch
+
+from .digits import DIGITS
+
+WARPS_PER_MULTIPROCESSOR = 8
+MOST_BLOCK_POINTS = 128
+RESERVED_BYTES = 2048  # of shared memory, for sums across the warps of a program
+
+
+class Shape(NamedTuple):
+    """A block of a program: rows, points, features at a time (or at most), the launch that suits it, and its order."""
+
+    rows: int
+    points: int
+    features: int
+    warps: int
+    stages: int
+    by_points: bool = False
+
+
+DIGIT_SHAPES = (
+    Shape(64, 128, 64, warps=4, stages=3),
+    Shape(64, 128, 64, warps=4, stages=2),
+    Shape(128, 128, 128, warps=8, stages=2),
+    Shape(128, 64, 128, warps=8, stages=2),
+    Shape(64, 64, 128, warps=4, stages=1),
+    Shape(64, 32, 128, warps=4, stages=1),
+)
+"""From the fastest for few features on; the third fits two digits alone."""
+
+
+def digit_shape(features: int, shared: int, digits: int = DIGITS) -> Shape | None:
+    """Return the largest block for digits of so many features that fits the shared memory, or None.
+
+    The digits of the rows lie there, and those of as many blocks of points as there are stages.
+    """
+    for shape in DIGIT_SHAPES:
+        if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
+            return shape._replace(features=features)
+    return None
+
+
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16.
+
+    The Triton language has them from compute capability 8 on.
+    """
+    if device.type != "cuda":
+        return 2**30
+    properties = torch.cuda.get_device_properties(device)
+    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return most - RESERVED_BYTES if properties.major >= 8 else 0
+
+
+@functools.cache
+def slots(device: torch.device) -> int:
+    """Return how many warps with all the registers that they can have run on a device at once."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count * WARPS_PER_MULTIPROCESSOR
+    return 64
+
+
+@functools.lru_cache(maxsize=1024)
+def parts_of_a_program(blocks: int, parts: int, at_once: int) -> int:
+    """Return how many parts a program should make, of so many for each block of rows.
+
+    Programs run in waves of `at_once`, and to begin a program takes about as long as a part.
+    """
+
+    def time(number: int) -> int:
+        programs = blocks * -(-parts // number)
+        return -(-programs // at_once) * (number + 1)
+
+    return min(range(1, parts + 1), key=time)
