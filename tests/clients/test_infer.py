@@ -2,12 +2,14 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from tests.waiting import wait_for
 from triton_regressors.clients import errors
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
@@ -63,13 +65,17 @@ class TestGoodRequests:
 def test_statistics_are_the_same_over_both_protocols(server: TritonServer) -> None:
     with Client(server.grpc_url) as grpc, Client(server.http_url, "http") as http:
         grpc.predict("sums", ROWS)
-        over_grpc, over_http = grpc.statistics("sums"), http.statistics("sums")
-    (model,) = over_http["model_stats"]
-    assert model["version"] == "1"
-    assert model["inference_count"] >= 2
-    assert {entry["batch_size"] for entry in model["batch_stats"]} >= {2}
-    (same,) = over_grpc["model_stats"]
-    assert {key: same[key] for key in model} == model
+        read: list[dict[str, Any]] = []
+
+        def same() -> bool:
+            read[:] = [client.statistics("sums")["model_stats"][0] for client in (grpc, http)]
+            over_grpc, over_http = read
+            return over_http["inference_count"] >= 2 and {key: over_grpc[key] for key in over_http} == over_http
+
+        wait_for(same)  # the server counts after it has answered
+    for model in read:
+        assert model["version"] == "1"
+        assert {entry["batch_size"] for entry in model["batch_stats"]} >= {2}
 
 
 class TestBadRequests:

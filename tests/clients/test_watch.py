@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.waiting import wait_for
 from triton_regressors.clients import watch
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
@@ -22,14 +23,6 @@ pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
 ROWS = np.array([[1, 2, 3]], np.float32)
 TWICE = 2 * ROWS.sum()
-PATIENCE_S = 30
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.05)
 
 
 def processes(server: TritonServer, model: str) -> list[int]:

@@ -1,6 +1,5 @@
 """One Triton server for all tests of this folder, with real exported entries."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,21 +7,13 @@ import numpy as np
 import pytest
 
 from tests.server.models import Model, models
+from tests.waiting import wait_for
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure
 
-PATIENCE_S = 60
 CheckAnswers = Callable[[Model, np.ndarray, dict[str, np.ndarray]], None]
 Unload = Callable[[str], None]
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-    """Wait until something happens, and fail if it does not in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"did not happen within {timeout_s:g} s"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.server.conftest import Unload, wait_for
+from tests.server.conftest import Unload
 from tests.server.models import KERNELS, MAX_ROWS, export_families, models, rows
+from tests.waiting import wait_for
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.kernels.parity import measure

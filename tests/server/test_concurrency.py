@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.server import soak
-from tests.server.conftest import wait_for
 from tests.server.models import models
+from tests.waiting import wait_for
 from triton_regressors.clients.server import TritonServer
 
 pytestmark = pytest.mark.server

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 
-from tests.server.conftest import CheckAnswers, wait_for
+from tests.server.conftest import CheckAnswers
 from tests.server.models import FEATURES, MAX_ROWS, models, rows
 from tests.server.snippets import run_snippets
+from tests.waiting import wait_for
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer

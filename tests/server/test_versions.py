@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from tests.server.conftest import PATIENCE_S, Unload, wait_for
+from tests.server.conftest import Unload
 from tests.server.models import FEATURES, ROUNDING, ridge, rows
+from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
 from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client

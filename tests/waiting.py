@@ -1,0 +1,14 @@
+"""Waits for what another process does in its own time."""
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 60
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+    """Wait until something happens, and fail if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {timeout_s:g} s"
+        time.sleep(0.02)
