@@ -56,14 +56,15 @@ def descend(
     row,  # int64 [lanes]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     node,  # int32 [lanes], the roots
     levels,  # int32, of the deepest tree
     inside,  # bool [lanes]
     FEATURES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,  # of a set; 0 where no node asks for a category
+    FLOOR: tl.constexpr,  # whether a number is rounded down to be a category, or towards 0
     WIDTH: tl.constexpr,  # None where there is no table
     BLOCK_ROWS: tl.constexpr,
 ):
@@ -86,15 +87,14 @@ def descend(
             value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
         left = value <= threshold
         missing = value != value
-        if SETS:
+        if WORDS:
             categorical = (high & 2) != 0
-            member = categorical & (value >= 0.0) & (value < 256.0)
-            category = tl.where(member, value, 0.0).to(tl.int32)
+            known = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+            category = tl.where(known, value, 32.0 * WORDS - 1.0).to(tl.int32)
             if WIDE:
-                low = tl.where(member, threshold, 0.0).to(tl.int32)
-            bits = tl.load(sets + low * 8 + (category >> 5), mask=inner & member, other=0)
+                low = tl.where(categorical, threshold, 0.0).to(tl.int32)
+            bits = tl.load(sets + low * WORDS + (category >> 5), mask=inner & categorical, other=0)
             left = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, left)
-            missing |= categorical & (member == 0)
         left = tl.where(missing, (high & 1) != 0, left)
         node += tl.where(inner, below + tl.where(left, 0, 1), 0)
         word = tl.load(nodes + node, mask=inner, other=word)

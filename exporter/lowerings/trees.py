@@ -31,7 +31,7 @@ class Trees:
     right: np.ndarray
     flags: np.ndarray
     value: np.ndarray  # [nodes, outputs]
-    sets: np.ndarray  # int32 [sets, 8]
+    sets: np.ndarray  # int32 [sets, words], see `TreeEnsemble`
 
 
 @lowers(DecisionTreeRegressor, ExtraTreeRegressor)
@@ -111,6 +111,7 @@ def arrange(
     divisor: float = 1.0,
     function: str = "identity",
     output: str = "sum",
+    rounding: str = "trunc",
 ) -> TreeEnsemble:
     """Lay nodes out as `tree_ensemble` wants them: tree after tree, level after level, siblings side by side.
 
@@ -127,10 +128,11 @@ def arrange(
         trees: the nodes, see `Trees`.
         exact: whether thresholds stay as they are; else they are rounded down: for a float32 x, `x ≤ threshold` and
             `x ≤ the largest float32 that is not above it` are the same.
-        baseline: see `TreeEnsemble`, as the next three.
+        baseline: see `TreeEnsemble`, as the next four.
         divisor: of the sum.
         function: of the sum.
-        output: "sum" or "leaves".
+        output: "sum", "each" or "leaves".
+        rounding: of numbers to categories.
 
     Raises:
         ValueError: the nodes are no trees.
@@ -173,6 +175,7 @@ def arrange(
         divisor=divisor,
         function=function,
         output=output,
+        rounding=rounding,
     )
 
 

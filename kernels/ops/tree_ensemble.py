@@ -5,8 +5,11 @@ own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns 
 float32 or float64.
 
 A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
-goes to the side that the node says, and so does a number that is no category. Thresholds in float32 are compared with
-`x` rounded to float32, as `sklearn.tree` does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+goes to the side that the node says. Thresholds in float32 are compared with `x` rounded to float32, as `sklearn.tree`
+does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+
+A set is bits, and its last bit is for every number that is no category: categories are the whole numbers from 0 to the
+one before that bit's. Other numbers are rounded first, towards 0 or, by `rounding` "floor", down, so that −0.5 is none.
 
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
 below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
@@ -41,6 +44,7 @@ from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
 from ..tree_tile import MOST_PLAIN, tree_tile
 from ..trees import (
+    ROUNDINGS,
     Descent,
     check_trees,
     depths,
@@ -63,7 +67,7 @@ def tree_sum_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
     plain,  # int64 [nodes] where FORM is "plain"
@@ -81,7 +85,8 @@ def tree_sum_kernel(
     FUNCTION: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     FORM: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
@@ -127,7 +132,8 @@ def tree_sum_kernel(
         else:
             leaf = descend(
                 x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
-                FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+                FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+                WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
             )  # fmt: skip
             held = tl.load(leaves + leaf, mask=inside, other=0) if OUTPUTS == 1 else leaf.to(tl.int64)
         if OUTPUTS == 1:
@@ -150,7 +156,7 @@ def tree_each_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
     values,  # float64 [leaves, OUTPUTS]
@@ -161,7 +167,8 @@ def tree_each_kernel(
     OUTPUTS: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -184,7 +191,8 @@ def tree_each_kernel(
     swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     leaf = descend(
         x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     column = (row * TREES + tree) * OUTPUTS
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
@@ -199,7 +207,7 @@ def tree_leaves_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [trees]
     depths,  # int32 [trees], of the deepest tree so far
     first_leaf,  # int32 [trees + 1]
@@ -209,7 +217,8 @@ def tree_leaves_kernel(
     LEAVES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_LEAVES: tl.constexpr,
 ):
@@ -219,7 +228,8 @@ def tree_leaves_kernel(
     leaf = descend(
         x, None, None, row, nodes, thresholds, sets, tl.load(roots + tree) + 0 * row.to(tl.int32),
         tl.load(depths + tree), row < rows,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     last = tl.load(first_leaf + tree + 1)
     for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
@@ -243,19 +253,22 @@ class TreeEnsemble(Operation):
     threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
     child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `values`
     flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
-    sets: np.ndarray  # int32 [sets, 8], bit c of a row: category c goes to the left
+    sets: np.ndarray  # int32 [sets, words], bit c of a row: category c goes to the left; last bit: what is none
     roots: np.ndarray  # int32 [trees]
     values: np.ndarray  # float64 [leaves, outputs]
     baseline: np.ndarray  # float64 [outputs]
     divisor: float = 1.0
     function: str = "identity"
     output: str = "sum"
+    rounding: str = "trunc"
 
     def check(self, *widths: int) -> None:
         (features,) = widths
         check_function(self.function)
         if self.output not in self.OUTPUTS:
             raise PlanError(f"tree_ensemble: output must be one of {self.OUTPUTS}, not {self.output!r}.")
+        if self.rounding not in ROUNDINGS:
+            raise PlanError(f"tree_ensemble: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
         if self.output == "leaves" and (np.diff(self.roots) < 0).any():
             raise PlanError("tree_ensemble: roots must ascend where the output is 'leaves'.")
         if self.values.ndim != 2 or self.baseline.shape != self.values.shape[1:]:
@@ -321,7 +334,13 @@ class TreeEnsemble(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
         values = {"x": x, **parameters, "out": output, "rows": rows}
-        layout = {"FEATURES": x.shape[1], "FEATURE_BITS": bits, "WIDE": wide, "SETS": len(self.sets) > 0}
+        layout = {
+            "FEATURES": x.shape[1],
+            "FEATURE_BITS": bits,
+            "WIDE": wide,
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+        }
         if self.output == "leaves":
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
@@ -359,7 +378,7 @@ class TreeEnsemble(Operation):
     @functools.cached_property
     def _tables(self) -> Sequence[Cells | Descent]:
         """Return what plain torch finds leaves with, for some trees after the other."""
-        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots)
+        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding)
         return build_cells(*trees) or [Descent(*trees)]
 
     def _find_leaves(self, x: torch.Tensor) -> torch.Tensor:

@@ -18,11 +18,13 @@ def tree_ensemble(
     dtype: type = np.float32,
     sets: int = 0,
     stop: float = 0.2,
+    words: int = 1,
     **options: object,
 ) -> TreeEnsemble:
     """Return drawn trees: a node at `depth` is a leaf, and one above it with probability `stop`.
 
-    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them.
+    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them. They
+    have `32 * words - 1` categories.
     """
     rng = np.random.default_rng(seed)
     feature, child, roots, leaves = [], [], [], 0
@@ -53,7 +55,7 @@ def tree_ensemble(
         threshold.astype(dtype),
         np.array(child, dtype=np.int32),
         flags.astype(np.uint8),
-        rng.integers(-(2**31), 2**31, (sets, 8)).astype(np.int32),
+        rng.integers(-(2**31), 2**31, (sets, words)).astype(np.int32),
         np.array(roots, dtype=np.int32),
         rng.standard_normal((leaves, outputs)),
         rng.standard_normal(outputs),
@@ -64,8 +66,8 @@ def tree_ensemble(
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
-    "trees with categories": (tree_ensemble(5, 9, 2, sets=6), (5,)),
-    "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64), (5,)),
+    "trees with categories": (tree_ensemble(5, 9, 2, sets=6, words=3), (5,)),
+    "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64, rounding="floor"), (5,)),
     "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),
     "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
