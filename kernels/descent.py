@@ -49,6 +49,66 @@ def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
 
 
 @triton.jit
+def is_complete(table):
+    """Return 1 if no number of a table is missing, else 0."""
+    return tl.min(tl.where(table == table, 1, 0), axis=0)
+
+
+@triton.jit
+def reach(
+    x,  # float32 or float64 [rows, FEATURES]
+    table,  # of `feature_table`, or None
+    swizzle,  # int32 [lanes], see `from_table`, or None
+    complete,  # of `is_complete`; 0 where there is no table
+    row,  # int64 [lanes]
+    tree,  # int32 [lanes]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, WORDS]
+    roots,  # int32 [trees]
+    plain,  # int64 [nodes] where FORM is "plain"
+    quads,  # int64 [groups, 4, 2] where FORM is "quads"
+    quad_roots,  # int32 [trees] where FORM is "quads"
+    leaves,  # int32 or int64 [leaves] where HOLDS
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    HOLDS: tl.constexpr,  # whether leaves hold numbers, or else their own
+    FEATURES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
+    FORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return what the leaf holds that each lane reaches, int64.
+
+    A program goes down the nodes that FORM names, "plain" or "quads", unless a number of its rows is missing or FORM is
+    "nodes".
+    """
+    root = tl.load(roots + tree, mask=inside, other=0)
+    if FORM != "nodes" and complete > 0:
+        if FORM == "quads":
+            held = descend_quads(
+                table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
+                FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
+            )  # fmt: skip
+        else:
+            held = descend_plain(
+                table, swizzle, plain, root, levels, inside, FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS
+            )
+    else:
+        leaf = descend(
+            x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
+            FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+            WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+        held = tl.load(leaves + leaf, mask=inside, other=0).to(tl.int64) if HOLDS else leaf.to(tl.int64)
+    return held
+
+
+@triton.jit
 def descend(
     x,  # float32 or float64 [rows, FEATURES]
     table,  # of `feature_table`, or None

@@ -1,5 +1,8 @@
 """Operations of the tree family: ensembles of drawn trees, weighted medians, rounding."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 
 from triton_regressors.kernels.ops.float32 import Float32
@@ -63,12 +66,28 @@ def tree_ensemble(
     )
 
 
+def ordered_ensemble(features: int, trees: int, depth: int = 5, groups: int = 1, **options: Any) -> TreeEnsemble:
+    """Return drawn trees whose sums are ordered, in groups of unequal sizes."""
+    op = tree_ensemble(features, trees, depth, **options)
+    ends = np.sort(np.random.default_rng(trees).integers(0, trees + 1, groups - 1))
+    return dataclasses.replace(
+        op,
+        values=op.values.astype(np.float32),
+        baseline=np.tile(op.baseline, groups).astype(np.float32),
+        output="ordered",
+        starts=np.array([0, *ends, trees], dtype=np.int32),
+    )
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
     "trees with categories": (tree_ensemble(5, 9, 2, sets=6, words=3), (5,)),
     "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64, rounding="floor"), (5,)),
     "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),
+    "trees in order": (ordered_ensemble(5, 12, 4, function="exp"), (5,)),
+    "trees in order in groups": (ordered_ensemble(5, 9, 2, groups=3, sets=6, words=2), (5,)),
+    "trees in order to 3": (ordered_ensemble(5, 9, 2, outputs=3), (5,)),
     "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),

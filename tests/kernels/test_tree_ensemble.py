@@ -270,8 +270,8 @@ WRONG = {
     "flags of another type": ({"flags": TREE.flags.astype(np.int64)}, "flags must be uint8 of at most 3."),
     "feature": ({"feature": np.where(TREE.feature == 0, 3, TREE.feature)}, "feature must lie in [-1, 3)."),
     "values": ({"values": np.ones((LEAVES + 1, 1))}, "values must have a row for each node whose feature is -1."),
-    "values shape": ({"values": np.ones(LEAVES)}, "values must be [leaves, outputs], and baseline [outputs]."),
-    "baseline": ({"baseline": np.ones(2)}, "values must be [leaves, outputs], and baseline [outputs]."),
+    "values shape": ({"values": np.ones(LEAVES)}, "values must be [leaves, outputs / groups], and baseline [outputs]."),
+    "baseline": ({"baseline": np.ones(2)}, "values must be [leaves, outputs / groups], and baseline [outputs]."),
     "roots twice": ({"roots": np.array([0, 0])}, "roots must be [trees], at least one and no two the same."),
     "roots": ({"roots": np.array([0, 1000])}, f"roots must lie in [0, {len(TREE.feature)}), and node 0 must be one."),
     "roots order": ({"roots": TREE.roots[::-1], "output": "leaves"}, "roots must ascend where the output is 'leaves'."),
@@ -285,7 +285,7 @@ WRONG = {
     "sets without words": ({"sets": np.zeros((1, 0), dtype=np.int32)}, "sets must be int32 [sets, words], at most"),
     "rounding": ({"rounding": "ceil"}, "rounding must be one of ('trunc', 'floor'), not 'ceil'."),
     "set": ({"flags": TREE.flags | CATEGORICAL}, "threshold must be a row of sets where a node is categorical."),
-    "output": ({"output": "mean"}, "output must be one of ('sum', 'each', 'leaves'), not 'mean'."),
+    "output": ({"output": "mean"}, "output must be one of ('sum', 'ordered', 'each', 'leaves'), not 'mean'."),
 }
 
 
