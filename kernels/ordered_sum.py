@@ -148,7 +148,8 @@ def tree_values_kernel(
     swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     complete = is_complete(table) if FORM != "nodes" else 0
     first = tl.program_id(1) * SPAN
-    block = held + row // BLOCK * (PLACES * BLOCK) + row % BLOCK
+    held += first_row // BLOCK * (PLACES * BLOCK) + first_row % BLOCK
+    at = r // BLOCK * (PLACES * BLOCK) + r % BLOCK  # programs begin at multiples of a power of two
     for start in tl.range(first, tl.minimum(first + SPAN, PLACES), BLOCK_TREES):
         tree = start + lane // BLOCK_ROWS
         inside = (tree < TREES) & (row < rows)
@@ -161,7 +162,7 @@ def tree_values_kernel(
         )  # fmt: skip
         filled = (tree < PLACES) & (row < rows)
         place = tl.load(places + tree, mask=filled, other=0)
-        tl.store(block + place * BLOCK, tl.where(inside, found.to(tl.int32), EMPTY), mask=filled)
+        tl.store(held + at + place * BLOCK, tl.where(inside, found.to(tl.int32), EMPTY), mask=filled)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -221,7 +222,7 @@ def launch_ordered(
     groups, width = len(parameters["starts"]) - 1, parameters["leaves"].shape[1]
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
     for part, count in _parts(rows, places):
-        tile = tree_tile(count, trees, 1, x.shape[1], nodes, packed, x.device, ordered=True)
+        tile = tree_tile(count, places, 1, x.shape[1], nodes, packed, x.device, ordered=True)
         form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
         held = torch.empty(triton.cdiv(count, BLOCK.value), places, BLOCK.value, dtype=torch.int32, device=x.device)
         span = tile.block_trees if tile.block_rows == 1 else places
