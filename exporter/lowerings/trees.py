@@ -140,13 +140,13 @@ def arrange(
     Raises:
         ValueError: the nodes are no trees.
     """
-    starts = np.cumsum(trees.sizes) - trees.sizes
+    starts = (np.cumsum(trees.sizes) - trees.sizes).astype(np.int32)
     for start, size in zip(starts, trees.sizes, strict=True):
         left, right = trees.left[start : start + size], trees.right[start : start + size]
         check_nodes(left, right, left != NO_CHILD)
     tree_of = np.repeat(np.arange(len(starts), dtype=np.int32), trees.sizes)
     inner = trees.left >= 0
-    left, right = (starts[tree_of] + child for child in (trees.left, trees.right))
+    left, right = (np.add(starts[tree_of], child, dtype=np.int32) for child in (trees.left, trees.right))
     levels, depth = [starts], np.zeros(len(starts), dtype=np.int64)
     while len(parents := levels[-1][inner[levels[-1]]]):
         levels.append(np.stack([left[parents], right[parents]], axis=1).ravel())
@@ -157,10 +157,14 @@ def arrange(
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order))  # of each tree
     nodes = np.concatenate(levels)
+    del levels
     nodes = nodes[np.argsort(place[tree_of[nodes]], kind="stable")]  # new to old
     position = np.zeros(len(inner), dtype=np.int32)
     position[nodes] = np.arange(len(nodes))  # old to new
     is_inner = inner[nodes]
+    sets, number = _distinct(trees.sets)
+    threshold, asks = trees.threshold[nodes], is_inner & (trees.flags[nodes] & CATEGORICAL > 0)
+    threshold[asks] = number[threshold[asks].astype(np.int64)]
     leaves = nodes[~is_inner]
     if output == "leaves":
         leaves = np.sort(leaves)
@@ -176,10 +180,10 @@ def arrange(
             groups = np.searchsorted(output_of_tree[order], np.arange(outputs + 1)).astype(np.int32)
     return TreeEnsemble(
         feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
-        threshold=trees.threshold[nodes] if exact else round_down(trees.threshold[nodes]),
+        threshold=threshold if exact else round_down(threshold),
         child=child[nodes],
         flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
-        sets=trees.sets,
+        sets=sets,
         roots=position[starts[order]],
         values=values,
         baseline=np.full(outputs, baseline, dtype=np.float32 if output == "ordered" else np.float64),
@@ -191,8 +195,19 @@ def arrange(
     )
 
 
+def _distinct(sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sets that differ, and for each of all the number of its like: splits that ask for one are few."""
+    if not len(sets):
+        return sets, np.zeros(0, dtype=np.int64)
+    whole = np.ascontiguousarray(sets).view(np.dtype((np.void, sets.itemsize * sets.shape[1])))[:, 0]
+    _, first, number = np.unique(whole, return_index=True, return_inverse=True)
+    return sets[first], number
+
+
 def round_down(threshold: np.ndarray) -> np.ndarray:
-    """Return the largest float32 that is not above each float64."""
+    """Return the largest float32 that is not above each number."""
+    if threshold.dtype == np.float32:
+        return threshold
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)
     rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
