@@ -109,6 +109,8 @@ def _as_exported(chosen: Sequence[str], toy: bool) -> Iterator[Work]:
         else:
             found_works = chosen_neighbors(toy) if family == "neighbors" else families_gpu.works(CPU, [family], toy)
             for found in found_works:
+                if found.beside is not None:
+                    continue  # it descends as others do, but in a loop that the program ends with, which none follows
                 many = NEIGHBOR_ROWS if family == "neighbors" and not toy else rows
                 yield Work(family, found.title, found.plan, many)
 

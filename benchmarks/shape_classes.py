@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
+from benchmarks.works import in_order
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.affine_map import affine_narrow_shape, affine_shape
@@ -132,7 +133,7 @@ def polynomials() -> Iterator[ShapeClass]:
 
 
 def trees(toy: bool = False) -> Iterator[ShapeClass]:
-    """Yield ensembles of trees: small ones, ones whose nodes fit a cache, and larger ones."""
+    """Yield ensembles of trees: small ones, ones whose nodes fit a cache, and larger ones; and ordered sums of them."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300 if toy else 20_000, 64)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
@@ -146,9 +147,10 @@ def trees(toy: bool = False) -> Iterator[ShapeClass]:
         (shallow, MOST_PLAIN, True),
         (grown, 2**22, True),
     ):
-        operation = ensemble(estimator.fit(X, y), packed)
-        for rows in ((1, 128), (1024, 4096), (65536, 2**20)):
-            parts = (*tree_class(rows[0], nodes, 64, packed), "one")
+        summed = ensemble(estimator.fit(X, y), packed)
+        kinds = [("one", summed), *([("ordered", in_order(summed))] if packed else [])]
+        for (kind, operation), rows in itertools.product(kinds, ((1, 128), (1024, 4096), (65536, 2**20))):
+            parts = (*tree_class(rows[0], nodes, 64, packed), kind)
             default = tree_ensemble_shape.default(*parts)
             many, block_rows, elements = rows[0] == 65536, default["BLOCK_ROWS"], default["ELEMENTS"]
             plain = packed and nodes <= MOST_PLAIN
