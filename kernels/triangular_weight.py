@@ -1,8 +1,9 @@
 """Products with a triangular weight, which plain torch makes by solving with its inverse.
 
 A library reads half of that for all rows at once, and needs no blocks. The weight of a Gaussian process is the inverse
-of a Cholesky factor whose pivots came in order of size: such factors are solved with to nearly every digit, however
-near to singular their matrix is. (Higham, The accuracy of solutions to triangular systems, 1989.)
+of a Cholesky factor whose pivots came in order of size. Such factors are solved with to nearly every digit, however
+near to singular their matrix is: what is lost, as in the product, is less than what solving with the factor of the
+points in any other order loses. (Higham, The accuracy of solutions to triangular systems, 1989.)
 """
 
 from __future__ import annotations
