@@ -19,7 +19,7 @@ SIZES = tuple(sorted({*tile_sizes(BLOCK_ROWS), 128, 64, 32, 16, 8}, reverse=True
 """The rows of tiles, of which processors take those that have the bits of the largest."""
 
 Source = Callable[[int, int], Iterable[tuple[int, torch.Tensor]]]
-"""Yields so many rows `[*, features]` from one on, in pieces, each with its place among them."""
+"""Yields so many rows `[*, features]` from one on, in pieces to be copied at once, each with its place among them."""
 
 EIGHT = 8
 """Of rows of so many float64 numbers, each begins where a vector does."""

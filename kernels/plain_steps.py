@@ -1,8 +1,8 @@
 """The steps of a plan as plain torch takes them on a CPU, where a launch costs nothing and memory much.
 
 Sums that are split into parts to keep a GPU busy are made whole. A matrix of functions of rows and points that only a
-squared norm reads is never whole: its tiles go into the norm as they are made, and into sums over the same functions,
-as a Gaussian process has of its mean and its variance.
+squared norm reads is never whole: its tiles go into the norm as they are made, and into a sum over the same functions,
+as a Gaussian process has of its variance and its mean.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ FUNCTION_FIELDS = tuple(field.name for field in dataclasses.fields(PointFunction
 
 @dataclass(frozen=True)
 class SharedPoints:
-    """The step that makes functions of rows and points, the one that makes their norm, and those that sum them up."""
+    """The step that makes functions of rows and points, the one that makes their norm, and one that sums them up."""
 
     functions: Pairwise
     norm: Step
-    sums: tuple[Step, ...]
+    sum: Step | None
     input: str
 
     def run(self, parameters: Mapping[str, Parameters], x: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the values that these steps make of the rows `x`, but for the functions themselves."""
-        points = len(self.functions.points)
-        sums = [(step.output, _sum_of(step), _sum_of(step).no_sums(len(x))) for step in self.sums]
+        points, norm, sums = len(self.functions.points), self.norm.operation, self.sum and self.sum.operation
+        assert isinstance(norm, SquaredNorm)
+        assert sums is None or isinstance(sums, PairwiseAffine)
+        answer = sums.no_sums(len(x)) if sums else torch.empty(0)
 
         def source(start: int, count: int) -> Iterator[tuple[int, torch.Tensor]]:
             for first, k in self.functions.matrix.tiles(x[start : start + count]):
-                for _, operation, answer in sums:
-                    operation.sum_tile(k, answer[start + first : start + first + len(k)])
                 yield first, k[:, :points]
+                if sums:
+                    sums.sum_tile(k, answer[start + first : start + first + len(k)])
 
-        operation = self.norm.operation
-        assert isinstance(operation, SquaredNorm)
-        found = {self.norm.output: operation.norms(parameters[self.norm.output], len(x), source)}
-        for output, sum_of_points, answer in sums:
-            found[output] = sum_of_points.finish_sums(parameters[output], answer)
+        found = {self.norm.output: norm.norms(parameters[self.norm.output], len(x), source)}
+        if self.sum and sums:
+            found[self.sum.output] = sums.finish_sums(parameters[self.sum.output], answer)
         return found
 
 
@@ -85,11 +85,11 @@ def with_shared_points(plan: Plan, steps: Sequence[Step]) -> tuple[Step | Shared
         if maker is None or readers[maker.output] > 1 or not isinstance(maker.operation, Pairwise):
             continue
         alike = [step for step in steps if step.inputs == maker.inputs and _sums(step, maker.operation)]
-        sums = tuple(step for step in alike if step.output not in left_out)
-        together = SharedPoints(maker.operation, norm, sums, maker.inputs[0])
-        first = min(steps.index(step) for step in (maker, *sums))
-        shared[steps[first].output] = together
-        left_out.update(step.output for step in (maker, norm, *sums))
+        of_these = next((step for step in alike if step.output not in left_out), None)
+        together = [maker, norm, *([of_these] if of_these else [])]
+        first = min(together, key=steps.index)
+        shared[first.output] = SharedPoints(maker.operation, norm, of_these, maker.inputs[0])
+        left_out.update(step.output for step in together)
     found: list[Step | SharedPoints] = []
     for step in steps:
         if step.output in shared:
@@ -103,11 +103,6 @@ def _readers(plan: Plan) -> Counter[str]:
     """Return how many steps and outputs read each value."""
     read: Iterable[str] = (name for step in plan.steps for name in step.inputs)
     return Counter([*read, *plan.outputs.values()])
-
-
-def _sum_of(step: Step) -> PairwiseAffine:
-    assert isinstance(step.operation, PairwiseAffine)
-    return step.operation
 
 
 def _sums(step: Step, functions: Pairwise) -> bool:

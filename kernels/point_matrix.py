@@ -105,12 +105,11 @@ class PointMatrix:
         Each lies where the one before lay. A row's bits depend neither on the others nor on their number.
         """
         (width, columns), features = self._table.shape, x.shape[1]
-        rows = 2 * tile_rows(columns)
-        direct, sizes = _way(width, columns, rows) if self._products else (True, (rows,))
+        direct, sizes = self._way
         for start, count, size in row_tiles(x.shape[0], sizes):
             block, matrix = self._block.rows(size, width, 1.0), self._matrix.rows(size, columns)
             z, m = block[:count, :features], matrix[:count]
-            torch.sub(x[start : start + count], self._shift, out=z)
+            z.copy_(x[start : start + count]).sub_(self._shift)
             if self._factor is not None:
                 z.mul_(self._factor)
             if not self._products:
@@ -126,6 +125,12 @@ class PointMatrix:
                     matrix[:] = matmul(block, self._table)
                 self._finish_products(z, m)
             yield start, apply(self._function, m, ELEMENTS_AT_ONCE)
+
+    @functools.cached_property
+    def _way(self) -> tuple[bool, tuple[int, ...]]:
+        """Return whether a product can be left to the library as it is, and how many rows tiles may have."""
+        rows = 2 * tile_rows(self.columns)
+        return _way(len(self._table), self.columns, rows) if self._products else (True, (rows,))
 
     def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
         """Make the metric of what a product has made, but for the root of a squared distance."""

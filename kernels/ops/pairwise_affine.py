@@ -41,7 +41,7 @@ from ..point_blocks import (
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
 from ..point_shapes import MOST_BLOCK_POINTS, Shape, digit_shape, parts_of_a_program, shared_memory, slots
-from ..tiles import Scratch, apply, product
+from ..tiles import apply, product
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
@@ -240,11 +240,10 @@ class PairwiseAffine(Contraction, PointFunction):
         return torch.zeros(rows, self.parts * self.weight.shape[1], dtype=torch.float64)
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the sums of the functions `[rows, columns]` of some rows and all points in plain torch."""
+        """Write the sums of the functions `[rows, columns]` of some rows and all points, which may be changed."""
         rows, targets, weight = k.shape[0], self.weight.shape[1], self._plain[1]
         if targets == 1:
-            terms = torch.mul(k, weight, out=self._terms.rows(rows, len(weight)))
-            torch.sum(terms.view(rows, self.parts, -1), 2, out=out)
+            torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
             return
         size = self.part_points()
         for part, point in enumerate(range(0, len(weight), size)):
@@ -265,10 +264,6 @@ class PairwiseAffine(Contraction, PointFunction):
             return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
         plain = self.plain(self.parts * self.part_points() if self.parts > 1 else 0)
         return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
-
-    @functools.cached_property
-    def _terms(self) -> Scratch:
-        return Scratch()
 
     def launches(self, inputs: int) -> int:
         return 2 if self.way() == "digits" else 1
