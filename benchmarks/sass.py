@@ -48,7 +48,8 @@ class Instruction(NamedTuple):
     def label(self) -> str:
         """The label that a jump names, the empty string of anything else.
 
-        Where threads of a warp may have diverged, compilers add a slow way that joined warps never take.
+        Where threads of a warp may have diverged, compilers add a slow way that joined warps never take: BRA.DIV jumps
+        to it, BRA.CONV jumps over it.
         """
         if self.kind not in ("BRA", "CALL") or ".DIV" in self.opcode:
             return ""
@@ -60,9 +61,14 @@ class Instruction(NamedTuple):
         return self.kind == "CALL" and not self.label.startswith(".L_x")
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        """The predicates that a jump asks for beside its guard."""
+        return self.operands[:-1] if self.kind == "BRA" and ".CONV" not in self.opcode else ()
+
+    @property
     def conditional(self) -> bool:
         """Whether control may go past a jump or an end."""
-        return bool(self.guard) or (self.kind == "BRA" and len(self.operands) > 1)
+        return bool(self.guard or self.conditions)
 
 
 @dataclass(frozen=True)

@@ -116,13 +116,12 @@ class Walk:
         if instruction.kind == "RET" or instruction.calls:
             where = f"line {instruction.line} of {instruction.file}"
             raise SassError(f"{where}: {instruction.opcode} is of a function, which is not followed")
-        if instruction.kind == "BRA":
-            for operand in instruction.operands[:-1]:
-                number, negated = predicate(operand)
-                other = self.thread.predicates[number]
-                if other is not None and other == negated:
-                    return at + 1
-                certain = certain and other is not None
+        for operand in instruction.conditions:
+            number, negated = predicate(operand)
+            other = self.thread.predicates[number]
+            if other is not None and other == negated:
+                return at + 1
+            certain = certain and other is not None
         return self.code.after(at)[-1] if certain else self._choose(at)
 
     def _choose(self, at: int) -> int:

@@ -19,6 +19,7 @@ import torch
 from .branches import MOST_BRANCHES, Launch, Task
 from .chunks import Chunk, Lane, graph_sizes, streams
 from .gather import Gathering, Part, on_cpu
+from .plain_steps import SharedPoints, with_shared_points, with_whole_sums
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging, split
 from .tiles import one_thread
@@ -98,10 +99,10 @@ class TorchExecutor:
     """Runs the references on the CPU, in one thread."""
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
-        self._plan = plan
+        self._plan = plan = with_whole_sums(plan)
         self._staging = staging
         self._parameters = bind_parameters(plan, device, plain=True)
-        self._schedules: dict[Outputs, tuple[Step, ...]] = {}
+        self._schedules: dict[Outputs, tuple[Step | SharedPoints, ...]] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Stage rows and compute their outputs."""
@@ -129,10 +130,14 @@ class TorchExecutor:
     def _compute(self, x: torch.Tensor, outputs: Outputs) -> Answers:
         steps = self._schedules.get(outputs)
         if steps is None:
-            steps = self._schedules.setdefault(outputs, self._plan.steps_for(outputs))
+            steps = with_shared_points(self._plan, self._plan.steps_for(outputs))
+            self._schedules[outputs] = steps
         values = {INPUT: x}
         with one_thread():
             for step in steps:
+                if isinstance(step, SharedPoints):
+                    values |= step.run(self._parameters, values[step.input])
+                    continue
                 inputs = [values[name] for name in step.inputs]
                 values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
             return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})

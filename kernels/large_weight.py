@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 
-from .tiles import LARGEST_TRIAL, matmul, row_tiles, sizes_alike, tile_sizes
+from .tiles import LARGEST_TRIAL, Scratch, matmul, row_tiles, sizes_alike, tile_sizes
 
 LARGE = 2**17
 """Weights of which a processor's cache does not hold so many beside what they are multiplied with."""
 
 BLOCK_ROWS, BLOCK_COLUMNS = 192, 128
+
+SIZES = tuple(sorted({*tile_sizes(BLOCK_ROWS), 128, 64, 32, 16, 8}, reverse=True))
+"""The rows of tiles, of which processors take those that have the bits of the largest."""
+
+Source = Callable[[int, int], Iterable[tuple[int, torch.Tensor]]]
+"""Yields so many rows `[*, features]` from one on, in pieces to be copied at once, each with its place among them."""
 
 EIGHT = 8
 """Of rows of so many float64 numbers, each begins where a vector does."""
@@ -32,7 +38,7 @@ class LargeWeight:
         first = np.where(nonzero.any(axis=1), nonzero.argmax(axis=1), self._columns)
         order = np.argsort(first, kind="stable")
         self._order = None if (order == np.arange(features)).all() else torch.from_numpy(order)
-        self._features = _eights(features)
+        self._features, self._tile, self._out = _eights(features), Scratch(), Scratch()
         self._blocks = []
         for start in range(0, self._columns, BLOCK_COLUMNS):
             block = weight[order, start : start + BLOCK_COLUMNS]
@@ -46,37 +52,56 @@ class LargeWeight:
         """Whether a weight is so large."""
         return weight.size >= LARGE and weight.shape[1] > 2 * BLOCK_COLUMNS
 
-    def products(self, x: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row and the product of some rows of `x` `[rows, features]` at a time, to be changed at will.
+    def products(self, rows: int, source: Source) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the first row and the product of some rows at a time, to be changed at will.
 
         Each of them, float64 `[*, columns]`, lies where the one before lay. Its rows are whole eights of numbers apart.
         """
         direct, sizes = self._way
-        block = out = torch.empty(0)
-        for start, count, size in row_tiles(len(x), sizes):
-            if len(block) < size:
-                block = torch.zeros(size, self._features, dtype=torch.float64)
-                out = torch.empty(size, _eights(self._columns), dtype=torch.float64)
-            rows = x[start : start + count]
-            block[:count, : x.shape[1]] = rows if self._order is None else rows[:, self._order]
+        filled = filled_tiles(rows, self._ordered(source), self._features, sizes, self._tile)
+        for start, count, tile in filled:
+            out = self._out.rows(len(tile), _eights(self._columns))
             for number, columns in enumerate(self._blocks):
                 first = number * BLOCK_COLUMNS
-                tile, part = block[:size, : columns.shape[1]], out[:size, first : first + len(columns)]
+                part = out[:, first : first + len(columns)]
                 if direct:
-                    torch.mm(tile, columns.T, out=part)
+                    torch.mm(tile[:, : columns.shape[1]], columns.T, out=part)
                 else:
-                    part.copy_(matmul(tile, columns.T))
+                    part.copy_(matmul(tile[:, : columns.shape[1]], columns.T))
             yield start, out[:count, : self._columns]
+
+    def _ordered(self, source: Source) -> Source:
+        """Return the source of rows with their features in order."""
+        order = self._order
+        return source if order is None else lambda *rows: ((first, piece[:, order]) for first, piece in source(*rows))
 
     @functools.cached_property
     def _way(self) -> tuple[bool, tuple[int, ...]]:
         """Return whether products can be left to the library as they are, and how many rows tiles may have."""
-        sizes = tile_sizes(BLOCK_ROWS)
         shapes = {tuple(block.shape) for block in self._blocks}
         alike = [_sizes_alike(features, units, self._features) for units, features in shapes]
         if not all(alike):
-            return False, sizes[:1]
-        return True, tuple(size for size in sizes if all(size in found for found in alike))
+            return False, SIZES[:1]
+        return True, tuple(size for size in SIZES if all(size in found for found in alike))
+
+
+def rows_of(x: torch.Tensor) -> Source:
+    """Return the source of a matrix's rows."""
+    return lambda start, count: [(0, x[start : start + count])]
+
+
+def filled_tiles(
+    rows: int, source: Source, width: int, sizes: Sequence[int], room: Scratch
+) -> Iterator[tuple[int, int, torch.Tensor]]:
+    """Yield the first row, the number of rows and a tile of one of the sizes, float64 `[size, width]`, that holds them.
+
+    What a source does not fill is zero, or holds rows of a tile before.
+    """
+    for start, count, size in row_tiles(rows, sizes):
+        block = room.rows(size, width)
+        for first, piece in source(start, count):
+            block[first : first + len(piece), : piece.shape[1]] = piece
+        yield start, count, block
 
 
 @functools.lru_cache(maxsize=1024)
@@ -90,7 +115,7 @@ def _sizes_alike(features: int, columns: int, width: int) -> tuple[int, ...]:
         block[:, :features] = tile
         return torch.mm(block[:, :features], weight.T.contiguous().T)
 
-    return sizes_alike(multiply, features, columns, tile_sizes(BLOCK_ROWS))
+    return sizes_alike(multiply, features, columns, SIZES)
 
 
 def _eights(size: int) -> int:

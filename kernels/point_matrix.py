@@ -18,7 +18,7 @@ from .digit_rows import TINY_NORM
 from .functions import FUNCTIONS, IN_PLACE
 from .point_blocks import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK
 from .powers import torch_power
-from .tiles import BLOCK, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
+from .tiles import BLOCK, Scratch, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
 
 FEW_DIFFERENCES = 3
 """Features of which differences take no longer than a product."""
@@ -92,6 +92,7 @@ class PointMatrix:
             self._near *= self._unit
             self._gamma = float(np.sign(self._gamma)) if root else 1.0
             table_of *= self._unit
+        self._block, self._matrix = Scratch(), Scratch()  # ones stay in the last column of squared distances
         self._table = _tensor(table_of)
         self._points = _tensor(points[columns_of]) if self._near else torch.empty(0)
         self._shift = _tensor(shift)
@@ -104,16 +105,11 @@ class PointMatrix:
         Each lies where the one before lay. A row's bits depend neither on the others nor on their number.
         """
         (width, columns), features = self._table.shape, x.shape[1]
-        rows = 2 * tile_rows(columns)
-        direct, sizes = _way(width, columns, rows) if self._products else (True, (rows,))
-        room = 0
+        direct, sizes = self._way
         for start, count, size in row_tiles(x.shape[0], sizes):
-            if room < size:
-                block = torch.ones(size, width, dtype=torch.float64)  # ones stay in the last column
-                matrix = torch.empty(size, columns, dtype=torch.float64)
-                room = size
+            block, matrix = self._block.rows(size, width, 1.0), self._matrix.rows(size, columns)
             z, m = block[:count, :features], matrix[:count]
-            torch.sub(x[start : start + count], self._shift, out=z)
+            z.copy_(x[start : start + count]).sub_(self._shift)
             if self._factor is not None:
                 z.mul_(self._factor)
             if not self._products:
@@ -124,11 +120,17 @@ class PointMatrix:
                 if self._squared:
                     torch.sum(z * z, 1, out=block[:count, features])
                 if direct:
-                    torch.mm(block[:size], self._table, out=matrix[:size])
+                    torch.mm(block, self._table, out=matrix)
                 else:
-                    matrix[:size] = matmul(block[:size], self._table)
+                    matrix[:] = matmul(block, self._table)
                 self._finish_products(z, m)
             yield start, apply(self._function, m, ELEMENTS_AT_ONCE)
+
+    @functools.cached_property
+    def _way(self) -> tuple[bool, tuple[int, ...]]:
+        """Return whether a product can be left to the library as it is, and how many rows tiles may have."""
+        rows = 2 * tile_rows(self.columns)
+        return _way(len(self._table), self.columns, rows) if self._products else (True, (rows,))
 
     def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
         """Make the metric of what a product has made, but for the root of a squared distance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,6 +22,22 @@ ALIGNED = 64
 
 BLOCK = 64
 """Of so many elements, a vectorised loop leaves none over."""
+
+
+class Scratch(threading.local):
+    """Memory for tiles that a thread keeps from one batch to the next: what is new takes long to be written to."""
+
+    _kept = torch.empty(0, 0)
+
+    def rows(self, rows: int, columns: int, value: float = 0.0) -> torch.Tensor:
+        """Return float64 `[rows, columns]` that holds what was written to it before, and the value elsewhere.
+
+        For one and the same memory, the number of columns and the value must always be the same.
+        """
+        if len(self._kept) < rows:
+            with torch.inference_mode(mode=False):  # in which it may be written to in either mode
+                self._kept = torch.full((rows, columns), value, dtype=torch.float64)
+        return self._kept[:rows]
 
 
 def in_tiles(

@@ -24,7 +24,7 @@ import torch
 from ..affine_map import launch_affine
 from ..contraction import Contraction, target_block
 from ..functions import FUNCTIONS, IN_PLACE, function_suffix
-from ..large_weight import LargeWeight
+from ..large_weight import LargeWeight, rows_of
 from ..plan import Parameters
 from ..tiles import apply, product
 
@@ -53,7 +53,7 @@ class Affine(Contraction):
 
         if LargeWeight.suits(self.weight) and x.device.type == "cpu":
             answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
-            for start, rows in self._large.products(x):
+            for start, rows in self._large.products(len(x), rows_of(x)):
                 part = answer[start : start + len(rows)]
                 finish(part.copy_(rows))
             return answer

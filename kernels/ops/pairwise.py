@@ -81,12 +81,13 @@ class Pairwise(PointFunction):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points = inputs, len(self.points)
         answer = torch.empty(x.shape[0], points, dtype=torch.float64)
-        for start, matrix in self._plain.tiles(x.cpu()):
+        for start, matrix in self.matrix.tiles(x.cpu()):
             answer[start : start + matrix.shape[0]] = matrix[:, :points]
         return answer.to(x.device)
 
     @functools.cached_property
-    def _plain(self) -> PointMatrix:
+    def matrix(self) -> PointMatrix:
+        """What makes the functions in plain torch."""
         return self.plain()
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:

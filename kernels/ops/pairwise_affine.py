@@ -229,23 +229,33 @@ class PairwiseAffine(Contraction, PointFunction):
         return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), targets = inputs, self.weight.shape[1]
-        answer = torch.zeros(x.shape[0], self.parts * targets, dtype=torch.float64)
-        plain, weight = self._plain
-        for start, k in plain.tiles(x.cpu()):
-            rows = k.shape[0]
-            out = answer[start : start + rows]
-            if targets == 1:
-                torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
-                continue
-            size = self.part_points()
-            for part, point in enumerate(range(0, len(weight), size)):
-                columns = slice(part * targets, (part + 1) * targets)
-                out[:, columns] = product(
-                    k[:, point : point + size][:, : len(weight) - point], weight[point : point + size]
-                )
-        answer += parameters["intercept"].cpu()
-        return (answer if self.function == "identity" else apply(FUNCTIONS[self.function], answer)).to(x.device)
+        (x,) = inputs
+        answer = self.no_sums(x.shape[0])
+        for start, k in self._plain[0].tiles(x.cpu()):
+            self.sum_tile(k, answer[start : start + k.shape[0]])
+        return self.finish_sums(parameters, answer).to(x.device)
+
+    def no_sums(self, rows: int) -> torch.Tensor:
+        """Return zeros, to be replaced by the sums of so many rows."""
+        return torch.zeros(rows, self.parts * self.weight.shape[1], dtype=torch.float64)
+
+    def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the sums of the functions `[rows, columns]` of some rows and all points, which may be changed."""
+        rows, targets, weight = k.shape[0], self.weight.shape[1], self._plain[1]
+        if targets == 1:
+            torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
+            return
+        size = self.part_points()
+        for part, point in enumerate(range(0, len(weight), size)):
+            columns = slice(part * targets, (part + 1) * targets)
+            out[:, columns] = product(
+                k[:, point : point + size][:, : len(weight) - point], weight[point : point + size]
+            )
+
+    def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
+        """Return what follows the sums, in their place."""
+        sums += parameters["intercept"].cpu()
+        return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
 
     @functools.cached_property
     def _plain(self) -> tuple[PointMatrix, torch.Tensor]:

@@ -21,8 +21,9 @@ import triton.language as tl
 
 from ..dots import dot, rounded_product
 from ..errors import PlanError
-from ..large_weight import LargeWeight
+from ..large_weight import LargeWeight, Source, rows_of
 from ..plan import Operation, Parameters
+from ..triangular_weight import TriangularWeight
 
 PART_TARGETS = 32
 BLOCK_ROWS = 64
@@ -83,16 +84,22 @@ class SquaredNorm(Operation):
         return -(-len(self.offset) // PART_TARGETS)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        return {"offset": self.offset}
+        return {"offset": np.pad(self.offset, (0, self._spare))}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), parts = inputs, self.output_width()
-        offset = torch.nn.functional.pad(parameters["offset"].cpu(), (0, self._spare))
-        answer = torch.empty(len(x), parts, dtype=torch.float64)
-        for start, rows in self._large.products(x.cpu()):
-            squares = rows.add_(offset).square_().view(len(rows), parts, PART_TARGETS)
-            torch.sum(squares, 2, out=answer[start : start + len(rows)])
-        return answer.to(x.device)
+        (x,) = inputs
+        return self.norms(parameters, len(x), rows_of(x.cpu())).to(x.device)
+
+    def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
+        """Return the parts `[rows, parts]` of so many rows in plain torch."""
+        offset, parts = parameters["offset"].cpu(), self.output_width()
+        answer = torch.empty(rows, parts, dtype=torch.float64)
+        for start, tile in self._plain.products(rows, source):
+            if self._has_offset:
+                tile.add_(offset)
+            squares = tile.square_().view(len(tile), parts, PART_TARGETS)
+            torch.sum(squares, 2, out=answer[start : start + len(tile)])
+        return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (features, targets), parts = self.weight.shape, self.output_width()
@@ -118,8 +125,15 @@ class SquaredNorm(Operation):
         return self.output_width() * PART_TARGETS - len(self.offset)
 
     @functools.cached_property
-    def _large(self) -> LargeWeight:
+    def _has_offset(self) -> bool:
+        return bool(self.offset.any())
+
+    @functools.cached_property
+    def _plain(self) -> LargeWeight | TriangularWeight:
         """Return the weight with a whole last part."""
+        columns = len(self.offset) + self._spare
+        if self.triangular and TriangularWeight.suits(self.weight, columns):
+            return TriangularWeight(self.weight, columns)
         return LargeWeight(np.pad(self.weight, ((0, 0), (0, self._spare))))
 
     @functools.cached_property

@@ -48,6 +48,19 @@ $__internal_0_$__cuda_sm20_div_rn_f64_full:
         /*0060*/                   RET.REL.NODEC R2 `(division_kernel) ;
 """
 
+JOINED = """
+        /*0000*/                   BRA.CONV ~URZ, `(.L_x_0) ;
+        /*0010*/                   CALL.REL.NOINC `($__internal_0_$__cuda_reduxsync_s32_min) ;
+        /*0020*/                   BRA `(.L_x_1) ;
+.L_x_0:
+        /*0030*/                   REDUX.MIN.S32 UR6, R55 ;
+.L_x_1:
+        /*0040*/                   EXIT ;
+$__internal_0_$__cuda_reduxsync_s32_min:
+        /*0050*/                   SHFL.DOWN PT, R4, R4, 0x1, 0x1f ;
+        /*0060*/                   RET.REL.NODEC R2 `(search_kernel) ;
+"""
+
 
 def program(place=(0, 0, 0), warps=1, memory=(), **arguments):
     bank = bytearray(0x400)
@@ -90,6 +103,11 @@ def test_what_rows_decide_needs_a_hint(tmp_path):
 
 def test_functions_of_the_machine_code_are_not_entered():
     assert execute(parse(DIVISION), program(), Hints()).executed["DMUL"] == 0
+
+
+def test_threads_that_are_joined_jump_over_the_way_of_those_that_are_not():
+    found = execute(parse(JOINED), program(), Hints())
+    assert found.executed == {"BRA.CONV": 1, "REDUX.MIN.S32": 1, "EXIT": 1}
 
 
 def test_integers_are_computed_as_a_gpu_does():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.kernels.large_weight import LargeWeight
+from triton_regressors.kernels.large_weight import LargeWeight, rows_of
 from triton_regressors.kernels.tiles import one_thread
 
 
@@ -19,7 +19,9 @@ def test_products(kind: str) -> None:
     large = LargeWeight(weight)
 
     def product(rows: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x[:0, :1].expand(0, 515), *(part.clone() for _, part in large.products(rows))])
+        return torch.cat(
+            [x[:0, :1].expand(0, 515), *(part.clone() for _, part in large.products(len(rows), rows_of(rows)))]
+        )
 
     with one_thread():
         whole = product(x)
