@@ -30,9 +30,9 @@ def page() -> str:
     """Return the page: a table of every class that has a lowering, by the file of lowerings/ it is in."""
     families: dict[str, list[str]] = {}
     found = registry.lowerings()
-    for cls, lowering in found.items():
+    for name, lowering in found.items():
         module = lowering.__module__.rpartition(".")[2]
-        families.setdefault(module, []).append(cls.__name__)
+        families.setdefault(module, []).append(name.rpartition(".")[2])
     rows = [f"| {family.replace('_', ' ')} | {', '.join(names)} |" for family, names in sorted(families.items())]
     table = "\n".join(["| family | estimators |", "| --- | --- |", *rows])
     return TEXT.format(count=len(found), table=table)

@@ -12,6 +12,10 @@ A lowering reads a fitted estimator and adds the operations of its `predict` or 
 regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. Whatever a lowering says,
 the export measures the plan against the estimator's own answers before anything is written.
 
+A class of a library that may not be installed is registered by its qualified name, which imports nothing:
+
+    @lowers("xgboost.sklearn.XGBRegressor")
+
 What an export is measured against is registered beside the lowering too, with `answers`, where it is something else
 than `predict`: for an estimator that hands its rows to another one, what that one answers.
 
@@ -52,25 +56,36 @@ UNRELATED = re.compile(
 """Methods that change nothing of what a fitted estimator computes: those that fit, score, set, show and copy it."""
 
 
-class _Table(dict[type, Any]):
-    """What is registered for classes. A class may override the methods `apart`, with which it has nothing to do."""
+class _Table(dict[type | str, Any]):
+    """What is registered for classes, or for their qualified names.
+
+    A class may override the methods `apart`, with which it has nothing to do.
+    """
 
     def __init__(self, *apart: str) -> None:
         super().__init__()
         self.apart = apart
+
+    def base(self, estimator: Any) -> type | None:
+        """Return the estimator's class, or the first of its bases, for which something is registered."""
+        return next((cls for cls in type(estimator).__mro__ if cls in self or qualified_name(cls) in self), None)
+
+    def of(self, cls: type) -> Any:
+        """Return what is registered for a class; for itself before what is for its name."""
+        return self[cls if cls in self else qualified_name(cls)]
 
 
 _LOWERINGS = _Table("inverse_transform")
 _TRANSFORMS = _Table("predict", "inverse_transform")
 _INVERSES = _Table("predict", "transform")
 _ANSWERS = _Table("inverse_transform")
-_REFUSALS: dict[type, tuple[str, str]] = {}
+_REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.lowerings."
 """What the names of the modules begin with that register this package's own lowerings."""
 
 
-def lowers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these estimator classes.
 
     It adds the operations of their `predict` or `transform` to a plan and returns the value that these make:
@@ -79,22 +94,23 @@ def lowers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
         def lower_my_regressor(estimator, x, builder):
             return builder.affine(x, estimator.weights_, estimator.bias_)
 
-    A user's registration of a class holds against one of this package's, and the newest of several.
+    A class that need not be installed can be named, as in `@lowers("my_library.models.MyRegressor")`. A user's
+    registration of a class holds against one of this package's, and the newest of several.
     """
     return _register(_LOWERINGS, classes)
 
 
-def lowers_transform(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+def lowers_transform(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of `transform` of these classes, whose `predict` is something else."""
     return _register(_TRANSFORMS, classes)
 
 
-def lowers_inverse(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+def lowers_inverse(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these transformers' `inverse_transform`, for targets."""
     return _register(_INVERSES, classes)
 
 
-def answers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
+def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as what these estimators answer: `answer(estimator, table, outputs)`, by output.
 
     The table is as `predict` takes it, with numbers in float64; an answer is `[rows]` or `[rows, width]`.
@@ -102,7 +118,7 @@ def answers(*classes: type) -> Callable[[_AnyLowering], _AnyLowering]:
     return _register(_ANSWERS, classes)
 
 
-def refuses(reason: str, instead: str, *classes: type) -> None:
+def refuses(reason: str, instead: str, *classes: type | str) -> None:
     """Say in one clause why these classes cannot have a lowering, and in one sentence what to do instead."""
     _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
 
@@ -131,26 +147,36 @@ def find_answers(estimator: Any) -> Answering | None:
     A class that overrides what its base answers with answers by its own `predict`.
     """
     _load_lowerings()
-    base = _base(_ANSWERS, estimator)
-    return None if base is None or _overridden(estimator, base, _ANSWERS.apart) is not None else _ANSWERS[base]
+    base = _ANSWERS.base(estimator)
+    return None if base is None or _overridden(estimator, base, _ANSWERS.apart) is not None else _ANSWERS.of(base)
 
 
-def lowerings() -> dict[type, Lowering]:
-    """Return every class whose `predict` or `transform` has a lowering, and that, by the class's name."""
+def lowerings() -> dict[str, Lowering]:
+    """Return the qualified name of every class whose `predict` or `transform` has a lowering, and that.
+
+    They are sorted by the classes' own names.
+    """
     _load_lowerings()
-    return dict(sorted({**_TRANSFORMS, **_LOWERINGS}.items(), key=lambda item: item[0].__name__))
+    named = {qualified_name(cls): lowering for cls, lowering in {**_TRANSFORMS, **_LOWERINGS}.items()}
+    return dict(sorted(named.items(), key=lambda item: item[0].rpartition(".")[2]))
 
 
-def refusals() -> dict[type, str]:
-    """Return every class that is known to have no lowering, and why."""
+def refusals() -> dict[str, str]:
+    """Return the qualified name of every class that is known to have no lowering, and why."""
     _load_lowerings()
-    return {cls: reason for cls, (reason, _) in _REFUSALS.items()}
+    return {qualified_name(cls): reason for cls, (reason, _) in _REFUSALS.items()}
 
 
-def _register(table: _Table, classes: tuple[type, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
-    if not classes or not all(isinstance(cls, type) for cls in classes):
+def qualified_name(cls: type | str) -> str:
+    """Return the module and the name of a class; what is a name already is one."""
+    return cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _register(table: _Table, classes: tuple[type | str, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
+    if not classes or not all(isinstance(cls, type) or (isinstance(cls, str) and "." in cls) for cls in classes):
         raise TypeError(
-            "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso)."
+            "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso), "
+            'or their qualified names, as in @lowers("my_library.models.MyRegressor").'
         )
     # Ours may load after a user's, and a user may register one of our functions: the module that registers counts.
     ours = sys._getframe(2).f_globals.get("__name__", "").startswith(OURS)
@@ -173,13 +199,13 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
         raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
     why = None
     for table in tables:
-        base = _base(table, estimator)
+        base = table.base(estimator)
         if base is None:
             continue
         overridden = _overridden(estimator, base, table.apart)
         if overridden is None:
             _refuse_shadowed(estimator, subject, table.apart)
-            return table[base]
+            return table.of(base)
         why = why or overriding(estimator, base, overridden, table is _INVERSES)
     raise ExportError(f"Cannot export {subject}: {why or _no_lowering(estimator, tables[-1])}")
 
@@ -187,20 +213,15 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
 def _no_lowering(estimator: Any, table: _Table) -> str:
     """Return why an estimator, none of whose bases is in the table, has no lowering, and what to do."""
     own = type(estimator)
-    if any((cls.__module__, cls.__qualname__) == (own.__module__, own.__qualname__) for cls in table):
+    if qualified_name(own) in map(qualified_name, table):
         return defined_again(own.__name__)
     if table is _INVERSES:
         return no_inverse(estimator)
-    refused = _base(_REFUSALS, estimator)
+    refused = _REFUSALS.base(estimator)
     if refused is not None and _overridden(estimator, refused) is None:
-        reason, instead = _REFUSALS[refused]
+        reason, instead = _REFUSALS.of(refused)
         return f"{reason}. {instead}"
     return no_lowering(estimator)
-
-
-def _base(table: dict[type, Any], estimator: Any) -> type | None:
-    """Return the estimator's class, or the first of its bases, that is in a table."""
-    return next((cls for cls in type(estimator).__mro__ if cls in table), None)
 
 
 def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:

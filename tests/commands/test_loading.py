@@ -11,7 +11,7 @@ import pytest
 from triton_regressors.__main__ import main
 from triton_regressors.commands.loading import import_modules
 from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.exporter.registry import _LOWERINGS, qualified_name
 from triton_regressors.kernels.entry import find_entry, read_document
 
 MODEL = """
@@ -76,7 +76,7 @@ def here(folder, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("my_"):
             del sys.modules[name]
-    for cls in [cls for cls in _LOWERINGS if cls.__module__.startswith("my_")]:
+    for cls in [cls for cls in _LOWERINGS if qualified_name(cls).startswith("my_")]:
         del _LOWERINGS[cls]
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from triton_regressors import ExportError, lowers
-from triton_regressors.exporter import compiler
+from triton_regressors.exporter import compiler, registry
 from triton_regressors.exporter.lowerings.compose import lower_pipeline
 from triton_regressors.exporter.lowerings.trees import lower_tree
 from triton_regressors.exporter.registry import _ANSWERS, _LOWERINGS, answers, find_lowering
@@ -69,10 +69,39 @@ def test_a_users_registration_holds_where_ours_loads_later() -> None:
 
 
 def test_a_user_may_register_one_of_our_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_LOWERINGS, Ridge, _LOWERINGS[Ridge])
-    assert find_lowering(Ridge(), "") is not lower_tree
+    ours = find_lowering(Ridge(), "")
+    assert ours is not lower_tree
+    monkeypatch.setitem(_LOWERINGS, Ridge, ours)
     lowers(Ridge)(lower_tree)
     assert find_lowering(Ridge(), "") is lower_tree
+
+
+def test_a_class_can_be_registered_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{Capped.__module__}.Capped"
+    for table in (_LOWERINGS, _ANSWERS):
+        for key in (name, Capped):
+            monkeypatch.setitem(table, key, None)
+            del table[key]
+
+    @lowers(name)
+    def by_name(estimator: Any, x: Any, builder: Any) -> Any:
+        return builder.elementwise(builder.affine(x, estimator.coef_, estimator.intercept_), "identity", high=100.0)
+
+    @answers(name)
+    def answer(estimator: Any, table: Any, outputs: Any) -> Any:
+        return {"y": estimator.predict(table)}
+
+    assert find_lowering(Capped(), "") is by_name
+    assert registry.find_answers(Capped()) is answer
+    assert name in registry.lowerings()
+
+    @lowers(Capped)
+    def by_class(estimator: Any, x: Any, builder: Any) -> Any:
+        return x
+
+    assert find_lowering(Capped(), "") is by_class
+    with pytest.raises(TypeError, match="qualified names"):
+        lowers("Capped")
 
 
 def test_an_instance_of_a_class_that_was_defined_again_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
