@@ -26,7 +26,7 @@ class Oracle:
     def __init__(self, estimator: Any, profile: Profile, outputs: tuple[str, ...]) -> None:
         self.estimator = estimator
         self.outputs = outputs
-        self._text = profile.text
+        self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
 
@@ -55,7 +55,7 @@ class Oracle:
             raise ExportError(
                 f"The sample must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
-        return table
+        return self._profile.as_categories(table)
 
     def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
@@ -83,7 +83,7 @@ class Oracle:
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        return self._text.asked(X.astype(np.float64), self._names)
+        return self._profile.as_categories(self._text.asked(X.astype(np.float64), self._names))
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""
