@@ -23,6 +23,7 @@ class Case:
     data: Callable[[], Data]
     after_fit: Callable[[Any], Any] = lambda estimator: estimator
     gives_std: Callable[[Any], Any] = lambda estimator: estimator  # whom to ask for the standard deviation
+    own_error: float = 0.0  # what the estimator's own arithmetic in float32 loses, in standard deviations
 
     def fitted(self) -> tuple[Any, Any]:
         """Return the fitted estimator and rows like those it was fitted on; the same ones at each call.
@@ -35,7 +36,7 @@ class Case:
     def strings(self) -> bool:
         """Whether the estimator reads columns of strings."""
         X = self.data()[0]
-        return isinstance(X, pd.DataFrame) and any(map(pd.api.types.is_object_dtype, X.dtypes))
+        return isinstance(X, pd.DataFrame) and any(map(_are_strings, X.dtypes))
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
@@ -67,6 +68,11 @@ def _fitted(name: str) -> tuple[Any, Any]:
 @functools.cache
 def _expected(name: str) -> dict[str, np.ndarray]:
     return CASES[name].answers(CASES[name].fitted()[1])
+
+
+def _are_strings(dtype: Any) -> bool:
+    kind = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    return not pd.api.types.is_numeric_dtype(kind)
 
 
 def rows_like(X: np.ndarray) -> np.ndarray:
