@@ -32,7 +32,8 @@ from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 class Value:
     """A value of the plan being built: a matrix `[rows, width]`.
 
-    `features` are the features of the model's input that its columns are, if they are that and no step computed them.
+    `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
+    are empty where steps computed all of them.
     """
 
     name: str
@@ -197,7 +198,11 @@ class Builder:
 
     def concatenate(self, values: list[Value]) -> Value:
         """Return the values side by side."""
-        return values[0] if len(values) == 1 else self.add(Concatenate(), *values)
+        if len(values) == 1:
+            return values[0]
+        features = [feature for value in values for feature in value.features or (-1,) * value.width]
+        beside = self.add(Concatenate(), *values)
+        return dataclasses.replace(beside, features=tuple(features)) if max(features) >= 0 else beside
 
     def _check_fitted(self, estimator: Any) -> None:
         try:

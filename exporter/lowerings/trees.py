@@ -107,7 +107,7 @@ def arrange(
     trees: Trees,
     *,
     exact: bool = False,
-    baseline: float = 0.0,
+    baseline: float | np.ndarray = 0.0,
     divisor: float = 1.0,
     function: str = "identity",
     output: str = "sum",
@@ -180,7 +180,7 @@ def round_down(threshold: np.ndarray) -> np.ndarray:
     """Return the largest float32 that is not above each float64."""
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)
-    rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+        rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
     return rounded
 
 
