@@ -20,11 +20,11 @@ from typing import Any
 import joblib
 import skops.io
 
-from triton_regressors.defaults import LARGEST_MB
+from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES
+from triton_regressors.errors import MissingExtra
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.model_files import read_model_file
 from triton_regressors.exporter.soundness import make_sound, one_line
-
-PICKLES = (".joblib", ".pkl", ".pickle")
 
 KERNELS = (
     "ConstantKernel",
@@ -110,27 +110,38 @@ compiled code that trusts what they hold: `soundness.py` checks these.
 
 
 def load_estimator(
-    path: str | Path, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), largest_mb: int = LARGEST_MB
+    path: str | Path,
+    *,
+    trust_pickle: bool = False,
+    trusted_types: Sequence[str] = (),
+    largest_mb: int = LARGEST_MB,
+    missing: float | None = None,
 ) -> Any:
-    """Return the estimator in a `.skops` file, or with `trust_pickle` in a `.joblib`, `.pkl` or `.pickle` file.
+    """Return the estimator in a file of skops, of a boosting library, or with `trust_pickle` in a pickle.
 
     skops rebuilds an object from types that it trusts. Unpickling runs whatever code the file holds, which is why it is
-    refused unless the caller trusts the file.
+    refused unless the caller trusts the file. XGBoost, LightGBM and CatBoost read their own files, which hold no code.
 
     Args:
         path: the file; its suffix says what it is.
         trust_pickle: whether a pickle may be loaded.
         trusted_types: further types that skops may load, by their full names.
         largest_mb: how many megabytes a `.skops` file may unpack to.
+        missing: the number that stands for a missing value in the model of a file of XGBoost's, which does not hold it.
 
     Raises:
         ExportError: the file cannot be read, is damaged, or is not trusted.
+        MissingExtra: the boosting library that wrote the file is not installed.
     """
     path = Path(path)
     if not os.path.exists(path):  # which is False, and no error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():
-        raise ExportError(f"{path} is a directory; a fitted estimator is a .skops, .joblib or .pkl file.")
+        raise ExportError(f"{path} is a directory; a fitted estimator is a file.")
+    if path.suffix in BOOSTER_FILES:
+        return _read(path, lambda: read_model_file(path, missing))
+    if missing is not None:
+        raise ExportError(f"{path} holds itself what a missing value is. Leave out --missing.")
     if path.suffix in PICKLES:
         if not trust_pickle:
             raise ExportError(
@@ -139,7 +150,7 @@ def load_estimator(
             )
         return _read(path, lambda: joblib.load(path))
     if path.suffix != ".skops":
-        raise ExportError(f"Cannot tell what {path} is by its suffix; .skops, .joblib, .pkl and .pickle are read.")
+        raise ExportError(f"Cannot tell what {path} is by its suffix; {', '.join(MODEL_FILES)} are read.")
     megabytes = -(-_read(path, lambda: _unpacked_bytes(path, largest_mb * 2**20)) // 2**20)
     if megabytes > largest_mb:
         raise ExportError(
@@ -193,6 +204,8 @@ def _unpacked_bytes(path: Path, enough: int) -> int:
 def _read(path: Path, read: Any) -> Any:
     try:
         return read()
+    except (ExportError, MissingExtra):
+        raise
     except Exception as error:  # a damaged file can make the readers raise almost anything
         raise ExportError(f"Cannot read {path}: {_why_not(error)}.") from error
 

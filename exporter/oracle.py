@@ -29,8 +29,7 @@ class Oracle:
     def __init__(self, estimator: Any, profile: Profile, outputs: tuple[str, ...]) -> None:
         self.estimator = estimator
         self.outputs = outputs
-        self._text = profile.text
-        self._never_floats = profile.never_floats
+        self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
 
@@ -59,7 +58,7 @@ class Oracle:
             raise ExportError(
                 f"The sample must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
-        return table
+        return self._profile.as_categories(table)
 
     def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
@@ -87,7 +86,8 @@ class Oracle:
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        return self._text.asked(X.astype(np.float64), self._names, self._never_floats)
+        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
+        return self._profile.as_categories(table)
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""

@@ -24,9 +24,10 @@ class Profile:
 
     `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
     feature takes, `integers` those features whose choices are whole numbers by their dtype, and `never_floats` those
-    where the estimator takes these as integers alone. `text` are the features that are strings; `missing_strings` stand
-    for a missing value in them. Rows are drawn from all this where an export is given none, and the input's tensors and
-    their types are chosen by it.
+    where the estimator takes these as integers alone. `categories` are those of the features that the estimator takes
+    as columns of pandas' categories. `text` are the features that are strings; `missing_strings` stand for a missing
+    value in them. Rows are drawn from all this where an export is given none, and the input's tensors and their types
+    are chosen by it.
 
     `given` returns the values of a feature in the user's sample, if there is one. `lacking` is what to raise where the
     estimator alone does not say enough: all that is known then is which features are strings.
@@ -43,6 +44,7 @@ class Profile:
         self.choices: dict[int, np.ndarray] = {}
         self.integers: set[int] = set()
         self.never_floats: set[int] = set()
+        self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
         self.given = given
         self.lacking: ExportError | None = None
@@ -69,6 +71,29 @@ class Profile:
             self.choices.setdefault(feature, given.astype(np.float64))
             if given.dtype.kind in "iu":
                 self.integers.add(feature)
+
+    def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
+        """Record that the estimator takes a feature as a column of pandas' categories, these among them."""
+        self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
+
+    def as_categories(self, table: Any) -> Any:
+        """Return a table of all features, a DataFrame where pandas' categories are among them, as the estimator's.
+
+        What is none of a column's categories is a category of the table's own.
+        """
+        if not self.categories:
+            return table
+        import pandas as pd
+
+        frame = table.copy(deep=False) if hasattr(table, "columns") else pd.DataFrame(table).infer_objects()
+        for feature, categories in self.categories.items():
+            values = frame.iloc[:, feature]
+            if not isinstance(values.dtype, pd.CategoricalDtype):
+                known = {category: category for category in categories}
+                cells = [known.get(value, value) for value in values.tolist()]
+                dtype = pd.CategoricalDtype(dict.fromkeys([*categories, *values.dropna()]))
+                frame.isetitem(feature, pd.Series(pd.Categorical(cells, dtype=dtype), index=frame.index))
+        return frame
 
     def name_tensor(self, features: Features, name: str) -> None:
         """Name the tensor that brings these features, unless they have one, in case they are strings."""

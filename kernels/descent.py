@@ -49,6 +49,66 @@ def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
 
 
 @triton.jit
+def is_complete(table):
+    """Return 1 if no number of a table is missing, else 0."""
+    return tl.min(tl.where(table == table, 1, 0), axis=0)
+
+
+@triton.jit
+def reach(
+    x,  # float32 or float64 [rows, FEATURES]
+    table,  # of `feature_table`, or None
+    swizzle,  # int32 [lanes], see `from_table`, or None
+    complete,  # of `is_complete`; 0 where there is no table
+    row,  # int64 [lanes]
+    tree,  # int32 [lanes]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, WORDS]
+    roots,  # int32 [trees]
+    plain,  # int64 [nodes] where FORM is "plain"
+    quads,  # int64 [groups, 4, 2] where FORM is "quads"
+    quad_roots,  # int32 [trees] where FORM is "quads"
+    leaves,  # int32 or int64 [leaves] where HOLDS
+    levels,  # int32, of the deepest tree
+    inside,  # bool [lanes]
+    HOLDS: tl.constexpr,  # whether leaves hold numbers, or else their own
+    FEATURES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
+    FORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return what the leaf holds that each lane reaches, int64.
+
+    A program goes down the nodes that FORM names, "plain" or "quads", unless a number of its rows is missing or FORM is
+    "nodes".
+    """
+    root = tl.load(roots + tree, mask=inside, other=0)
+    if FORM != "nodes" and complete > 0:
+        if FORM == "quads":
+            held = descend_quads(
+                table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
+                FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
+            )  # fmt: skip
+        else:
+            held = descend_plain(
+                table, swizzle, plain, root, levels, inside, FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS
+            )
+    else:
+        leaf = descend(
+            x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
+            FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+            WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+        held = tl.load(leaves + leaf, mask=inside, other=0).to(tl.int64) if HOLDS else leaf.to(tl.int64)
+    return held
+
+
+@triton.jit
 def descend(
     x,  # float32 or float64 [rows, FEATURES]
     table,  # of `feature_table`, or None
@@ -56,14 +116,15 @@ def descend(
     row,  # int64 [lanes]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     node,  # int32 [lanes], the roots
     levels,  # int32, of the deepest tree
     inside,  # bool [lanes]
     FEATURES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,  # of a set; 0 where no node asks for a category
+    FLOOR: tl.constexpr,  # whether a number is rounded down to be a category, or towards 0
     WIDTH: tl.constexpr,  # None where there is no table
     BLOCK_ROWS: tl.constexpr,
 ):
@@ -86,15 +147,14 @@ def descend(
             value = tl.load(x + row * FEATURES + feature, mask=inner, other=0.0).to(threshold.dtype)
         left = value <= threshold
         missing = value != value
-        if SETS:
+        if WORDS:
             categorical = (high & 2) != 0
-            member = categorical & (value >= 0.0) & (value < 256.0)
-            category = tl.where(member, value, 0.0).to(tl.int32)
+            known = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+            category = tl.where(known, value, 32.0 * WORDS - 1.0).to(tl.int32)
             if WIDE:
-                low = tl.where(member, threshold, 0.0).to(tl.int32)
-            bits = tl.load(sets + low * 8 + (category >> 5), mask=inner & member, other=0)
+                low = tl.where(categorical, threshold, 0.0).to(tl.int32)
+            bits = tl.load(sets + low * WORDS + (category >> 5), mask=inner & categorical, other=0)
             left = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, left)
-            missing |= categorical & (member == 0)
         left = tl.where(missing, (high & 1) != 0, left)
         node += tl.where(inner, below + tl.where(left, 0, 1), 0)
         word = tl.load(nodes + node, mask=inner, other=word)

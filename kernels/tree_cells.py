@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .trees import CATEGORICAL, CATEGORIES, MISSING_LEFT
+from .trees import CATEGORICAL, MISSING_LEFT
 
 LEAVES = 32
 """The bits of a line for one tree, and so the most leaves that it can have."""
@@ -87,6 +87,7 @@ def build_cells(
     flags: np.ndarray,
     sets: np.ndarray,
     roots: np.ndarray,
+    rounding: str = "trunc",
 ) -> list[Cells]:
     """Return the tables of trees in their order; none where descending is faster, or a tree has too many leaves.
 
@@ -109,7 +110,14 @@ def build_cells(
         numbers = np.zeros((len(trees), LEAVES), np.int32)
         numbers[tree[leaf] - trees[0], place[leaf]] = child[leaf]
         used, edges, first, missing, table = _cells(
-            feature[node], threshold[node], flags[node], sets, tree[node] - trees[0], left_leaves[node], len(trees)
+            feature[node],
+            threshold[node],
+            flags[node],
+            sets,
+            tree[node] - trees[0],
+            left_leaves[node],
+            len(trees),
+            rounding,
         )
         base = torch.arange(len(trees), dtype=torch.int32) * LEAVES - 127
         found.append(Cells(used, edges, first, missing, table, torch.from_numpy(numbers.ravel()), base))
@@ -148,27 +156,31 @@ def _cells(
     tree: np.ndarray,
     left_leaves: np.ndarray,
     trees: int,
+    rounding: str,
 ) -> tuple[torch.Tensor, ...]:
     """Return the features, edges, lines and bits of inner nodes."""
     used, categorical = np.unique(feature), flags & CATEGORICAL > 0
-    whole = np.arange(CATEGORIES + 1, dtype=threshold.dtype)
-    below = np.nextafter(whole, threshold.dtype.type(-np.inf))  # what is larger is at least the whole number
+    last = 32 * sets.shape[1] - 1
+    below = np.nextafter(np.arange(last + 1, dtype=threshold.dtype), threshold.dtype.type(-np.inf))
+    if rounding == "trunc":
+        below[0] = -1
     edges, tables = [], []
     for f in used:
         nodes = np.flatnonzero(feature == f)
         numeric, asking = nodes[~categorical[nodes]], nodes[categorical[nodes]]
-        edge = np.unique(np.concatenate([threshold[numeric], below if len(asking) else below[:0]]))
+        words = sets[np.unique(threshold[asking]).astype(np.int64)].view(np.uint32)
+        turns = words ^ (words << np.uint32(1) | np.roll(words, 1, axis=1) >> np.uint32(31))  # from the bit before
+        turn = np.unpackbits(np.bitwise_or.reduce(turns, axis=0).view(np.uint8), bitorder="little") > 0
+        edge = np.unique(np.concatenate([threshold[numeric], below[turn]]))
         edges.append(edge)
         table = np.full((len(edge) + 2, trees), 2**32 - 1, np.uint32)
         past = np.searchsorted(edge, threshold[numeric]) + 1  # the first cell to the right
         np.bitwise_and.at(table, (past, tree[numeric]), ~left_leaves[numeric])
         np.bitwise_and.accumulate(table[:-1], axis=0, out=table[:-1])
-        category = np.searchsorted(below, np.append(edge, np.inf)) - 1  # of each cell
-        known = (category >= 0) & (category < CATEGORIES)
+        category = np.searchsorted(below, np.append(edge, np.inf)) - 1  # of each cell; −1 is none, as the last is
         for node in asking:
             words = sets[int(threshold[node])].view(np.uint32)
-            on_left = words[category.clip(0, CATEGORIES - 1) >> 5] >> (category & 31).astype(np.uint32) & 1 > 0
-            right = ~np.where(known, on_left, flags[node] & MISSING_LEFT > 0)
+            right = words[category >> 5] >> (category & 31).astype(np.uint32) & 1 == 0
             table[:-1, tree[node]][right] &= ~left_leaves[node]
         away = nodes[flags[nodes] & MISSING_LEFT == 0]
         np.bitwise_and.at(table[-1], tree[away], ~left_leaves[away])

@@ -38,17 +38,25 @@ class Tile(NamedTuple):
 
 
 def tree_tile(
-    rows: int, trees: int, outputs: int, features: int, nodes: int, packed: bool, device: torch.device
+    rows: int,
+    trees: int,
+    outputs: int,
+    features: int,
+    nodes: int,
+    packed: bool,
+    device: torch.device,
+    ordered: bool = False,
 ) -> Tile:
-    """Return the tile for so many rows; `packed` says whether there are quads.
+    """Return the tile for so many rows.
+
+    `packed` says whether there are quads, and `ordered` whether a program writes what its trees hold, which others add.
 
     There is no table where that were large, or written for few trees' reading.
     """
     block_outputs = min(triton.next_power_of_2(outputs), 32)
     width = triton.next_power_of_2(features)
-    shape = tree_ensemble_shape.of(
-        device, *tree_class(rows, nodes, width, packed), "one" if outputs == 1 else "several"
-    )
+    of_outputs = "ordered" if ordered else "one" if outputs == 1 else "several"
+    shape = tree_ensemble_shape.of(device, *tree_class(rows, nodes, width, packed), of_outputs)
     block_rows = shape["BLOCK_ROWS"]
     most_trees = max(shape["ELEMENTS"] // (block_rows * block_outputs), 1)
     block_trees = min(triton.next_power_of_2(trees), most_trees)
@@ -69,8 +77,11 @@ def tree_ensemble_shape(rows: str, size: str, nodes: str, outputs: str) -> Shape
     """Return how many rows and elements a program has at a time, and which nodes they go down.
 
     Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
-    in small trees wait for arithmetic, of which plain nodes need less.
+    in small trees wait for arithmetic, of which plain nodes need less. Of an ordered sum a program need not take all
+    trees: of few rows several programs do.
     """
+    if rows == "few" and outputs == "ordered":
+        return {"BLOCK_ROWS": 1, "ELEMENTS": 128, "FORM": "quads", "num_warps": 4, "maxnreg": None}
     if rows == "few":
         elements = 512 if outputs == "one" else 1024
         return {"BLOCK_ROWS": 1, "ELEMENTS": elements, "FORM": "quads", "num_warps": 16, "maxnreg": None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -11,13 +10,16 @@ import torch
 from .errors import PlanError
 
 MISSING_LEFT = 1
-"""Flag of a node: NaN, and what is no category, goes to the left."""
+"""Flag of a node: NaN goes to the left."""
 
 CATEGORICAL = 2
 """Flag of a node: it asks whether a category is in its set."""
 
-CATEGORIES = 256
-"""Categories are whole numbers below this."""
+MOST_SETS = 2**24
+"""How many sets of categories there are at most: float32 thresholds, which name them, count no further."""
+
+ROUNDINGS = ("trunc", "floor")
+"""How a number becomes a category: −0.5 is category 0 by the first, and none by the second."""
 
 
 def check_trees(
@@ -51,8 +53,8 @@ def check_trees(
     tree = np.repeat(np.arange(len(roots)), np.diff(starts))
     if (np.diff(starts) < 1).any() or ((child[~inner] < starts[tree]) | (child[~inner] >= starts[tree + 1])).any():
         raise PlanError("tree_ensemble: child at a leaf must be a row of values, those in the order of the trees.")
-    if sets.dtype != np.int32 or sets.ndim != 2 or sets.shape[1] * 32 != CATEGORIES:
-        raise PlanError(f"tree_ensemble: sets must be int32 [sets, {CATEGORIES // 32}].")
+    if sets.dtype != np.int32 or sets.ndim != 2 or not sets.shape[1] or sets.size >= 2**31 or len(sets) > MOST_SETS:
+        raise PlanError(f"tree_ensemble: sets must be int32 [sets, words], at most {MOST_SETS} sets of 2**31 words.")
     chosen = threshold[inner & (flags & CATEGORICAL > 0)]
     if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(sets)):
         raise PlanError("tree_ensemble: threshold must be a row of sets where a node is categorical.")
@@ -146,7 +148,9 @@ class Descent:
         flags: np.ndarray,
         sets: np.ndarray,
         roots: np.ndarray,
+        rounding: str = "trunc",
     ) -> None:
+        self._rounding = rounding
         inner, categorical = feature >= 0, flags & CATEGORICAL > 0
         arrays = {
             "feature": np.where(inner, feature, 0).astype(np.int32),
@@ -176,7 +180,7 @@ class Descent:
         value = columns.index_select(0, feature.index_select(0, roots))
         right = value > threshold.index_select(0, roots)[:, None]
         if special:
-            right = _right_of_special(right.view(-1), value.view(-1), root, arrays)
+            right = self._right_of_special(right.view(-1), value.view(-1), root)
         node = left.index_select(0, root).add_(right.view(-1))
         row = torch.arange(rows, dtype=torch.int32).repeat(len(roots))
         end, lane = node, None
@@ -198,21 +202,17 @@ class Descent:
             value = numbers.index_select(0, feature.index_select(0, node).mul_(rows).add_(row))
             right = value > threshold.index_select(0, node)
             if special:
-                right = _right_of_special(right, value, node, arrays)
+                right = self._right_of_special(right, value, node)
             node = below.add_(right)
         raise AssertionError
 
-
-def _right_of_special(
-    right: torch.Tensor, value: torch.Tensor, node: torch.Tensor, arrays: Mapping[str, torch.Tensor]
-) -> torch.Tensor:
-    """Return `right` with the decisions about NaN, and those of nodes that ask for a category."""
-    unknown, sets = value.isnan(), arrays["sets"]
-    if len(sets):
-        number = arrays["set"].index_select(0, node)
-        categorical, known = number >= 0, (value >= 0) & (value < CATEGORIES)
-        category = torch.where(known, value, 0.0).long()
-        word = sets.view(-1).index_select(0, number.clamp_min(0).long() * sets.shape[1] + (category >> 5))
-        right = torch.where(categorical, (word >> (category & 31)) & 1 == 0, right)
-        unknown |= categorical & ~known
-    return torch.where(unknown, arrays["away"].index_select(0, node), right)
+    def _right_of_special(self, right: torch.Tensor, value: torch.Tensor, node: torch.Tensor) -> torch.Tensor:
+        """Return `right` with the decisions about NaN, and those of nodes that ask for a category."""
+        sets = self._arrays["sets"]
+        if len(sets):
+            number, last = self._arrays["set"].index_select(0, node), 32 * sets.shape[1] - 1
+            known = (value > -1 if self._rounding == "trunc" else value >= 0) & (value < last)
+            category = torch.where(known, value, last).long()
+            word = sets.view(-1).index_select(0, number.clamp_min(0).long() * sets.shape[1] + (category >> 5))
+            right = torch.where(number >= 0, (word >> (category & 31)) & 1 == 0, right)
+        return torch.where(value.isnan(), self._arrays["away"].index_select(0, node), right)

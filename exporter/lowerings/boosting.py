@@ -22,6 +22,9 @@ from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
+LAST = np.uint32(2**31)
+"""The last bit of a set of categories, which is for numbers that are none; they go where NaN goes."""
+
 
 @lowers(GradientBoostingRegressor)
 def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder: Builder) -> Value:
@@ -83,9 +86,14 @@ def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
     """Return the nodes of HistGradientBoosting's trees, which find feature `i` in column `columns[i]`."""
     nodes = np.concatenate([predictor.nodes for predictor in predictors])
     sizes = np.array([len(predictor.nodes) for predictor in predictors])
-    sets = [predictor.raw_left_cat_bitsets for predictor in predictors]
-    first_set = np.repeat(np.cumsum([0, *map(len, sets)])[:-1], sizes)
+    sets = np.concatenate([predictor.raw_left_cat_bitsets for predictor in predictors])
+    first_set = np.repeat(
+        np.cumsum([0, *(len(predictor.raw_left_cat_bitsets) for predictor in predictors)])[:-1], sizes
+    )
     leaf, categorical = nodes["is_leaf"] > 0, nodes["is_categorical"] > 0
+    asked = (first_set + nodes["bitset_idx"])[categorical]
+    last = np.where(nodes["missing_go_to_left"][categorical] > 0, LAST, 0)  # there are 255 categories at most
+    sets[asked, -1] = sets[asked, -1] & ~LAST | last.astype(np.uint32)
     return Trees(
         sizes,
         columns[nodes["feature_idx"]],
@@ -94,5 +102,5 @@ def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
         nodes["right"].astype(np.int64),
         (MISSING_LEFT * (nodes["missing_go_to_left"] > 0) + CATEGORICAL * categorical).astype(np.uint8),
         nodes["value"][:, None],
-        np.concatenate(sets).view(np.int32),
+        sets.view(np.int32),
     )

@@ -31,7 +31,7 @@ class Trees:
     right: np.ndarray
     flags: np.ndarray
     value: np.ndarray  # [nodes, outputs]
-    sets: np.ndarray  # int32 [sets, 8]
+    sets: np.ndarray  # int32 [sets, words], see `TreeEnsemble`
 
 
 @lowers(DecisionTreeRegressor, ExtraTreeRegressor)
@@ -111,6 +111,8 @@ def arrange(
     divisor: float = 1.0,
     function: str = "identity",
     output: str = "sum",
+    rounding: str = "trunc",
+    output_of_tree: np.ndarray | None = None,
 ) -> TreeEnsemble:
     """Lay nodes out as `tree_ensemble` wants them: tree after tree, level after level, siblings side by side.
 
@@ -127,10 +129,13 @@ def arrange(
         trees: the nodes, see `Trees`.
         exact: whether thresholds stay as they are; else they are rounded down: for a float32 x, `x ≤ threshold` and
             `x ≤ the largest float32 that is not above it` are the same.
-        baseline: see `TreeEnsemble`, as the next three.
+        baseline: of the sum, one for all outputs or one for each.
         divisor: of the sum.
         function: of the sum.
-        output: "sum" or "leaves".
+        output: "sum"; "ordered", whose values are rounded to float32; "each"; or "leaves".
+        rounding: of numbers to categories, see `TreeEnsemble`.
+        output_of_tree: `[trees]`, for "ordered" alone: which output each tree adds to, if to one. Without it each adds
+            to all, and has a value for each.
 
     Raises:
         ValueError: the nodes are no trees.
@@ -147,6 +152,8 @@ def arrange(
         levels.append(np.stack([left[parents], right[parents]], axis=1).ravel())
         depth[tree_of[parents]] = len(levels) - 1
     order = np.argsort(depth, kind="stable") if output == "sum" else np.arange(len(starts))
+    if output_of_tree is not None:
+        order = np.argsort(output_of_tree, kind="stable")
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order))  # of each tree
     nodes = np.concatenate(levels)
@@ -160,7 +167,13 @@ def arrange(
     child = np.zeros(len(inner), dtype=np.int32)
     child[inner] = position[left[inner]]
     child[leaves] = np.arange(len(leaves))
-    values = np.ascontiguousarray(trees.value[leaves])
+    values = np.ascontiguousarray(trees.value[leaves, : 0 if output == "leaves" else None])
+    outputs, groups = values.shape[1], np.zeros(0, dtype=np.int32)
+    if output == "ordered":
+        values, groups = values.astype(np.float32), np.array([0, len(order)], dtype=np.int32)
+        if output_of_tree is not None:
+            outputs = max(np.size(baseline), int(output_of_tree.max()) + 1)
+            groups = np.searchsorted(output_of_tree[order], np.arange(outputs + 1)).astype(np.int32)
     return TreeEnsemble(
         feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
         threshold=trees.threshold[nodes] if exact else round_down(trees.threshold[nodes]),
@@ -168,11 +181,13 @@ def arrange(
         flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
         sets=trees.sets,
         roots=position[starts[order]],
-        values=values[:, :0] if output == "leaves" else values,
-        baseline=np.full(0 if output == "leaves" else values.shape[1], baseline),
+        values=values,
+        baseline=np.full(outputs, baseline, dtype=np.float32 if output == "ordered" else np.float64),
         divisor=divisor,
         function=function,
         output=output,
+        rounding=rounding,
+        starts=groups,
     )
 
 

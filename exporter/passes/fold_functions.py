@@ -11,7 +11,7 @@ from triton_regressors.kernels.plan import Operation
 
 def fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
     """A function of each element is applied before the element is written."""
-    if isinstance(first, TreeEnsemble) and first.output != "sum":
+    if isinstance(first, TreeEnsemble) and first.output not in ("sum", "ordered"):
         return None
     plain = isinstance(second, Elementwise) and second.low is None and second.high is None
     if plain and not isinstance(first, Elementwise) and getattr(first, "function", "") == "identity":

@@ -2,11 +2,14 @@
 
 `x`: `[rows, features]`; `out`: `[rows, outputs]` for the output "sum", `[rows, trees · outputs]` for "each" (a tree's
 own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches); both
-float32 or float64.
+float32 or float64. An "ordered" sum is one in float32, see `ordered_sum.py`.
 
 A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
-goes to the side that the node says, and so does a number that is no category. Thresholds in float32 are compared with
-`x` rounded to float32, as `sklearn.tree` does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+goes to the side that the node says. Thresholds in float32 are compared with `x` rounded to float32, as `sklearn.tree`
+does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+
+A set is bits, and its last bit is for every number that is no category: categories are the whole numbers from 0 to the
+one before that bit's. Other numbers are rounded first, towards 0 or, by `rounding` "floor", down, so that −0.5 is none.
 
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
 below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
@@ -26,21 +29,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from ..descent import descend, descend_plain, descend_quads, feature_table
+from ..descent import descend, feature_table, is_complete, reach
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ..ordered_sum import check_ordered, launch_ordered, ordered_sum
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
 from ..tree_tile import MOST_PLAIN, tree_tile
 from ..trees import (
+    ROUNDINGS,
     Descent,
     check_trees,
     depths,
@@ -63,7 +68,7 @@ def tree_sum_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
     plain,  # int64 [nodes] where FORM is "plain"
@@ -81,18 +86,15 @@ def tree_sum_kernel(
     FUNCTION: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     FORM: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time.
-
-    Its rows go down the nodes that FORM names, "plain" or "quads", unless a number of theirs is missing or FORM is
-    "nodes".
-    """
+    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time."""
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
@@ -105,31 +107,18 @@ def tree_sum_kernel(
             dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
     swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
-    complete = 0
-    if FORM != "nodes":
-        complete = tl.min(tl.where(table == table, 1, 0), axis=0)
+    complete = is_complete(table) if FORM != "nodes" else 0
     total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     for start in tl.range(0, TREES, BLOCK_TREES):
         tree = start + lane // BLOCK_ROWS
         inside = (tree < TREES) & (row < rows)
         levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
-        root = tl.load(roots + tree, mask=inside, other=0)
-        if FORM != "nodes" and complete > 0:
-            if FORM == "quads":
-                held = descend_quads(
-                    table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
-                    FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
-                )  # fmt: skip
-            else:
-                held = descend_plain(
-                    table, swizzle, plain, root, levels, inside, FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS
-                )
-        else:
-            leaf = descend(
-                x, table, swizzle, row, nodes, thresholds, sets, root, levels, inside,
-                FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-            )  # fmt: skip
-            held = tl.load(leaves + leaf, mask=inside, other=0) if OUTPUTS == 1 else leaf.to(tl.int64)
+        held = reach(
+            x, table, swizzle, complete, row, tree,
+            nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
+            HOLDS=OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+            FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
         if OUTPUTS == 1:
             total += held[:, None]
         else:
@@ -150,7 +139,7 @@ def tree_each_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
     values,  # float64 [leaves, OUTPUTS]
@@ -161,7 +150,8 @@ def tree_each_kernel(
     OUTPUTS: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -184,7 +174,8 @@ def tree_each_kernel(
     swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     leaf = descend(
         x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     column = (row * TREES + tree) * OUTPUTS
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
@@ -199,7 +190,7 @@ def tree_leaves_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, 8]
+    sets,  # int32 [sets, WORDS]
     roots,  # int32 [trees]
     depths,  # int32 [trees], of the deepest tree so far
     first_leaf,  # int32 [trees + 1]
@@ -209,7 +200,8 @@ def tree_leaves_kernel(
     LEAVES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    SETS: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_LEAVES: tl.constexpr,
 ):
@@ -219,7 +211,8 @@ def tree_leaves_kernel(
     leaf = descend(
         x, None, None, row, nodes, thresholds, sets, tl.load(roots + tree) + 0 * row.to(tl.int32),
         tl.load(depths + tree), row < rows,
-        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, SETS=SETS, WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     last = tl.load(first_leaf + tree + 1)
     for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
@@ -235,31 +228,42 @@ class TreeEnsemble(Operation):
 
     A tree's nodes follow each other from its root, children after their parent and the right child after the left one.
     For the sum, trees of like depth had better be neighbours: they descend together.
+
+    The output "ordered" adds one tree after the other, in the order of `roots`. Its trees may come in groups, each of
+    which makes outputs of its own: with `G` groups of trees whose leaves hold `W` numbers there are `G · W` outputs.
     """
 
-    OUTPUTS = ("sum", "each", "leaves")
+    OUTPUTS = ("sum", "ordered", "each", "leaves")
 
     feature: np.ndarray  # int32 [nodes], −1 at a leaf
     threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
     child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `values`
     flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
-    sets: np.ndarray  # int32 [sets, 8], bit c of a row: category c goes to the left
+    sets: np.ndarray  # int32 [sets, words], bit c of a row: category c goes to the left; last bit: what is none
     roots: np.ndarray  # int32 [trees]
-    values: np.ndarray  # float64 [leaves, outputs]
-    baseline: np.ndarray  # float64 [outputs]
+    values: np.ndarray  # float64 [leaves, outputs]; where ordered float32 [leaves, W]
+    baseline: np.ndarray  # float64 [outputs]; where ordered float32
     divisor: float = 1.0
     function: str = "identity"
     output: str = "sum"
+    rounding: str = "trunc"
+    starts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Where ordered, the first tree of each group, and the number of trees, int32 `[groups + 1]`; else empty."""
 
     def check(self, *widths: int) -> None:
         (features,) = widths
         check_function(self.function)
         if self.output not in self.OUTPUTS:
             raise PlanError(f"tree_ensemble: output must be one of {self.OUTPUTS}, not {self.output!r}.")
+        if self.rounding not in ROUNDINGS:
+            raise PlanError(f"tree_ensemble: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
         if self.output == "leaves" and (np.diff(self.roots) < 0).any():
             raise PlanError("tree_ensemble: roots must ascend where the output is 'leaves'.")
-        if self.values.ndim != 2 or self.baseline.shape != self.values.shape[1:]:
-            raise PlanError("tree_ensemble: values must be [leaves, outputs], and baseline [outputs].")
+        ordered = self.output == "ordered"
+        check_ordered(self.values, self.baseline, self.starts, len(self.roots), self.divisor, ordered)
+        groups = len(self.starts) - 1 if ordered else 1
+        if self.values.ndim != 2 or self.baseline.shape != (groups * self.values.shape[1],):
+            raise PlanError("tree_ensemble: values must be [leaves, outputs / groups], and baseline [outputs].")
         check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
         if len(self.values) != np.count_nonzero(self.feature < 0):
             raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
@@ -270,12 +274,16 @@ class TreeEnsemble(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the packed nodes, and the leaves in the form that the output needs."""
         wide, feature_bits = self._layout
+        depth, order = depths(self.feature, self.child, self.roots), np.arange(len(self.roots))
+        if self.output == "ordered":
+            order = np.argsort(depth, kind="stable")
+        roots = self.roots[order]
         found = {
             "nodes": pack_nodes(self.feature, self.threshold, self.child, self.flags, wide, feature_bits),
             "thresholds": self.threshold if wide else self.threshold[:0],
             "sets": self.sets,
-            "roots": self.roots,
-            "depths": np.maximum.accumulate(depths(self.feature, self.child, self.roots)),
+            "roots": roots,
+            "depths": np.maximum.accumulate(depth[order]),
         }
         starts = leaf_starts(self.feature, self.roots)
         if self.output == "each":
@@ -284,12 +292,14 @@ class TreeEnsemble(Operation):
             return found | {"first_leaf": starts}
         sums = self.plain_parameters()
         leaves = sums["leaves"]
-        held = leaves[:, 0] if leaves.shape[1] == 1 else np.arange(len(leaves))
+        held = leaves[:, 0].astype(np.int64) if leaves.shape[1] == 1 else np.arange(len(leaves))
         plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
         if not wide and not len(self.sets):
-            quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
+            quads = pack_quads(self.feature, self.threshold, self.child, roots, held) or quads
             if len(self.feature) <= MOST_PLAIN:
                 plain = pack_plain(self.feature, self.threshold, self.child, held)
+        if self.output == "ordered":
+            found["places"] = order.astype(np.int32)
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
@@ -297,6 +307,8 @@ class TreeEnsemble(Operation):
         if self.output == "sum":
             leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
             return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
+        if self.output == "ordered":
+            return {"leaves": self.values.view(np.int32), "starts": self.starts, "baseline": self.baseline}
         return {"values": self.values} if self.output == "each" else {}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -311,6 +323,8 @@ class TreeEnsemble(Operation):
                 total = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs).sum(0)
                 y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
                 out.copy_(FUNCTIONS[self.function](y))
+            elif self.output == "ordered":
+                out.copy_(FUNCTIONS[self.function](ordered_sum(leaf, parameters, len(part)).double()))
             elif self.output == "each":
                 values = parameters["values"].index_select(0, leaf).view(trees, len(part), outputs)
                 out.view(len(part), trees, outputs).copy_(values.transpose(0, 1))
@@ -321,7 +335,16 @@ class TreeEnsemble(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
         values = {"x": x, **parameters, "out": output, "rows": rows}
-        layout = {"FEATURES": x.shape[1], "FEATURE_BITS": bits, "WIDE": wide, "SETS": len(self.sets) > 0}
+        layout = {
+            "FEATURES": x.shape[1],
+            "FEATURE_BITS": bits,
+            "WIDE": wide,
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+        }
+        if self.output == "ordered":
+            launch_ordered(parameters, x, output, rows, layout, self.function)
+            return
         if self.output == "leaves":
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
@@ -349,17 +372,22 @@ class TreeEnsemble(Operation):
         else:
             tree_each_kernel[(blocks, triton.cdiv(trees, tile.block_trees))](**values, **shape)
 
+    def launches(self, inputs: int) -> int:
+        return 2 if self.output == "ordered" else 1
+
     def hides_nan(self) -> bool:
         return True
 
     def describe(self) -> str:
-        what = {"sum": "summed", "each": "side by side", "leaves": "as leaf indicators"}[self.output]
+        what = {"sum": "summed", "ordered": "summed in order", "each": "side by side", "leaves": "as leaf indicators"}[
+            self.output
+        ]
         return f"{len(self.roots)} trees of {len(self.feature)} nodes {what}" + function_suffix(self.function)
 
     @functools.cached_property
     def _tables(self) -> Sequence[Cells | Descent]:
         """Return what plain torch finds leaves with, for some trees after the other."""
-        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots)
+        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding)
         return build_cells(*trees) or [Descent(*trees)]
 
     def _find_leaves(self, x: torch.Tensor) -> torch.Tensor:
@@ -374,4 +402,6 @@ class TreeEnsemble(Operation):
     @property
     def _width(self) -> int:
         leaves, outputs = self.values.shape
-        return {"sum": outputs, "each": len(self.roots) * outputs, "leaves": leaves}[self.output]
+        return {"sum": outputs, "ordered": len(self.baseline), "each": len(self.roots) * outputs, "leaves": leaves}[
+            self.output
+        ]

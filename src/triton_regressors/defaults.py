@@ -10,6 +10,14 @@ DEFAULT_TOLERANCE = 1e-5
 DEFAULT_PRECISION = "exact"
 """What kernels may lose by computing in less than float64: half a millionth of a standard deviation."""
 
+PICKLES = (".joblib", ".pkl", ".pickle")
+
+BOOSTER_FILES = (".cbm", ".json", ".txt", ".ubj")
+"""What files of XGBoost, LightGBM and CatBoost end in."""
+
+MODEL_FILES = (".skops", *PICKLES, *BOOSTER_FILES)
+"""What files of fitted estimators end in."""
+
 LARGEST_MB = 1024
 """Megabytes that a `.skops` file may unpack to; 2.5 million nodes of trees are 200."""
 

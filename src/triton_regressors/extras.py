@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from triton_regressors.errors import MissingExtra
 
 EXTRAS = {
+    "boosters": ("catboost", "lightgbm", "xgboost"),
     "compare": ("matplotlib",),
     "export": ("joblib", "sklearn", "skops", "torch", "triton"),
     "parquet": ("pyarrow",),
@@ -16,9 +17,9 @@ INSTALL_SERVER = "pip install --no-deps nvidia-pytriton==0.7.0"
 """The command that brings the Triton server itself, which no extra can: its wheel asks for numpy below 2."""
 
 
-def require(extra: str, what: str) -> None:
-    """Raise `MissingExtra` unless every package of an extra is installed; `what` needs them."""
-    missing = [package for package in EXTRAS[extra] if find_spec(package) is None]
+def require(extra: str, what: str, *packages: str) -> None:
+    """Raise `MissingExtra` unless these packages of an extra, by default all, are installed; `what` needs them."""
+    missing = [package for package in packages or EXTRAS[extra] if find_spec(package) is None]
     if not missing:
         return
     if "triton" in missing and sys.platform != "linux":

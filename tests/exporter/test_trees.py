@@ -22,7 +22,9 @@ from tests.exporter.cases_trees import with_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.lowerings.trees import round_down
+from triton_regressors.exporter.lowerings.trees import arrange, fitted_trees, round_down
+from triton_regressors.exporter.optimise import optimise
+from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Plan
 
@@ -287,6 +289,29 @@ def test_trees_of_like_depth_are_neighbours_where_they_are_summed() -> None:
     nodes = np.diff(np.append(op.roots, len(op.feature)))
     by_depth = sorted(forest.estimators_, key=lambda tree: tree.get_depth())
     assert nodes.tolist() == [tree.tree_.node_count for tree in by_depth]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_ordered_sums_are_loops_in_float32_whatever_folds_into_them(several: bool) -> None:
+    """Columns in front and a function behind are folded in; each tree adds to one output alone, or to all."""
+    X, y = several_targets() if several else small()
+    forest = RandomForestRegressor(12, max_depth=5, random_state=0).fit(X[:, ::-1], y)
+    baseline, output_of_tree = np.array([0.1, -3, 7], dtype=np.float32), np.arange(12) % 3
+    if several:
+        baseline = np.full(y.shape[1], 0.1, dtype=np.float32)
+    trees = fitted_trees(forest.estimators_)
+    ensemble = arrange(trees, output="ordered", baseline=baseline, output_of_tree=None if several else output_of_tree)
+    assert ensemble.values.dtype == np.float32
+    total = np.repeat(baseline[None], len(X), axis=0)
+    for tree, column in zip(forest.estimators_, output_of_tree, strict=True):
+        values = tree.predict(X[:, ::-1]).reshape(len(X), -1).astype(np.float32)
+        total[:, slice(None) if several else slice(column, column + 1)] += values
+    builder = Builder(X.shape[1])
+    sums = builder.add(ensemble, builder.columns(builder.input, np.arange(X.shape[1])[::-1]))
+    plan = builder.plan({"y": builder.add(Elementwise("square"), sums)})
+    for steps, optimised in ((3, plan), (1, optimise(plan, X.astype(np.float32), 1e-6).stages[-1][1])):
+        assert len(optimised.steps) == steps
+        assert np.array_equal(run_plan(optimised, X.astype(np.float32))["y"], total.astype(np.float64) ** 2)
 
 
 def test_what_does_not_take_nan_is_not_asked_to() -> None:

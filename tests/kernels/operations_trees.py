@@ -1,5 +1,8 @@
 """Operations of the tree family: ensembles of drawn trees, weighted medians, rounding."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 
 from triton_regressors.kernels.ops.float32 import Float32
@@ -18,11 +21,13 @@ def tree_ensemble(
     dtype: type = np.float32,
     sets: int = 0,
     stop: float = 0.2,
+    words: int = 1,
     **options: object,
 ) -> TreeEnsemble:
     """Return drawn trees: a node at `depth` is a leaf, and one above it with probability `stop`.
 
-    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them.
+    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them. They
+    have `32 * words - 1` categories.
     """
     rng = np.random.default_rng(seed)
     feature, child, roots, leaves = [], [], [], 0
@@ -53,7 +58,7 @@ def tree_ensemble(
         threshold.astype(dtype),
         np.array(child, dtype=np.int32),
         flags.astype(np.uint8),
-        rng.integers(-(2**31), 2**31, (sets, 8)).astype(np.int32),
+        rng.integers(-(2**31), 2**31, (sets, words)).astype(np.int32),
         np.array(roots, dtype=np.int32),
         rng.standard_normal((leaves, outputs)),
         rng.standard_normal(outputs),
@@ -61,12 +66,28 @@ def tree_ensemble(
     )
 
 
+def ordered_ensemble(features: int, trees: int, depth: int = 5, groups: int = 1, **options: Any) -> TreeEnsemble:
+    """Return drawn trees whose sums are ordered, in groups of unequal sizes."""
+    op = tree_ensemble(features, trees, depth, **options)
+    ends = np.sort(np.random.default_rng(trees).integers(0, trees + 1, groups - 1))
+    return dataclasses.replace(
+        op,
+        values=op.values.astype(np.float32),
+        baseline=np.tile(op.baseline, groups).astype(np.float32),
+        output="ordered",
+        starts=np.array([0, *ends, trees], dtype=np.int32),
+    )
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
-    "trees with categories": (tree_ensemble(5, 9, 2, sets=6), (5,)),
-    "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64), (5,)),
+    "trees with categories": (tree_ensemble(5, 9, 2, sets=6, words=3), (5,)),
+    "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64, rounding="floor"), (5,)),
     "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),
+    "trees in order": (ordered_ensemble(5, 12, 4, function="exp"), (5,)),
+    "trees in order in groups": (ordered_ensemble(5, 9, 2, groups=3, sets=6, words=2), (5,)),
+    "trees in order to 3": (ordered_ensemble(5, 9, 2, outputs=3), (5,)),
     "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),

@@ -39,11 +39,12 @@ def walk(op: TreeEnsemble, root: int, x: np.ndarray) -> int:
     node = root
     while op.feature[node] >= 0:
         value, flags = op.threshold.dtype.type(x[op.feature[node]]), op.flags[node]
-        if flags & CATEGORICAL:
-            words, known = op.sets[int(op.threshold[node])].view(np.uint32), 0 <= value < 256
-            left = bool(int(words[int(value) // 32]) >> int(value) % 32 & 1) if known else bool(flags & MISSING_LEFT)
-        elif np.isnan(value):
+        if np.isnan(value):
             left = bool(flags & MISSING_LEFT)
+        elif flags & CATEGORICAL:
+            bits = [int(word) >> bit & 1 for word in op.sets[int(op.threshold[node])] for bit in range(32)]
+            category = np.trunc(value) if op.rounding == "trunc" else np.floor(value)
+            left = bool(bits[int(category)] if 0 <= category < len(bits) else bits[-1])
         else:
             left = bool(value <= op.threshold[node])
         node = op.child[node] + (not left)
@@ -106,12 +107,24 @@ def test_leaves(device: torch.device, features: int, trees: int, depth: int, row
 
 
 @drawn
-@given(trees=st.integers(1, 9), sets=st.integers(1, 5), dtype=dtypes, rows=rows, seed=seeds)
-def test_categories_and_missing(device: torch.device, trees: int, sets: int, dtype: type, rows: int, seed: int) -> None:
+@given(
+    trees=st.integers(1, 9),
+    sets=st.integers(1, 5),
+    words=st.sampled_from([1, 2, 8, 63]),
+    dtype=dtypes,
+    rounding=st.sampled_from(["trunc", "floor"]),
+    rows=rows,
+    seed=seeds,
+)
+def test_categories_and_missing(
+    device: torch.device, trees: int, sets: int, words: int, dtype: type, rounding: str, rows: int, seed: int
+) -> None:
     """Categories, numbers that are none, fractions, and NaN, at numeric and categorical nodes alike."""
-    op = tree_ensemble(4, trees, 4, 1, seed, dtype, sets)
-    rng = np.random.default_rng(seed)
-    x = rng.choice([0, 1, 31, 32, 255, 256, 300.5, -1, -0.5, 1e30, -1e30, 7.25, np.nan], (rows, 4)).astype(np.float32)
+    op = tree_ensemble(4, trees, 4, 1, seed, dtype, sets, words=words, rounding=rounding)
+    last = 32 * words - 1
+    asked = [0, -0.0, 1, 31, 32, 7.25, last - 2, last - 1, last - 0.5, last, last + 1, 2**24, 2**31, 2**32 + 1, 1e30]
+    asked += [-1, -0.5, -1e-45, np.nextafter(np.float32(-1), np.float32(0)), -2.5, -(2**32), -1e30, np.nan]
+    x = np.random.default_rng(seed).choice([*asked, np.inf, -np.inf], (rows, 4)).astype(np.float32)
     check(op, x, device)
 
 
@@ -257,8 +270,8 @@ WRONG = {
     "flags of another type": ({"flags": TREE.flags.astype(np.int64)}, "flags must be uint8 of at most 3."),
     "feature": ({"feature": np.where(TREE.feature == 0, 3, TREE.feature)}, "feature must lie in [-1, 3)."),
     "values": ({"values": np.ones((LEAVES + 1, 1))}, "values must have a row for each node whose feature is -1."),
-    "values shape": ({"values": np.ones(LEAVES)}, "values must be [leaves, outputs], and baseline [outputs]."),
-    "baseline": ({"baseline": np.ones(2)}, "values must be [leaves, outputs], and baseline [outputs]."),
+    "values shape": ({"values": np.ones(LEAVES)}, "values must be [leaves, outputs / groups], and baseline [outputs]."),
+    "baseline": ({"baseline": np.ones(2)}, "values must be [leaves, outputs / groups], and baseline [outputs]."),
     "roots twice": ({"roots": np.array([0, 0])}, "roots must be [trees], at least one and no two the same."),
     "roots": ({"roots": np.array([0, 1000])}, f"roots must lie in [0, {len(TREE.feature)}), and node 0 must be one."),
     "roots order": ({"roots": TREE.roots[::-1], "output": "leaves"}, "roots must ascend where the output is 'leaves'."),
@@ -268,9 +281,11 @@ WRONG = {
         "child must come after its parent, and another node of the tree after it.",
     ),
     "leaf": ({"child": np.where(TREE.feature < 0, 0, TREE.child)}, "child at a leaf must be a row of values, those in"),
-    "sets": ({"sets": np.zeros((1, 7), dtype=np.int32)}, "sets must be int32 [sets, 8]."),
+    "sets": ({"sets": np.zeros((1, 7), dtype=np.int64)}, "sets must be int32 [sets, words], at most 16777216 sets of"),
+    "sets without words": ({"sets": np.zeros((1, 0), dtype=np.int32)}, "sets must be int32 [sets, words], at most"),
+    "rounding": ({"rounding": "ceil"}, "rounding must be one of ('trunc', 'floor'), not 'ceil'."),
     "set": ({"flags": TREE.flags | CATEGORICAL}, "threshold must be a row of sets where a node is categorical."),
-    "output": ({"output": "mean"}, "output must be one of ('sum', 'each', 'leaves'), not 'mean'."),
+    "output": ({"output": "mean"}, "output must be one of ('sum', 'ordered', 'each', 'leaves'), not 'mean'."),
 }
 
 

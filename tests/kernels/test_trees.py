@@ -1,5 +1,7 @@
 """Both ways in which plain torch finds leaves, and plain nodes, against a walk down each tree."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +14,8 @@ from triton_regressors.kernels.tree_cells import Cells, build_cells
 from triton_regressors.kernels.trees import Descent, depths, feature_bits, pack_plain
 
 
-def arrays(op: TreeEnsemble) -> tuple[np.ndarray, ...]:
-    return op.feature, op.threshold, op.child, op.flags, op.sets, op.roots
+def arrays(op: TreeEnsemble) -> tuple[Any, ...]:
+    return op.feature, op.threshold, op.child, op.flags, op.sets, op.roots, op.rounding
 
 
 def drawn_rows(op: TreeEnsemble, features: int, rows: int, seed: int) -> np.ndarray:
@@ -22,21 +24,31 @@ def drawn_rows(op: TreeEnsemble, features: int, rows: int, seed: int) -> np.ndar
     x: np.ndarray = rng.standard_normal((rows, features)).astype(op.threshold.dtype)
     places = rng.integers(0, 8, x.shape)
     x[places == 0] = rng.choice(op.threshold, (places == 0).sum())
-    x[places == 1] = rng.integers(-2, 259, (places == 1).sum())
+    x[places == 1] = rng.integers(-2, 32 * op.sets.shape[1] + 2, (places == 1).sum())
     x[places == 2] = np.nan
-    x[places == 3] = rng.choice([-np.inf, np.inf, -0.0, 1e30], (places == 3).sum())
+    x[places == 3] = rng.choice([-np.inf, np.inf, -0.0, 1e30, -0.5, -1], (places == 3).sum())
     x[places == 4] = np.nextafter(x[places == 4].round(), x.dtype.type(-np.inf))
     return x
 
 
-@pytest.mark.parametrize("sets", [0, 3])
+@pytest.mark.parametrize(("sets", "words", "rounding"), [(0, 1, "trunc"), (3, 2, "trunc"), (3, 63, "floor")])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("features", "trees", "depth", "stop"), [(1, 1, 1, 0.0), (3, 7, 5, 0.0), (40, 20, 5, 0.3)])
 def test_leaves(
-    monkeypatch: pytest.MonkeyPatch, features: int, trees: int, depth: int, stop: float, dtype: type, sets: int
+    monkeypatch: pytest.MonkeyPatch,
+    features: int,
+    trees: int,
+    depth: int,
+    stop: float,
+    dtype: type,
+    sets: int,
+    words: int,
+    rounding: str,
 ) -> None:
     monkeypatch.setattr(tree_cells, "STEP", np.inf)
-    op = tree_ensemble(features, trees, depth, dtype=dtype, sets=sets, stop=stop, seed=depth)
+    op = tree_ensemble(
+        features, trees, depth, dtype=dtype, sets=sets, stop=stop, seed=depth, words=words, rounding=rounding
+    )
     for rows in (0, 1, 50):
         x = drawn_rows(op, features, rows, seed=rows)
         expected = leaves(op, x).T.ravel()

@@ -16,6 +16,7 @@ from triton_regressors.commands.model_file import (
     Import,
     InputOption,
     LargestMb,
+    Missing,
     PrecisionOption,
     SampleOption,
     ToleranceOption,
@@ -24,15 +25,13 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_model,
 )
-from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB
+from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MODEL_FILES
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
     from triton_regressors.kernels.entry import Entry, StepSummary
 
 ADVICE = "Whether a GPU makes sense"
-SUFFIXES = (".skops", ".joblib", ".pkl", ".pickle")
-"""What a fitted estimator's file ends in."""
 WIDEST = 100
 """How many characters lines of advice have at most."""
 
@@ -85,6 +84,7 @@ def describe(
     trust_type: TrustType = None,
     import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
+    missing: Missing = None,
 ) -> None:
     """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell.
 
@@ -124,6 +124,7 @@ def describe(
             trusted_types=trust_type,
             imported=import_,
             largest_mb=largest_mb,
+            missing=missing,
         )
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden = what.stem, compiled.document(), compiled.golden()
@@ -173,7 +174,7 @@ def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
             return find_entry(directory, version)
     if os.path.isdir(what):
         return find_entry(what, version)
-    if what.suffix in SUFFIXES:
+    if what.suffix in MODEL_FILES:
         return None
     if not os.path.isdir(repository):
         raise PlanError(f"There is no file {what}, and no repository {repository} with an entry of that name.")

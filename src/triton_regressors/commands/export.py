@@ -15,6 +15,7 @@ from triton_regressors.commands.model_file import (
     Import,
     InputOption,
     LargestMb,
+    Missing,
     Model,
     PrecisionOption,
     SampleOption,
@@ -53,6 +54,7 @@ def export(
     trust_type: TrustType = None,
     import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
+    missing: Missing = None,
     max_batch_size: Annotated[
         int | None,
         typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
@@ -118,7 +120,13 @@ def export(
     with loading():
         from triton_regressors.exporter.compiler import export as export_estimator
     estimator, rows = read_model(
-        model, sample, trust_pickle=trust_pickle, trusted_types=trust_type, imported=import_, largest_mb=largest_mb
+        model,
+        sample,
+        trust_pickle=trust_pickle,
+        trusted_types=trust_type,
+        imported=import_,
+        largest_mb=largest_mb,
+        missing=missing,
     )
     result = export_estimator(
         estimator,

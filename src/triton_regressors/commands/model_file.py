@@ -15,7 +15,11 @@ WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the
 
 Model = Annotated[
     Path,
-    typer.Argument(metavar="MODEL", help="A fitted estimator: .skops; .joblib and .pkl need --trust-pickle."),
+    typer.Argument(
+        metavar="MODEL",
+        help="A fitted estimator: .skops, or XGBoost's .json and .ubj, LightGBM's .txt, CatBoost's .cbm and .json; "
+        ".joblib and .pkl need --trust-pickle.",
+    ),
 ]
 SampleOption = Annotated[
     Path | None,
@@ -74,6 +78,16 @@ LargestMb = Annotated[
 ]
 
 
+Missing = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="What stands for a missing value in the model of XGBoost's file, which does not hold it: nan, mostly.",
+        rich_help_panel=READING,
+    ),
+]
+
+
 def read_model(
     path: Path,
     sample: Path | None,
@@ -82,6 +96,7 @@ def read_model(
     trusted_types: Sequence[str] | None,
     imported: Sequence[str] | None,
     largest_mb: int,
+    missing: float | None,
 ) -> tuple[Any, Any | None]:
     """Return the estimator in a file, once the user's modules are imported, and the rows of a file or None.
 
@@ -94,7 +109,11 @@ def read_model(
         from triton_regressors.exporter.oracle import feature_names
     import_modules(imported)
     estimator = load_estimator(
-        path, trust_pickle=trust_pickle, trusted_types=trusted_types or (), largest_mb=largest_mb
+        path,
+        trust_pickle=trust_pickle,
+        trusted_types=trusted_types or (),
+        largest_mb=largest_mb,
+        missing=missing,
     )
     names = feature_names(estimator)
     if sample is None or names is None:
