@@ -91,8 +91,8 @@ class Builder:
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
-        expected = getattr(estimator, "n_features_in_", x.width)
-        if expected is not None and expected != x.width:
+        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self._misfit or misfit
         try:

@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.oracle import INNER_ESTIMATORS, feature_names
+from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.kernels.errors import PlanError
@@ -40,6 +40,8 @@ def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[s
     """
     lowered = _lower(estimator, sample, missing_strings)
     if lowered.profile.lacking is not None:
+        if sample is not None:
+            Oracle(estimator, lowered.profile, ()).table(sample)  # which says what is wrong with it
         raise lowered.profile.lacking
     return lowered
 
@@ -79,8 +81,8 @@ def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[A
         return None
     names = feature_names(estimator)
     if hasattr(sample, "columns"):
-        table = sample[names] if names is not None and set(names) <= set(sample.columns) else sample
-        return lambda feature: table.iloc[:, feature].tolist()
+        named = names is not None and all(isinstance(name, str) for name in sample.columns)
+        return lambda feature: (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
     cells = np.asarray(sample, dtype=object)
     return lambda feature: cells[:, feature].tolist()
 
@@ -107,7 +109,8 @@ def _stated_width(estimator: Any) -> int | None:
     if isinstance(estimator, IsotonicRegression):
         return 1
     try:
-        return int(estimator.n_features_in_)
+        stated = int(estimator.n_features_in_)
+        return stated or len(estimator.feature_names_)  # CatBoost's, which forgets its count when it is loaded
     except (AttributeError, TypeError):
         steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
     if isinstance(steps, list):

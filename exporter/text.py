@@ -61,7 +61,7 @@ class TextColumns:
         for place, value in enumerate(values):
             if isinstance(value, str):
                 found[place] = known.setdefault(str(value), len(known))
-            elif _is_missing(value):
+            elif is_missing(value):
                 if not isinstance(self._missing.setdefault(column, value), type(value)):
                     raise ValueError("both None and NaN")
             else:
@@ -156,7 +156,7 @@ class TextColumns:
 
 def _number(known: dict[Any, int], value: Any) -> float:
     """Return the number of a string among a column's categories."""
-    return np.nan if _is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
+    return np.nan if is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
 
 
 def _place(known: dict[Any, int], value: Any) -> float:
@@ -164,7 +164,7 @@ def _place(known: dict[Any, int], value: Any) -> float:
     return known.get(value, UNKNOWN)  # 3.0 finds 3
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value stands for a missing string: None, NaN, or pandas' own."""
     return value is None or type(value).__name__ == "NAType" or value != value
 

@@ -156,8 +156,8 @@ def read_model(text: bytes) -> CatBoostModel:
     """
     document = json.loads(text)
     features = document["features_info"]
-    if any(features.get(kind) for kind in ("text_features", "embedding_features")):
-        raise ValueError("it reads text or embeddings; supported: numbers and categories")
+    if not document.get("oblivious_trees") and not document.get("trees"):
+        raise ValueError("it has no trees")
     _check_tables(document.get("model_info", {}))
     scale, bias = document["scale_and_bias"]
     floats, categories = features.get("float_features") or [], features.get("categorical_features") or []

@@ -107,6 +107,8 @@ def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
 
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
     """Return the estimator's model, which CatBoost writes to a file alone."""
+    if estimator.get_text_feature_indices() or estimator.get_embedding_feature_indices():
+        raise builder.refuse(estimator, "it reads text or embeddings; supported: numbers and categories")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "model.json")
         try:

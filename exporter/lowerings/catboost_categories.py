@@ -11,6 +11,7 @@ this number up.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.lowerings.strings import number_integers, number_strings
 from triton_regressors.exporter.lowerings.trees import Trees, arrange
+from triton_regressors.exporter.text import is_missing
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.lookup import Lookup
 from triton_regressors.kernels.trees import MISSING_LEFT
@@ -120,14 +122,18 @@ def add_categories(
 
 def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, builder: Builder) -> Categories:
     """Return a column's categories, from the sample or by their hashes."""
-    profile = builder.profile
+    profile, name = builder.profile, f"column '{estimator.feature_names_[column]}'"
     feature = x.features[column] if x.features else -1
     given = None
     if feature >= 0 and profile.given is not None:
-        try:
-            given = {value for value in profile.given(feature) if value is not None and value == value}
-        except (KeyError, IndexError):  # what is wrong with the sample is said where it is read
-            given = None
+        with contextlib.suppress(KeyError, IndexError):  # what is wrong with the sample is said where it is read
+            given = set(profile.given(feature))
+    if given is not None and any(is_missing(value) for value in given):
+        raise builder.refuse(
+            estimator,
+            f"{name} of the sample lacks values, and CatBoost takes categories alone there. Give a string in place of "
+            "a missing one, the one that it was trained on",
+        )
     stated = _stated(model, column)
     whole = given is not None and len(given) > 0 and all(map(_is_whole, given))
     if given is not None and not whole:
@@ -142,11 +148,11 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
         integers, hashes = integers + more, hashes + [category_hash(str(integer)) for integer in more]
         if given is None and (not stated or stated - set(hashes)):
             if feature < 0:
-                what = f"feature {column}, which another step makes, has categories that are no whole numbers near zero"
+                what = f"{name}, which another step makes, has categories that are no whole numbers near zero"
                 raise builder.refuse(estimator, f"{what}; supported: strings of the input, or such numbers")
             number_strings(builder, estimator, x, column, [])
             profile.lacking = builder.refuse(
-                estimator, f"it holds the hashes of its categories, and not their strings. {ALL_ROWS}"
+                estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
             )
             return Categories(np.zeros(0), np.zeros(0, dtype=np.int64))
         found = _sorted(_numbers(estimator, integers, column, x, builder), hashes)
@@ -157,8 +163,8 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
     if absent:
         raise builder.refuse(
             estimator,
-            f"feature {column} has {absent:,} categories that no row of the sample holds, and the model has their "
-            f"hashes alone. {ALL_ROWS}",
+            f"{name} of the sample lacks {absent:,} of {len(stated):,} categories, which the model knows by hashes "
+            f"alone. {ALL_ROWS}",
         )
     return found
 
@@ -201,7 +207,7 @@ def _sorted(numbers: np.ndarray, hashes: Sequence[int]) -> Categories:
 
 def _is_whole(value: Any) -> bool:
     """Whether a value of a sample is a whole number."""
-    return not isinstance(value, bool | np.bool_ | str | bytes) and value == np.round(value) and abs(value) < 2**63
+    return not isinstance(value, str | bytes) and value == np.round(value) and abs(value) < 2**63
 
 
 def _values(ctr: Ctr, own: Categories) -> np.ndarray:
@@ -235,11 +241,10 @@ def _combinations(
         parts = [*(known[column].hashes for column in ctr.columns), *(np.arange(2) for _ in ctr.questions)]
         number, key = find_combinations(parts, ctr.keys)
         if len(np.unique(key)) < len(ctr.keys) and builder.profile.lacking is None:
-            absent = f"{len(ctr.keys) - len(np.unique(key)):,}"
             raise builder.refuse(
                 estimator,
-                f"features {', '.join(map(str, ctr.columns))} have {absent} combinations of categories that no row of "
-                f"the sample holds, and the model has their hashes alone. {ALL_ROWS}",
+                f"{_names(estimator, ctr.columns)} of the sample lack categories, as the model knows combinations of "
+                f"theirs that none make. {ALL_ROWS}",
             )
         sizes = [len(part) for part in parts]
         own = np.array(np.unravel_index(number, sizes)).T @ strides[kind]  # unknown categories have numbers too
@@ -257,8 +262,8 @@ def _strides(
     if np.prod(np.array(sizes, dtype=np.float64)) > COMBINATIONS:
         raise builder.refuse(
             estimator,
-            f"features {', '.join(map(str, columns))} have statistics of all their combinations together, more than "
-            f"2²⁸ of them. Fit it with a smaller max_ctr_complexity, or with fewer categories",
+            f"{_names(estimator, columns)} have statistics of their combinations, which are more than 2²⁸. Fit it with "
+            "a smaller max_ctr_complexity, or with fewer categories",
         )
     return np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
 
@@ -319,3 +324,8 @@ def _add_numbers(
 def _share(shares: dict[int, np.ndarray], column: int, known: Mapping[int, Categories], kinds: int) -> np.ndarray:
     """Return the table of what a column's categories add to each kind's number, made where there is none."""
     return shares.setdefault(column, np.zeros((len(known[column].hashes) + 1, kinds)))
+
+
+def _names(estimator: Any, columns: Sequence[int]) -> str:
+    """Return how an error names columns."""
+    return "columns " + ", ".join(f"'{estimator.feature_names_[column]}'" for column in columns)
