@@ -79,12 +79,16 @@ def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[A
     """Return what returns the values of a feature in a sample; it may raise `KeyError` or `IndexError`."""
     if sample is None:
         return None
-    names = feature_names(estimator)
-    if hasattr(sample, "columns"):
+
+    def column(feature: int) -> list[Any]:
+        names = feature_names(estimator)
+        if not hasattr(sample, "columns"):
+            return [row[feature] for row in sample]
         named = names is not None and all(isinstance(name, str) for name in sample.columns)
-        return lambda feature: (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
-    cells = np.asarray(sample, dtype=object)
-    return lambda feature: cells[:, feature].tolist()
+        values: list[Any] = (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
+        return values
+
+    return column
 
 
 def _feature_count(estimator: Any, sample: Any | None) -> int:
