@@ -35,7 +35,7 @@ class Case:
     def strings(self) -> bool:
         """Whether the estimator reads columns of strings."""
         X = self.data()[0]
-        return isinstance(X, pd.DataFrame) and any(map(pd.api.types.is_object_dtype, X.dtypes))
+        return isinstance(X, pd.DataFrame) and any(map(_are_strings, X.dtypes))
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
@@ -69,11 +69,19 @@ def _expected(name: str) -> dict[str, np.ndarray]:
     return CASES[name].answers(CASES[name].fitted()[1])
 
 
+def _are_strings(dtype: Any) -> bool:
+    """Whether a column is of strings, or of pandas' categories that are strings."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return not pd.api.types.is_numeric_dtype(dtype.categories)
+    return bool(pd.api.types.is_object_dtype(dtype))
+
+
 def rows_like(X: np.ndarray) -> np.ndarray:
     """Return half of the rows as they are and half moved by a quarter of the spread, float64."""
     rng = np.random.default_rng(0)
     chosen = X[rng.integers(0, len(X), ROWS)]
-    moved = chosen + 0.25 * X.std(axis=0) * rng.standard_normal(chosen.shape)
+    spread = np.nanstd(X, axis=0) if np.isnan(X).any() else X.std(axis=0)
+    moved = chosen + 0.25 * spread * rng.standard_normal(chosen.shape)
     return np.where(np.arange(ROWS)[:, None] % 2 == 0, chosen, moved)
 
 
