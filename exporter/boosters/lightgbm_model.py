@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.soundness import check_nodes
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 NEAR_ZERO = float(np.float32(1e-35))
@@ -249,6 +250,15 @@ def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features
     return LinearLeaves(constant, terms, feature, coefficient)
 
 
+def check_model(model: LightGBMModel) -> None:
+    """Raise `ValueError` unless the nodes of each tree are one."""
+    trees = model.trees
+    start = np.cumsum(trees.sizes) - trees.sizes
+    for first, size in zip(start, trees.sizes, strict=True):
+        left, right = trees.left[first : first + size], trees.right[first : first + size]
+        check_nodes(left, right, left >= 0)
+
+
 def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
     """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
 
@@ -258,6 +268,8 @@ def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
     Raises:
         ValueError: there is no such choice, or there are several.
     """
+    if not model.pandas_categories:
+        return {}
     choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
     for feature, info in enumerate(model.infos):
         before, declared = choices, feature in model.categorical
