@@ -18,7 +18,7 @@ from tests.exporter.catalogue import add
 from tests.exporter.data import Data, counts, positive_counts, several_targets, small
 
 CATEGORIES = ("city", "job", "floor")
-"""A tuple, as scikit-learn's `clone` takes a list, which the estimator copies, for another one."""
+"""A tuple, as all lists here are: an estimator copies a list, and scikit-learn's `clone` then refuses it."""
 
 
 def catboost(**options: Any) -> CatBoostRegressor:
@@ -93,13 +93,13 @@ STRINGS: dict[str, dict[str, Any]] = {
     "ctr": {"max_ctr_complexity": 1, "one_hot_max_size": 1},
     "ctr-combined": {"max_ctr_complexity": 3, "one_hot_max_size": 4, "depth": 6, "iterations": 25},
     "ctr-types": {
-        "simple_ctr": [
+        "simple_ctr": (
             "Borders:TargetBorderCount=3",
             "Buckets:TargetBorderCount=2:Prior=0.3",
             "BinarizedTargetMeanValue:TargetBorderCount=5",
             "Counter",
-        ],
-        "combinations_ctr": ["Buckets:TargetBorderCount=2", "BinarizedTargetMeanValue", "Counter"],
+        ),
+        "combinations_ctr": ("Buckets:TargetBorderCount=2", "BinarizedTargetMeanValue", "Counter"),
         "one_hot_max_size": 1,
         "iterations": 25,
     },
@@ -113,8 +113,10 @@ add(
     "catboost-raw-strings",
     "steps",
     make_pipeline(
-        ColumnTransformer([("num", StandardScaler(), NUMERIC), ("cat", "passthrough", [*CATEGORIES])]),
-        catboost(cat_features=(2, 3, 4)),
+        ColumnTransformer(
+            [("num", StandardScaler(), NUMERIC), ("cat", "passthrough", [*CATEGORIES])], verbose_feature_names_out=False
+        ).set_output(transform="pandas"),
+        catboost(cat_features=CATEGORIES),
     ),
     tenants,
     needs_sample=True,
