@@ -150,9 +150,12 @@ class _Fields:
         return self._numbers(name, np.float64, count)
 
     def _numbers(self, name: str, dtype: type, count: int | None) -> np.ndarray:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what is no number; their count tells
-            found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)
+                found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+        except (DeprecationWarning, ValueError):
+            raise ValueError(f"{name} holds what is no number") from None
         if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
             raise ValueError(f"{name} has another count of numbers than its trees have")
         return found
