@@ -33,7 +33,8 @@ from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 class Value:
     """A value of the plan being built: a matrix `[rows, width]`.
 
-    `features` are the features of the model's input that its columns are, if they are that and no step computed them.
+    `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
+    are empty where steps computed all of them.
     `sparse` says that scikit-learn hands it on as a sparse matrix.
     """
 
@@ -94,8 +95,8 @@ class Builder:
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
-        expected = getattr(estimator, "n_features_in_", x.width)
-        if expected is not None and expected != x.width:
+        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self._misfit or misfit
         try:
@@ -201,7 +202,11 @@ class Builder:
 
     def concatenate(self, values: list[Value]) -> Value:
         """Return the values side by side."""
-        return values[0] if len(values) == 1 else self.add(Concatenate(), *values)
+        if len(values) == 1:
+            return values[0]
+        features = [feature for value in values for feature in value.features or (-1,) * value.width]
+        beside = self.add(Concatenate(), *values)
+        return dataclasses.replace(beside, features=tuple(features)) if max(features) >= 0 else beside
 
     def _check_fitted(self, estimator: Any) -> None:
         try:

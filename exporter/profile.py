@@ -6,35 +6,48 @@ another step made it. What is said first of a feature holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.text import TextColumns
 
 Features = Sequence[int]
-"""The features of the model's input that the columns of a value are, `[width]`, or nothing."""
+"""The features of the model's input that the columns of a value are, `[width]`, −1 for none; or nothing."""
 
 
 class Profile:
     """Where the features of a model's input lie, which numbers they take, and which are strings.
 
     `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
-    feature takes, `integers` those features whose choices are whole numbers by their dtype. `categories` are those of
-    the features that the estimator takes as columns of pandas' categories. `text` are the features that are strings;
-    `missing_strings` stand for a missing value in them. Rows are drawn from all this where an export is given none, and
-    the input's tensors and their types are chosen by it.
+    feature takes, `integers` those features whose choices are whole numbers by their dtype, and `never_floats` those
+    where the estimator takes these as integers alone. `categories` are those of the features that the estimator takes
+    as columns of pandas' categories. `text` are the features that are strings; `missing_strings` stand for a missing
+    value in them. Rows are drawn from all this where an export is given none, and the input's tensors and their types
+    are chosen by it.
+
+    `given` returns the values of a feature in the user's sample, if there is one. `lacking` is what to raise where the
+    estimator alone does not say enough: all that is known then is which features are strings.
     """
 
-    def __init__(self, n_features: int, missing_strings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        missing_strings: Sequence[str] = (),
+        given: Callable[[int], list[Any]] | None = None,
+    ) -> None:
         self.location = np.full(n_features, np.nan)
         self.scale = np.full(n_features, np.nan)
         self.choices: dict[int, np.ndarray] = {}
         self.integers: set[int] = set()
+        self.never_floats: set[int] = set()
         self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
+        self.given = given
+        self.lacking: ExportError | None = None
 
     @property
     def n_features(self) -> int:
@@ -48,13 +61,13 @@ class Profile:
         for numbers, known in ((location, self.location), (scale, self.scale)):
             given = np.broadcast_to(np.asarray(numbers, dtype=np.float64), (len(features),))
             for feature, number in zip(features, given, strict=True):
-                if np.isnan(known[feature]) and np.isfinite(number):
+                if feature >= 0 and np.isnan(known[feature]) and np.isfinite(number):
                     known[feature] = number
 
     def note_choices(self, feature: int, numbers: ArrayLike) -> None:
         """Record the only numbers that a feature takes."""
         given = np.asarray(numbers)
-        if len(given):
+        if len(given) and feature >= 0:
             self.choices.setdefault(feature, given.astype(np.float64))
             if given.dtype.kind in "iu":
                 self.integers.add(feature)

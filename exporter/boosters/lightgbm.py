@@ -5,17 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from triton_regressors.exporter.boosters.lightgbm_model import check_model, read_model
+
 
 def load(path: str | Path) -> Any:
     """Return an LGBMRegressor with the model of a text file, as `Booster.save_model` writes it.
 
     Raises:
         ImportError: LightGBM is not installed.
-        Exception: LightGBM cannot read the file.
+        ValueError: the file's numbers do not fit together.
+        LightGBMError: LightGBM cannot read it.
     """
     from lightgbm import Booster, LGBMRegressor
 
-    booster = Booster(model_file=str(path))
+    text = Path(path).read_text(encoding="utf-8")
+    check_model(read_model(text))  # LightGBM's compiled code trusts what it reads
+    booster = Booster(model_str=text)
     # An estimator has no way of its own to be given a model; these are what its `fit` leaves.
     estimator, features = LGBMRegressor(), booster.num_feature()
     estimator._Booster, estimator.fitted_ = booster, True

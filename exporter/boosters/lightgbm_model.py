@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.soundness import check_nodes
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 NEAR_ZERO = float(np.float32(1e-35))
@@ -149,9 +150,12 @@ class _Fields:
         return self._numbers(name, np.float64, count)
 
     def _numbers(self, name: str, dtype: type, count: int | None) -> np.ndarray:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what is no number; their count tells
-            found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)
+                found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+        except (DeprecationWarning, ValueError):
+            raise ValueError(f"{name} holds what is no number") from None
         if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
             raise ValueError(f"{name} has another count of numbers than its trees have")
         return found
@@ -249,6 +253,15 @@ def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features
     return LinearLeaves(constant, terms, feature, coefficient)
 
 
+def check_model(model: LightGBMModel) -> None:
+    """Raise `ValueError` unless the nodes of each tree are one."""
+    trees = model.trees
+    start = np.cumsum(trees.sizes) - trees.sizes
+    for first, size in zip(start, trees.sizes, strict=True):
+        left, right = trees.left[first : first + size], trees.right[first : first + size]
+        check_nodes(left, right, left >= 0)
+
+
 def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
     """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
 
@@ -258,6 +271,8 @@ def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
     Raises:
         ValueError: there is no such choice, or there are several.
     """
+    if not model.pandas_categories:
+        return {}
     choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
     for feature, info in enumerate(model.infos):
         before, declared = choices, feature in model.categorical

@@ -85,7 +85,7 @@ def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from None
     for feature in model.categorical:
-        if feature not in known and x.features:
+        if feature not in known and x.features and x.features[feature] >= 0:
             builder.profile.note_choices(x.features[feature], np.array(model.codes(feature), dtype=np.float64))
     numeric = np.unique(trees.feature[(trees.left >= 0) & (trees.flags & CATEGORICAL == 0)])
     return number_pandas_categories(estimator, known, set(numeric.tolist()), x, builder)

@@ -32,11 +32,12 @@ def number_pandas_categories(
     """
     columns, codes = np.arange(x.width), list[Codes]()
     for column, values in categories.items():
-        if not x.features:
+        feature = x.features[column] if x.features else -1
+        if feature < 0:
             reason = "it reads pandas' categories that another step makes; supported: those of the input"
             raise builder.refuse(estimator, reason)
-        builder.profile.name_tensor([x.features[column]], "categories")
-        builder.profile.note_categories(x.features[column], values)
+        builder.profile.name_tensor([feature], "categories")
+        builder.profile.note_categories(feature, values)
         strings = any(isinstance(value, str) for value in values)
         if strings:
             keys = number_strings(builder, estimator, x, column, values)
@@ -44,7 +45,7 @@ def number_pandas_categories(
                 continue
         elif all(isinstance(value, bool | int | float) for value in values):
             keys = np.array(values, dtype=np.float64)
-            builder.profile.note_choices(x.features[column], keys)
+            builder.profile.note_choices(feature, keys)
         else:
             kinds = sorted({type(value).__name__ for value in values})
             what = f"column {column} has categories of type {' and '.join(kinds)}"

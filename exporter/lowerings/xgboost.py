@@ -82,7 +82,7 @@ def _lower_missing(estimator: Any, x: Value, builder: Builder) -> Value:
     if np.isfinite(missing):
         rounded = builder.add(Float32(), z)
         return builder.add(Impute(every, nothing, every[:0], float(missing)), rounded).holding(x, every)
-    if np.isinf(missing) and not x.features:
+    if np.isinf(missing) and min(x.features, default=-1) < 0:
         raise builder.refuse(
             estimator, f"missing is {missing}, which another step may make; supported: NaN, or a number"
         )
@@ -93,21 +93,22 @@ def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Bu
     """Return `x` with the codes of categories, and the column that each feature of the model has in it."""
     assert model.trees is not None
     if not model.categories:
-        for feature in set(model.categorical) if x.features else ():
-            builder.profile.note_choices(x.features[feature], np.arange(_codes(model, feature)))
+        for feature in model.categorical:
+            if x.features and x.features[feature] >= 0:
+                builder.profile.note_choices(x.features[feature], np.arange(_codes(model, feature)))
         return x, np.arange(x.width)
     if np.isfinite(estimator.missing):
         raise builder.refuse(
             estimator, f"missing is {estimator.missing} beside pandas' categories; supported there: NaN"
         )
+    known = {feature: np.asarray(values).tolist() for feature, values in model.categories.items()}
+    read, columns = number_pandas_categories(estimator, known, (), x, builder)
     guards = []
     for feature, categories in model.categories.items():
         if isinstance(categories, np.ndarray):
             guards.append(Codes(feature, np.sort(categories), np.zeros(len(categories)), 0.0, np.nan))
         else:
             refuse_unknown(builder, x, feature)
-    known = {feature: np.asarray(values).tolist() for feature, values in model.categories.items()}
-    read, columns = number_pandas_categories(estimator, known, (), x, builder)
     if guards:
         builder.guard(lookup(builder, x, guards, summed=True))
     return read, columns

@@ -59,7 +59,10 @@ def test_report_says_what_is_measured(case: Case) -> None:
         assert report.outputs[output].max_error == pytest.approx(parity.max_error, rel=1e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+DRAWN = [case for case in CASES.values() if not case.needs_sample]
+
+
+@pytest.mark.parametrize("case", DRAWN, ids=[case.name for case in DRAWN])
 def test_without_a_sample_rows_are_drawn_to_the_fitted_scale(case: Case) -> None:
     estimator, _ = case.fitted()
     report = compile_estimator(estimator).report
