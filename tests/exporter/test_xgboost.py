@@ -171,6 +171,11 @@ def test_categories_that_cannot_be_served() -> None:
     named = X.assign(town=X["town"].cat.rename_categories({"town 5": "Köln"}))
     with pytest.raises(ExportError, match="feature 1 has letters beyond ASCII"):
         compile_estimator(XGBRegressor(**options).fit(named, y))
+    codes, y = coded()
+    older = XGBRegressor(**options, feature_types=CODES).fit(codes, y)  # those hold names and no categories
+    older.get_booster().feature_names = list("abcd")
+    with pytest.raises(ExportError, match="its model does not hold the pandas categories of feature 1"):
+        compile_estimator(older)
 
 
 # Files
