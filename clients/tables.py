@@ -39,7 +39,7 @@ def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
 
 
 def numbers(table: Any, owner: str = "") -> np.ndarray:
-    """Return a table of numbers as an array; a missing one is NaN.
+    """Return a table of numbers as an array; a missing one is NaN, and categories that are numbers are these.
 
     Raises:
         InvalidRequest: columns hold something else, with their names.
@@ -47,6 +47,12 @@ def numbers(table: Any, owner: str = "") -> np.ndarray:
     import pandas as pd
 
     table = table.infer_objects()
+    categories = [
+        name
+        for name, dtype in table.dtypes.items()
+        if isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "fiub"
+    ]
+    table = table.astype(dict.fromkeys(categories, np.float64)) if categories else table
     words = [
         name
         for name, dtype, column in zip(table.columns, table.dtypes, range(table.shape[1]), strict=True)

@@ -17,6 +17,7 @@ from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import one_line
+from triton_regressors.exporter.sparsity import makes_sparse
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.combine import Combine
@@ -32,12 +33,15 @@ from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 class Value:
     """A value of the plan being built: a matrix `[rows, width]`.
 
-    `features` are the features of the model's input that its columns are, if they are that and no step computed them.
+    `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
+    are empty where steps computed all of them.
+    `sparse` says that scikit-learn hands it on as a sparse matrix.
     """
 
     name: str
     width: int
     features: tuple[int, ...] = ()
+    sparse: bool = False
 
     def holding(self, x: Value, columns: ArrayLike) -> Value:
         """Return the value, which has, in another way, these columns of `x`."""
@@ -86,12 +90,13 @@ class Builder:
 
     def lower_transform(self, transformer: Any, x: Value) -> Value:
         """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
-        return self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+        z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+        return dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
-        expected = getattr(estimator, "n_features_in_", x.width)
-        if expected is not None and expected != x.width:
+        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self._misfit or misfit
         try:
@@ -173,7 +178,7 @@ class Builder:
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
         chosen = np.asarray(indices, dtype=np.int32)
-        return self.add(Columns(chosen), x).holding(x, chosen)
+        return dataclasses.replace(self.add(Columns(chosen), x).holding(x, chosen), sparse=x.sparse)
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` where these are given."""
@@ -197,7 +202,11 @@ class Builder:
 
     def concatenate(self, values: list[Value]) -> Value:
         """Return the values side by side."""
-        return values[0] if len(values) == 1 else self.add(Concatenate(), *values)
+        if len(values) == 1:
+            return values[0]
+        features = [feature for value in values for feature in value.features or (-1,) * value.width]
+        beside = self.add(Concatenate(), *values)
+        return dataclasses.replace(beside, features=tuple(features)) if max(features) >= 0 else beside
 
     def _check_fitted(self, estimator: Any) -> None:
         try:

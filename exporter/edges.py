@@ -125,7 +125,8 @@ def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
             threshold = operation.threshold[asks]
             numbers = threshold.astype(np.float64)
             if threshold.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
-                numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
+                with np.errstate(over="ignore"):  # above the largest there is infinity
+                    numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
             for column in np.unique(operation.feature[asks]):
                 yield int(column), np.unique(numbers[operation.feature[asks] == column])
         case Piecewise():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,12 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.oracle import feature_names
+from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
-
-INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
-"""The attributes where scikit-learn's estimators of one other estimator keep it."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,19 @@ def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[s
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
     Raises:
-        ExportError: there is no lowering, or a fitted parameter has none.
+        ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
+    lowered = _lower(estimator, sample, missing_strings)
+    if lowered.profile.lacking is not None:
+        if sample is not None:
+            Oracle(estimator, lowered.profile, ()).table(sample)  # which says what is wrong with it
+        raise lowered.profile.lacking
+    return lowered
+
+
+def _lower(estimator: Any, sample: Any | None, missing_strings: Sequence[str]) -> Lowered:
     n_features = _feature_count(estimator, sample)
-    profile = Profile(n_features, missing_strings)
+    profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
     builder = Builder(n_features, profile)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
@@ -66,7 +72,23 @@ def string_columns(estimator: Any) -> list[str]:
     It is lowered for this: nothing else tells a column of strings from one of numbers that are written alike.
     """
     names = feature_names(estimator)
-    return [] if names is None else [names[column] for column in lower(estimator).profile.text.columns()]
+    return [] if names is None else [names[column] for column in _lower(estimator, None, ()).profile.text.columns()]
+
+
+def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:
+    """Return what returns the values of a feature in a sample; it may raise `KeyError` or `IndexError`."""
+    if sample is None:
+        return None
+
+    def column(feature: int) -> list[Any]:
+        names = feature_names(estimator)
+        if not hasattr(sample, "columns"):
+            return [row[feature] for row in sample]
+        named = names is not None and all(isinstance(name, str) for name in sample.columns)
+        values: list[Any] = (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
+        return values
+
+    return column
 
 
 def _feature_count(estimator: Any, sample: Any | None) -> int:
@@ -91,7 +113,8 @@ def _stated_width(estimator: Any) -> int | None:
     if isinstance(estimator, IsotonicRegression):
         return 1
     try:
-        return int(estimator.n_features_in_)
+        stated = int(estimator.n_features_in_)
+        return stated or len(estimator.feature_names_)  # CatBoost's, which forgets its count when it is loaded
     except (AttributeError, TypeError):
         steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
     if isinstance(steps, list):

@@ -16,6 +16,9 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
 
+INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
+"""The attributes where scikit-learn's estimators of one other estimator keep it."""
+
 Answers = dict[str, np.ndarray]
 """Each output's answers, float64 `[rows, width]`."""
 
@@ -26,7 +29,7 @@ class Oracle:
     def __init__(self, estimator: Any, profile: Profile, outputs: tuple[str, ...]) -> None:
         self.estimator = estimator
         self.outputs = outputs
-        self._text = profile.text
+        self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
 
@@ -55,7 +58,7 @@ class Oracle:
             raise ExportError(
                 f"The sample must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
-        return table
+        return self._profile.as_categories(table)
 
     def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
@@ -83,7 +86,8 @@ class Oracle:
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        return self._text.asked(X.astype(np.float64), self._names)
+        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
+        return self._profile.as_categories(table)
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""
@@ -128,6 +132,13 @@ class Oracle:
 def feature_names(estimator: Any) -> list[str] | None:
     """Return the names of the columns that the estimator was fitted on, if they had any."""
     names = getattr(estimator, "feature_names_in_", None)
+    if names is None:  # CatBoost has them elsewhere, and numbers columns that had none
+        names = getattr(estimator, "feature_names_", None)
+        names = None if names == [str(column) for column in range(len(names or ()))] else names
+    if names is None:  # nor does what hands its rows on have them
+        steps = getattr(estimator, "steps", ())
+        inner = [step for _, step in steps[:1]] or [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
+        names = next((found for found in map(feature_names, filter(None, inner)) if found), None)
     return None if names is None else [str(name) for name in names]
 
 

@@ -6,32 +6,48 @@ another step made it. What is said first of a feature holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.text import TextColumns
 
 Features = Sequence[int]
-"""The features of the model's input that the columns of a value are, `[width]`, or nothing."""
+"""The features of the model's input that the columns of a value are, `[width]`, −1 for none; or nothing."""
 
 
 class Profile:
     """Where the features of a model's input lie, which numbers they take, and which are strings.
 
     `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
-    feature takes, `integers` those features whose choices are whole numbers by their dtype. `text` are the features
-    that are strings; `missing_strings` stand for a missing value in them. Rows are drawn from all this where an export
-    is given none, and the input's tensors and their types are chosen by it.
+    feature takes, `integers` those features whose choices are whole numbers by their dtype, and `never_floats` those
+    where the estimator takes these as integers alone. `categories` are those of the features that the estimator takes
+    as columns of pandas' categories. `text` are the features that are strings; `missing_strings` stand for a missing
+    value in them. Rows are drawn from all this where an export is given none, and the input's tensors and their types
+    are chosen by it.
+
+    `given` returns the values of a feature in the user's sample, if there is one. `lacking` is what to raise where the
+    estimator alone does not say enough: all that is known then is which features are strings.
     """
 
-    def __init__(self, n_features: int, missing_strings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        missing_strings: Sequence[str] = (),
+        given: Callable[[int], list[Any]] | None = None,
+    ) -> None:
         self.location = np.full(n_features, np.nan)
         self.scale = np.full(n_features, np.nan)
         self.choices: dict[int, np.ndarray] = {}
         self.integers: set[int] = set()
+        self.never_floats: set[int] = set()
+        self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
+        self.given = given
+        self.lacking: ExportError | None = None
 
     @property
     def n_features(self) -> int:
@@ -45,16 +61,39 @@ class Profile:
         for numbers, known in ((location, self.location), (scale, self.scale)):
             given = np.broadcast_to(np.asarray(numbers, dtype=np.float64), (len(features),))
             for feature, number in zip(features, given, strict=True):
-                if np.isnan(known[feature]) and np.isfinite(number):
+                if feature >= 0 and np.isnan(known[feature]) and np.isfinite(number):
                     known[feature] = number
 
     def note_choices(self, feature: int, numbers: ArrayLike) -> None:
         """Record the only numbers that a feature takes."""
         given = np.asarray(numbers)
-        if len(given):
+        if len(given) and feature >= 0:
             self.choices.setdefault(feature, given.astype(np.float64))
             if given.dtype.kind in "iu":
                 self.integers.add(feature)
+
+    def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
+        """Record that the estimator takes a feature as a column of pandas' categories, these among them."""
+        self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
+
+    def as_categories(self, table: Any) -> Any:
+        """Return a table of all features, a DataFrame where pandas' categories are among them, as the estimator's.
+
+        What is none of a column's categories is a category of the table's own.
+        """
+        if not self.categories:
+            return table
+        import pandas as pd
+
+        frame = table.copy(deep=False) if hasattr(table, "columns") else pd.DataFrame(table).infer_objects()
+        for feature, categories in self.categories.items():
+            values = frame.iloc[:, feature]
+            if not isinstance(values.dtype, pd.CategoricalDtype):
+                known = {category: category for category in categories}
+                cells = [known.get(value, value) for value in values.tolist()]
+                dtype = pd.CategoricalDtype(dict.fromkeys([*categories, *values.dropna()]))
+                frame.isetitem(feature, pd.Series(pd.Categorical(cells, dtype=dtype), index=frame.index))
+        return frame
 
     def name_tensor(self, features: Features, name: str) -> None:
         """Name the tensor that brings these features, unless they have one, in case they are strings."""

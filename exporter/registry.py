@@ -207,7 +207,18 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
             _refuse_shadowed(estimator, subject, table.apart)
             return table.of(base)
         why = why or overriding(estimator, base, overridden, table is _INVERSES)
-    raise ExportError(f"Cannot export {subject}: {why or _no_lowering(estimator, tables[-1])}")
+    refused = None if tables[-1] is _INVERSES else _refusal(estimator)
+    why = refused or why or _no_lowering(estimator, tables[-1])
+    raise ExportError(f"Cannot export {subject}: {why}")
+
+
+def _refusal(estimator: Any) -> str | None:
+    """Return why the estimator's class is known to have no lowering, and what to do instead, if it is one of those."""
+    refused = _REFUSALS.base(estimator)
+    if refused is None or _overridden(estimator, refused) is not None:
+        return None
+    reason, instead = _REFUSALS.of(refused)
+    return f"{reason}. {instead}"
 
 
 def _no_lowering(estimator: Any, table: _Table) -> str:
@@ -217,10 +228,6 @@ def _no_lowering(estimator: Any, table: _Table) -> str:
         return defined_again(own.__name__)
     if table is _INVERSES:
         return no_inverse(estimator)
-    refused = _REFUSALS.base(estimator)
-    if refused is not None and _overridden(estimator, refused) is None:
-        reason, instead = _REFUSALS.of(refused)
-        return f"{reason}. {instead}"
     return no_lowering(estimator)
 
 

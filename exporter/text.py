@@ -47,7 +47,7 @@ class TextColumns:
 
     def group(self, columns: Iterable[int], name: str) -> None:
         """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
-        for column in columns:
+        for column in (column for column in columns if column >= 0):
             self._groups.setdefault(int(column), name)
 
     def numbers(self, column: int, values: Sequence[Any]) -> np.ndarray:
@@ -61,7 +61,7 @@ class TextColumns:
         for place, value in enumerate(values):
             if isinstance(value, str):
                 found[place] = known.setdefault(str(value), len(known))
-            elif _is_missing(value):
+            elif is_missing(value):
                 if not isinstance(self._missing.setdefault(column, value), type(value)):
                     raise ValueError("both None and NaN")
             else:
@@ -122,13 +122,18 @@ class TextColumns:
                     f"{min(spelt)!r} out of missing_strings (--missing-string)."
                 )
 
-    def asked(self, X: np.ndarray, names: Sequence[str] | None) -> Any:
-        """Return rows of the plan's matrix as the estimator is asked: with strings, in a DataFrame if it has names."""
-        if not self and names is None:
+    def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:
+        """Return rows of the plan's matrix as the estimator is asked: with strings, in a DataFrame if it has names.
+
+        Whole numbers in the columns `integers` become integers.
+        """
+        whole = {column: X[:, column] for column in integers if (X[:, column] == np.round(X[:, column])).all()}
+        if not self and not whole and names is None:
             return X
         import pandas as pd
 
-        columns = {column: self._values(column, X[:, column]) for column in self._categories}
+        columns = {column: numbers.astype(np.int64) for column, numbers in whole.items()}
+        columns |= {column: self._values(column, X[:, column]) for column in self._categories}
         if names is None:
             cells = X.astype(object)
             for column, values in columns.items():
@@ -151,7 +156,7 @@ class TextColumns:
 
 def _number(known: dict[Any, int], value: Any) -> float:
     """Return the number of a string among a column's categories."""
-    return np.nan if _is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
+    return np.nan if is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
 
 
 def _place(known: dict[Any, int], value: Any) -> float:
@@ -159,7 +164,7 @@ def _place(known: dict[Any, int], value: Any) -> float:
     return known.get(value, UNKNOWN)  # 3.0 finds 3
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value stands for a missing string: None, NaN, or pandas' own."""
     return value is None or type(value).__name__ == "NAType" or value != value
 

@@ -15,7 +15,7 @@ from triton_regressors.exporter.builder import Builder, Value
 
 def number_strings(builder: Builder, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
     """Return the numbers that the plan has for strings of a column of `x`, NaN for a missing one."""
-    if not x.features:
+    if not x.features or x.features[column] < 0:
         raise builder.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
     feature, text = x.features[column], builder.profile.text
     if builder.place:
@@ -28,7 +28,7 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
 
 def number_integers(builder: Builder, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
     """Return the numbers that the plan has for whole numbers of a column of `x` that float64 does not hold."""
-    if not x.features:
+    if not x.features or x.features[column] < 0:
         reason = f"feature {column}, which another step makes, has categories beyond 2⁵³ that float64 merges"
         raise builder.refuse(estimator, reason)
     return builder.profile.text.places(x.features[column], integers.tolist())

@@ -210,7 +210,7 @@ def round_down(threshold: np.ndarray) -> np.ndarray:
         return threshold
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)
-    rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+        rounded: np.ndarray = np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
     return rounded
 
 

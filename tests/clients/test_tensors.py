@@ -131,6 +131,10 @@ class TestTables:
         assert tensors["cat"].tolist() == [[b"", b""]] * 2
         assert np.isnan(tensors["X"][:, 1]).all()
 
+    def test_categories_that_are_numbers_are_these(self) -> None:
+        table = PEOPLE.assign(age=pd.Categorical([34, np.nan]), income=pd.Categorical([True, False]))
+        np.testing.assert_array_equal(model_tensors(table, INPUTS, "people")["X"][:, :2], [[34, 1], [np.nan, 0]])
+
     @pytest.mark.parametrize(
         ("table", "says"),
         [

@@ -23,6 +23,9 @@ class Case:
     data: Callable[[], Data]
     after_fit: Callable[[Any], Any] = lambda estimator: estimator
     gives_std: Callable[[Any], Any] = lambda estimator: estimator  # whom to ask for the standard deviation
+    own_error: float = 0.0  # what the estimator's own arithmetic in float32 loses, in standard deviations
+    ask: Callable[[Any, Any], dict[str, Any]] = lambda estimator, rows: {"y": estimator.predict(rows)}
+    needs_sample: bool = False  # of its own data, as it does not hold its categories
 
     def fitted(self) -> tuple[Any, Any]:
         """Return the fitted estimator and rows like those it was fitted on; the same ones at each call.
@@ -35,7 +38,7 @@ class Case:
     def strings(self) -> bool:
         """Whether the estimator reads columns of strings."""
         X = self.data()[0]
-        return isinstance(X, pd.DataFrame) and any(map(pd.api.types.is_object_dtype, X.dtypes))
+        return isinstance(X, pd.DataFrame) and any(map(_are_strings, X.dtypes))
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
@@ -48,7 +51,7 @@ class Case:
         fitted_on = self.data()[0]
         if isinstance(fitted_on, pd.DataFrame) and not self.strings:
             X = pd.DataFrame(X, columns=fitted_on.columns)
-        answers = {"y": estimator.predict(X)}
+        answers = self.ask(estimator, X)
         if self.family == "std":
             _, answers["std"] = self.gives_std(estimator).predict(X, return_std=True)
         return {output: np.asarray(y, dtype=np.float64).reshape(len(rows), -1) for output, y in answers.items()}
@@ -69,17 +72,25 @@ def _expected(name: str) -> dict[str, np.ndarray]:
     return CASES[name].answers(CASES[name].fitted()[1])
 
 
+def _are_strings(dtype: Any) -> bool:
+    """Whether a column is of strings, or of pandas' categories that are strings."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return not pd.api.types.is_numeric_dtype(dtype.categories)
+    return bool(pd.api.types.is_object_dtype(dtype))
+
+
 def rows_like(X: np.ndarray) -> np.ndarray:
     """Return half of the rows as they are and half moved by a quarter of the spread, float64."""
     rng = np.random.default_rng(0)
     chosen = X[rng.integers(0, len(X), ROWS)]
-    moved = chosen + 0.25 * X.std(axis=0) * rng.standard_normal(chosen.shape)
+    spread = np.nanstd(X, axis=0) if np.isnan(X).any() else X.std(axis=0)
+    moved = chosen + 0.25 * spread * rng.standard_normal(chosen.shape)
     return np.where(np.arange(ROWS)[:, None] % 2 == 0, chosen, moved)
 
 
 def table_like(X: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose numbers are `rows_like` and whose strings are drawn from theirs."""
-    numbers = list(X.select_dtypes("number").columns)
+    numbers = list(X.select_dtypes("floating").columns)
     rows = X.sample(ROWS, replace=True, random_state=0, ignore_index=True)
     rows[numbers] = rows_like(X[numbers].to_numpy(np.float64))
     return rows

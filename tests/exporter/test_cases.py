@@ -59,7 +59,10 @@ def test_report_says_what_is_measured(case: Case) -> None:
         assert report.outputs[output].max_error == pytest.approx(parity.max_error, rel=1e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+DRAWN = [case for case in CASES.values() if not case.needs_sample]
+
+
+@pytest.mark.parametrize("case", DRAWN, ids=[case.name for case in DRAWN])
 def test_without_a_sample_rows_are_drawn_to_the_fitted_scale(case: Case) -> None:
     estimator, _ = case.fitted()
     report = compile_estimator(estimator).report
@@ -75,7 +78,7 @@ def test_every_stage_computes_what_the_estimator_does(case: Case) -> None:
     X = matrix(case)
     for stage, plan in compiled(case).stages:
         # float32 coefficients of a quadratic form are chosen where they cost next to nothing.
-        allowed = EXACT if stage in SCHEDULE else FLOAT64_NOISE
+        allowed = case.own_error + (EXACT if stage in SCHEDULE else FLOAT64_NOISE)
         found = run_plan(plan, X)
         for output, y in compiled(case).sample.rounded.items():
             assert found[output].dtype == np.float64

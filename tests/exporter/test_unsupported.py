@@ -135,11 +135,6 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
         ).fit(X, y),
         "Mine (step 'mine'): it is a model of LightGBM, whose trees are not read. " + FIL,
     ),
-    "CatBoost": (
-        lambda: boosted("catboost.core", "CatBoostRegressor", Plain),
-        "CatBoostRegressor: it is a model of CatBoost, whose trees are not read. "
-        f"{BOOSTING}save this one as ONNX for the Triton server's ONNX Runtime backend.",
-    ),
     "counts of words": (
         lambda: make_pipeline(CountVectorizer(), Ridge()).fit(WORDS, y),
         f"CountVectorizer (step 'countvectorizer'): {TEXT}",
@@ -236,7 +231,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.fixture(autouse=True)
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the modules of boosting libraries that are not installed."""
-    for name in ("xgboost", "xgboost.sklearn", "xgboost.core", "lightgbm", "lightgbm.sklearn", "catboost"):
+    for name in ("xgboost", "xgboost.sklearn", "xgboost.core", "lightgbm", "lightgbm.sklearn"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
 

@@ -141,21 +141,24 @@ def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[Questio
 def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
     """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone.
 
+    Cases whose rows hold NaN are together where they take it in the same columns.
+
     An entry's golden row is one that all of its cases answer: categories of one are unknown to another.
     """
-    groups: dict[Inputs, list[str]] = {}
+    groups: dict[tuple[Inputs, tuple[int, ...]], list[str]] = {}
     for name in names:
         inputs = dataclasses.replace(compiled(CASES[name]).inputs, categorical=())
         if inputs == Inputs.plain(inputs.n_features, inputs.dtype):
-            groups.setdefault(inputs, []).append(name)
+            missing = np.isnan(matrix(CASES[name])).any()
+            groups.setdefault((inputs, tuple(compiled(CASES[name]).nan_columns) if missing else ()), []).append(name)
         else:
             yield from export_each(repository, [name])
-    for inputs, group in groups.items():
+    for (inputs, nan_columns), group in groups.items():
         while group:
             row = matrix(CASES[group[0]])[:1]
             together = [name for name in group if _answers(name, row)][:CASES_PER_ENTRY]
             model = f"cases-{inputs.n_features}-{inputs.dtype}-{group[0]}"
-            yield _publish(repository, model, inputs, row, together)
+            yield _publish(repository, model, inputs, nan_columns, row, together)
             group = [name for name in group if name not in together]
 
 
@@ -164,7 +167,9 @@ def _answers(name: str, row: np.ndarray) -> bool:
     return all(np.isfinite(values).all() for values in run_plan(compiled(CASES[name]).plan, row).values())
 
 
-def _publish(repository: Path, model: str, inputs: Inputs, row: np.ndarray, names: Sequence[str]) -> list[Question]:
+def _publish(
+    repository: Path, model: str, inputs: Inputs, nan_columns: tuple[int, ...], row: np.ndarray, names: Sequence[str]
+) -> list[Question]:
     """Write one entry and return what to ask it: a question for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
@@ -186,7 +191,7 @@ def _publish(repository: Path, model: str, inputs: Inputs, row: np.ndarray, name
             question.outputs[key] = (name, output)
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
-    written = document(plan.to_json(), inputs, spreads, TOLERANCE)
+    written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
     publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())
 

@@ -1,0 +1,1 @@
+"""Reads what XGBoost, LightGBM and CatBoost say of their models, in plain numpy, without these libraries."""

@@ -1,0 +1,322 @@
+"""LightGBM's model text, as `Booster.model_to_string` writes it, as arrays.
+
+The text holds every number to its last bit, and no trees but those that `predict` asks. What LightGBM does with it:
+
+- A number goes to the left where it is at most the threshold, both float64. Numbers of at most 1e-35f in magnitude are
+  read as 0, so that thresholds among them stand for all of them.
+- NaN goes where 0 goes, unless its feature had NaN in training, or zero_as_missing is set: then the node says where. In
+  the latter case 0 goes there too.
+- A category is a number without its fraction. It goes to the left where it is in the node's set. Others, NaN and
+  negative numbers among them, go to the right.
+- A leaf of a linear tree is `const + Σ coefficient · x`, and has a value for rows in which one of these `x` is NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.soundness import check_nodes
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+NEAR_ZERO = float(np.float32(1e-35))
+"""Numbers of at most this magnitude are read as 0."""
+
+BY_CATEGORY, DEFAULT_LEFT = 1, 2
+"""Bits of a node's decision_type; the two bits above them are what is missing: nothing, zeros, or NaN."""
+
+NO_MISSING, ZERO_MISSING = 0, 1
+
+
+@dataclass(frozen=True)
+class LinearLeaves:
+    """The functions of the leaves of linear trees, leaf after leaf; of other trees' leaves the constant alone."""
+
+    constant: np.ndarray  # float64 [leaves]
+    terms: np.ndarray  # int64 [leaves], how many features a leaf reads
+    feature: np.ndarray  # int64 [Σ terms]
+    coefficient: np.ndarray  # float64 [Σ terms]
+
+
+@dataclass(frozen=True)
+class LightGBMModel:
+    """A model of LightGBM.
+
+    Trees are tree after tree, of each the inner nodes and then the leaves, in LightGBM's order. Tree `t` adds to output
+    `t % outputs`: `trees.value`, `[nodes, outputs]`, is 0 in the other columns. Inner nodes of `zero_missing` ask for a
+    feature whose zeros are NaN.
+
+    `objective` is empty where it was a function of the user's. `categorical` are the features that were declared to be
+    categories, `infos` say which numbers each feature had in training, and `pandas_categories` are the categories of
+    each column, from left to right, that pandas knew some of.
+    """
+
+    n_features: int
+    outputs: int
+    averaged: bool
+    objective: tuple[str, ...]
+    trees: Trees
+    zero_missing: np.ndarray  # bool [nodes]
+    linear: LinearLeaves | None
+    categorical: tuple[int, ...]
+    infos: tuple[str, ...]
+    pandas_categories: tuple[tuple[Any, ...], ...]
+
+    @property
+    def rounds(self) -> int:
+        """How many trees each output is the sum of."""
+        return len(self.trees.sizes) // self.outputs
+
+    def codes(self, feature: int) -> list[int]:
+        """Return the codes of a feature's categories in training, ascending."""
+        info = self.infos[feature] if feature < len(self.infos) else "none"
+        return [] if info[0] in "[n" else sorted(int(code) for code in info.split(":") if int(code) >= 0)
+
+
+def read_model(text: str) -> LightGBMModel:
+    """Return the model that a text of LightGBM's describes.
+
+    Raises:
+        ValueError: in one clause, what is wrong with the text.
+    """
+    head, _, rest = text.partition("\nTree=")
+    body, end, tail = rest.partition("\nend of trees")
+    if not head.startswith("tree") or not end:
+        raise ValueError("it is no whole text of trees by LightGBM")
+    said, fields = dict(line.partition("=")[::2] for line in head.splitlines()), _Fields(body)
+    features, outputs = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
+    layout = _Layout(fields.integers("num_leaves"))
+    if len(layout.leaves) % outputs:
+        raise ValueError(f"{len(layout.leaves)} trees are not shared among {outputs} outputs")
+    inner = layout.inner.sum()
+    decision, feature = fields.integers("decision_type", inner), fields.integers("split_feature", inner)
+    if ((feature < 0) | (feature >= features)).any():
+        raise ValueError(f"a node asks for a feature that is not in [0, {features})")
+    categorical, missing = decision & BY_CATEGORY > 0, decision >> 2 & 3
+    threshold = fields.floats("threshold", inner)
+    goes_left = np.where(missing == NO_MISSING, threshold >= 0, decision & DEFAULT_LEFT > 0)
+    number_of_set, sets = _sets(fields, threshold[categorical], layout.tree_of_inner[categorical])
+    snapped = _snap(threshold)
+    snapped[categorical] = number_of_set
+    value = np.zeros((layout.leaves.sum(), outputs))
+    value[np.arange(len(value)), layout.tree_of_leaf % outputs] = fields.floats("leaf_value", len(value))
+    if not np.isfinite(value).all():
+        raise ValueError("the value of a leaf is not finite")
+    return LightGBMModel(
+        n_features=features,
+        outputs=outputs,
+        averaged="average_output" in said,
+        objective=tuple(said.get("objective", "").split()),
+        trees=Trees(
+            sizes=layout.sizes,
+            feature=layout.inner_nodes(feature),
+            threshold=layout.inner_nodes(snapped),
+            left=layout.inner_nodes(layout.children(fields.integers("left_child", inner)), -1),
+            right=layout.inner_nodes(layout.children(fields.integers("right_child", inner)), -1),
+            flags=layout.inner_nodes(np.where(categorical, CATEGORICAL, MISSING_LEFT * goes_left).astype(np.uint8)),
+            value=layout.leaf_nodes(value),
+            sets=sets,
+        ),
+        zero_missing=layout.inner_nodes(~categorical & (missing == ZERO_MISSING)),
+        linear=_linear_leaves(fields, layout, value, features),
+        categorical=_declared_categories(tail),
+        infos=tuple(said.get("feature_infos", "").split()),
+        pandas_categories=_pandas_categories(tail),
+    )
+
+
+class _Fields:
+    """What the trees say, each field of all trees together; numbers are checked to be as many as they should be."""
+
+    def __init__(self, body: str) -> None:
+        self._lines: dict[str, list[str]] = {}
+        for line in body.splitlines():
+            name, equals, values = line.partition("=")
+            if equals:
+                self._lines.setdefault(name, []).append(values)
+
+    def integers(self, name: str, count: int | None = None) -> np.ndarray:
+        """Return whole numbers."""
+        return self._numbers(name, np.int64, count)
+
+    def floats(self, name: str, count: int) -> np.ndarray:
+        """Return float64 numbers."""
+        return self._numbers(name, np.float64, count)
+
+    def _numbers(self, name: str, dtype: type, count: int | None) -> np.ndarray:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)
+                found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+        except (DeprecationWarning, ValueError):
+            raise ValueError(f"{name} holds what is no number") from None
+        if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
+            raise ValueError(f"{name} has another count of numbers than its trees have")
+        return found
+
+
+class _Layout:
+    """Where nodes lie: tree after tree, of each the inner nodes and then the leaves."""
+
+    def __init__(self, leaves: np.ndarray) -> None:
+        if not len(leaves) or (leaves < 1).any():
+            raise ValueError("a tree has no leaf, or there is no tree")
+        self.leaves, self.inner, self.sizes = leaves, leaves - 1, 2 * leaves - 1
+        trees, first = np.arange(len(leaves)), np.cumsum(self.sizes) - self.sizes
+        self.tree_of_inner, self.tree_of_leaf = np.repeat(trees, self.inner), np.repeat(trees, leaves)
+        is_inner = np.arange(self.sizes.sum()) < np.repeat(first + self.inner, self.sizes)
+        self._inner, self._leaf = np.flatnonzero(is_inner), np.flatnonzero(~is_inner)
+
+    def inner_nodes(self, values: np.ndarray, of_leaves: int = 0) -> np.ndarray:
+        """Return values of inner nodes in their places, leaves having a value of no meaning."""
+        found: np.ndarray = np.full(len(self._inner) + len(self._leaf), of_leaves, values.dtype)
+        found[self._inner] = values
+        return found
+
+    def leaf_nodes(self, values: np.ndarray) -> np.ndarray:
+        """Return rows of numbers of leaves in their places, inner nodes having zeros."""
+        found: np.ndarray = np.zeros((len(self._inner) + len(self._leaf), values.shape[1]))
+        found[self._leaf] = values
+        return found
+
+    def children(self, child: np.ndarray) -> np.ndarray:
+        """Return places in the tree of children that are numbered as LightGBM does, leaf `l` being `~l`."""
+        inner = self.inner[self.tree_of_inner]
+        if ((child >= inner) | (~child > inner)).any():
+            raise ValueError("a node's child is none of its tree's nodes")
+        found: np.ndarray = np.where(child >= 0, child, inner + ~child)
+        return found
+
+
+def _snap(threshold: np.ndarray) -> np.ndarray:
+    """Return thresholds that decide of all numbers as these do of numbers of which the smallest are read as 0."""
+    below = np.nextafter(-NEAR_ZERO, -np.inf)
+    snapped = np.where((threshold >= -NEAR_ZERO) & (threshold < 0), below, threshold)
+    found: np.ndarray = np.where((threshold >= 0) & (threshold < NEAR_ZERO), NEAR_ZERO, snapped)
+    return found
+
+
+def _sets(fields: _Fields, own: np.ndarray, tree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the sets of categorical nodes, and all sets, int32 `[sets, words]`.
+
+    The last bit of a set stands for whatever is no category below it, and is 0: such numbers go to the right.
+
+    Args:
+        fields: of the trees.
+        own: the number of each node's set among its tree's.
+        tree: each node's tree.
+    """
+    count = fields.integers("num_cat")
+    first = np.cumsum(count) - count
+    if ((own < 0) | (own >= count[tree])).any():
+        raise ValueError("a node asks for a set of categories that its tree does not have")
+    total, trees = int(count.sum()), np.count_nonzero(count)
+    if not total:
+        return first[tree], np.zeros((0, 8), dtype=np.int32)
+    boundaries = fields.integers("cat_boundaries", total + trees)
+    starts = np.arange(trees) + np.append(0, np.cumsum(count[count > 0])[:-1])
+    words = np.delete(np.diff(boundaries), starts[1:] - 1)  # a tree's first boundary is 0
+    if (boundaries[starts] != 0).any() or (words < 0).any():
+        raise ValueError("cat_boundaries do not ascend from 0")
+    row = np.repeat(np.arange(total), words)
+    column = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
+    held = fields.integers("cat_threshold", len(row)).astype(np.uint32)
+    used = held > 0
+    width = max(int(column[used].max(initial=0)) + 1, 8)
+    width += bool((held[used & (column == width - 1)] >> 31).any())
+    sets = np.zeros((total, width), dtype=np.uint32)
+    sets[row[used], column[used]] = held[used]
+    return first[tree] + own.astype(np.int64), sets.view(np.int32)
+
+
+def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features: int) -> LinearLeaves | None:
+    """Return the linear functions of leaves, whose values are `[leaves, outputs]`; None where no tree has some."""
+    is_linear = fields.integers("is_linear") > 0
+    if not is_linear.any():
+        return None
+    in_linear = is_linear[layout.tree_of_leaf]
+    constant, terms = value.sum(axis=1), np.zeros(len(value), dtype=np.int64)
+    constant[in_linear] = fields.floats("leaf_const", int(in_linear.sum()))
+    terms[in_linear] = fields.integers("num_features", int(in_linear.sum()))
+    feature = fields.integers("leaf_features", terms.sum())
+    coefficient = fields.floats("leaf_coeff", len(feature))
+    if ((feature < 0) | (feature >= features)).any():
+        raise ValueError(f"a leaf reads a feature that is not in [0, {features})")
+    if not np.isfinite(constant).all() or not np.isfinite(coefficient).all():
+        raise ValueError("a coefficient of a leaf is not finite")
+    return LinearLeaves(constant, terms, feature, coefficient)
+
+
+def check_model(model: LightGBMModel) -> None:
+    """Raise `ValueError` unless the nodes of each tree are one."""
+    trees = model.trees
+    start = np.cumsum(trees.sizes) - trees.sizes
+    for first, size in zip(start, trees.sizes, strict=True):
+        left, right = trees.left[first : first + size], trees.right[first : first + size]
+        check_nodes(left, right, left >= 0)
+
+
+def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
+    """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
+
+    Those that were declared to be categories are among them. Others hold ordered categories, whose codes LightGBM takes
+    for numbers: they are known if one choice of columns alone has numbers that may be codes.
+
+    Raises:
+        ValueError: there is no such choice, or there are several.
+    """
+    if not model.pandas_categories:
+        return {}
+    choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
+    for feature, info in enumerate(model.infos):
+        before, declared = choices, feature in model.categorical
+        choices = [_Choice(0, None, 0) if declared else choice for choice in before]
+        for count, categories in enumerate(model.pandas_categories, 1):
+            if before[count - 1].ways and _may_be_codes(info, len(categories)):
+                ways = choices[count].ways + before[count - 1].ways
+                choices[count] = _Choice(ways, before[count - 1], feature)
+    last = choices[-1]
+    if last.ways != 1:
+        what = "no columns" if not last.ways else "more than one choice of columns"
+        raise ValueError(
+            f"{what} may hold the categories that pandas knew, which the text names without their columns. Fit it on "
+            "categories without an order, and without categorical_feature"
+        )
+    return dict(zip(last.features(), model.pandas_categories, strict=True))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """In how many ways columns can be chosen, and one of these: a column behind those of another choice."""
+
+    ways: int
+    before: _Choice | None
+    feature: int
+
+    def features(self) -> list[int]:
+        return [] if self.before is None else [*self.before.features(), self.feature]
+
+
+def _may_be_codes(info: str, size: int) -> bool:
+    """Whether what the text says of a feature's numbers fits codes of so many categories."""
+    numbers = [] if info == "none" else [float(number) for number in info.strip("[]").split(":")]
+    return all(number == int(number) and -1 <= number < size for number in numbers)
+
+
+def _declared_categories(tail: str) -> tuple[int, ...]:
+    """Return the features that the text's parameters declare to be categories."""
+    found = re.search(r"^\[categorical_feature: ([\d,]*)\]$", tail, re.MULTILINE)
+    return tuple(int(feature) for feature in found[1].split(",") if feature) if found else ()
+
+
+def _pandas_categories(tail: str) -> tuple[tuple[Any, ...], ...]:
+    """Return the categories that the text ends with."""
+    _, _, found = tail.rpartition("pandas_categorical:")
+    columns = json.loads(found) if found.strip() else None
+    return tuple(tuple(categories) for categories in columns or ())

@@ -1,0 +1,267 @@
+"""XGBoost's models as arrays, from the bytes of `Booster.save_raw("ubj")`; of XGBoost 2.1 to 3.2.
+
+A model's margin is `base + Σₜ leaf(t, x)` in float32, one tree after the other, and its answer a function of that. A
+node sends a row to the left if `x < condition`: as float32 has no number between, if `x ≤` the one below `condition`. A
+node that asks for a category sends those to the right that it lists, and all others to the left; so also negative
+numbers, and fractions after these are cut off. NaN goes to the side that the node says.
+
+Nothing here imports XGBoost: its files are read by itself, and what it makes of any of them is these bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.ubjson import parse_ubjson
+from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+LINKS = {
+    **dict.fromkeys(
+        (
+            "reg:squarederror",
+            "reg:linear",
+            "reg:squaredlogerror",
+            "reg:pseudohubererror",
+            "reg:absoluteerror",
+            "reg:quantileerror",
+            "binary:logitraw",
+        ),
+        "identity",
+    ),
+    **dict.fromkeys(("reg:logistic", "binary:logistic"), "expit"),
+    **dict.fromkeys(("reg:gamma", "reg:tweedie", "count:poisson", "survival:cox", "survival:aft"), "exp"),
+}
+"""The function of each objective that makes an answer of a margin."""
+
+CLIPPED = 1e-6
+"""How far a probability stays from 0 and 1 before its logit is taken."""
+
+
+@dataclass(frozen=True)
+class XGBoostModel:
+    """A model that trees make, or where `weights` are given an affine map.
+
+    Args:
+        objective: its name.
+        link: the function of the margin.
+        base: the margin before the first tree, float32 `[outputs]`.
+        named: whether the features have names, as the columns of a DataFrame.
+        categorical: the features whose numbers are codes of categories.
+        categories: the categories of these features by their codes, where the model holds them: strings or whole
+            numbers.
+        trees: the trees that `predict` uses, in their order, whose nodes are those that a row can reach.
+        output_of_tree: which output each tree adds to, `[trees]`; None where a leaf has a value for each.
+        nodes: the number that XGBoost gives each node in its tree.
+        weights: of the booster "gblinear", float32 `[features + 1, outputs]`, the intercept last.
+    """
+
+    objective: str
+    link: str
+    base: np.ndarray
+    n_features: int
+    named: bool
+    categorical: tuple[int, ...]
+    categories: dict[int, list[str] | np.ndarray]
+    trees: Trees | None
+    output_of_tree: np.ndarray | None
+    nodes: np.ndarray
+    weights: np.ndarray | None
+
+
+def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
+    """Return what `Booster.save_raw("ubj")` holds, cut at the best iteration.
+
+    Raises:
+        ValueError: in one clause, why it cannot be served.
+    """
+    learner = parse_ubjson(raw)["learner"]
+    objective, parameters = learner["objective"]["name"], learner["learner_model_param"]
+    link = LINKS.get(objective)
+    if link is None:
+        raise ValueError(f"its objective is '{objective}'; supported: {', '.join(map(repr, LINKS))}")
+    outputs = max(1, int(parameters["num_class"]), int(parameters["num_target"]))
+    base = _margins(parameters["base_score"], outputs, link)
+    types, n_features = learner["feature_types"], int(parameters["num_feature"])
+    categorical = tuple(feature for feature, kind in enumerate(types) if kind == "c")
+    named, booster = len(learner["feature_names"]) > 0, learner["gradient_booster"]
+    if booster["name"] == "gblinear":
+        weights = np.asarray(booster["model"]["weights"], np.float32).reshape(n_features + 1, outputs)
+        base = np.broadcast_to(base[:1], outputs)  # XGBoost's predict adds the first to all
+        return XGBoostModel(
+            objective, link, base, n_features, named, categorical, {}, None, None, np.zeros(0, int), weights
+        )
+    inner = booster["gbtree"] if booster["name"] == "dart" else booster
+    model = inner["model"]
+    dropped = booster.get("weight_drop", model.get("weight_drop"))
+    best = learner["attributes"].get("best_iteration")
+    used = len(model["trees"]) if best is None else int(model["iteration_indptr"][int(best) + 1])
+    documents = model["trees"][:used]
+    vectors = any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in documents)
+    trees, nodes = _read_trees(documents, outputs if vectors else 1)
+    output_of_tree = None if vectors or outputs == 1 else np.asarray(model["tree_info"][:used])
+    if dropped is not None and len(dropped):
+        first = base if output_of_tree is None else base[output_of_tree]
+        trees.value[:] = _weighted(trees, np.asarray(dropped, np.float32)[:used], first)
+    categories = _categories(model.get("cats"), categorical)
+    return XGBoostModel(
+        objective, link, base, n_features, named, categorical, categories, trees, output_of_tree, nodes, None
+    )
+
+
+def _margins(text: str, outputs: int, link: str) -> np.ndarray:
+    """Return the margins of a base score, "3.28E0" or "[1E0,2E0]", float32 `[outputs]`."""
+    scores = np.array([float(number) for number in text.strip("[]").split(",")]).astype(np.float32)
+    margins: np.ndarray = np.broadcast_to(np.array([_margin(score, link) for score in scores], np.float32), outputs)
+    return margins
+
+
+def _margin(score: np.float32, link: str) -> float:
+    """Return the inverse of the link, each step rounded to float32."""
+    if link == "exp":
+        return math.log(score) if score > 0 else -math.inf if score == 0 else math.nan
+    if link == "expit":
+        clipped = min(max(score, np.float32(CLIPPED)), np.float32(1) - np.float32(CLIPPED))
+        return -math.log(np.float32(1) / clipped - np.float32(1))
+    return float(score)
+
+
+def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.ndarray]:
+    """Return the nodes of trees that a row can reach, level after level, and their numbers in the documents.
+
+    A leaf has `width` values.
+    """
+
+    def field(name: str) -> np.ndarray:
+        joined = np.concatenate([np.asarray(tree[name]) for tree in documents])
+        return joined.astype(joined.dtype.newbyteorder("="))
+
+    sizes = np.array([len(tree["left_children"]) for tree in documents])
+    starts, tree_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    left, right = field("left_children"), field("right_children")
+    inner = left != -1
+    if ((left[inner] < 0) | (left[inner] >= sizes[tree_of[inner]])).any():
+        raise ValueError("a node's child is not in its tree")
+    if ((right[inner] < 0) | (right[inner] >= sizes[tree_of[inner]])).any():
+        raise ValueError("a node's child is not in its tree")
+    order = _reachable(starts, tree_of, left, right, inner)
+    condition = field("split_conditions")
+    threshold = np.nextafter(condition, np.float32(-np.inf))
+    row_of, sets = _sets(documents, starts)
+    numeric = inner & (row_of < 0)
+    if np.isneginf(condition[order][numeric[order]]).any():
+        raise ValueError("a node asks whether a number is below −infinity, as of features beyond 1.7e38")
+    if np.isnan(condition[order][numeric[order]]).any():
+        raise ValueError("a node's condition is NaN")
+    place = np.full(len(left), -1, np.int32)
+    new_starts = np.searchsorted(tree_of[order], np.arange(len(sizes)))
+    place[order] = np.arange(len(order)) - new_starts[tree_of[order]]  # within its tree
+    flags = np.where(inner & (field("default_left") > 0), MISSING_LEFT, 0) | np.where(row_of >= 0, CATEGORICAL, 0)
+    if width > 1:
+        value = np.concatenate([_leaf_vectors(tree, width) for tree in documents])[order].astype(np.float64)
+    else:
+        value = condition[order, None].astype(np.float64)
+    value[inner[order]] = 0.0
+    found = Trees(
+        np.bincount(tree_of[order], minlength=len(sizes)),
+        field("split_indices")[order].astype(np.int32),
+        np.where(row_of >= 0, row_of, threshold)[order],
+        np.where(inner, place[starts[tree_of] + left], -1)[order],
+        np.where(inner, place[starts[tree_of] + right], -1)[order],
+        flags[order].astype(np.uint8),
+        value,
+        sets,
+    )
+    return found, order - starts[tree_of[order]]
+
+
+def _reachable(
+    starts: np.ndarray, tree_of: np.ndarray, left: np.ndarray, right: np.ndarray, inner: np.ndarray
+) -> np.ndarray:
+    """Return the nodes that can be reached from the roots, tree after tree, each tree's level after level."""
+    levels, count = [starts], len(starts)
+    while len(parents := levels[-1][inner[levels[-1]]]):
+        first = starts[tree_of[parents]]
+        levels.append(np.stack([first + left[parents], first + right[parents]], axis=1).ravel())
+        count += 2 * len(parents)
+        if count > len(tree_of):
+            raise ValueError("a node is the child of several")
+    nodes = np.concatenate(levels)
+    order: np.ndarray = nodes[np.argsort(tree_of[nodes], kind="stable")]
+    return order
+
+
+def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row of `sets` of each node, −1 where it does not ask for a category, and the sets.
+
+    Of a set, int32 words, a bit says that its category goes to the left; the last one says it of all further ones.
+    """
+    total = int(starts[-1]) + len(documents[-1]["left_children"])
+    row_of = np.full(total, -1, np.int32)
+    asking = [place for place, tree in enumerate(documents) if len(tree["categories_nodes"])]
+    if not asking:
+        return row_of, np.zeros((0, 8), np.int32)
+    nodes, listed, rows, count = [], [], [], 0
+    for place in asking:
+        tree = documents[place]
+        segments, sizes = np.asarray(tree["categories_segments"]), np.asarray(tree["categories_sizes"])
+        first = np.repeat(segments - (np.cumsum(sizes) - sizes), sizes)
+        listed.append(np.asarray(tree["categories"])[first + np.arange(len(first))])
+        rows.append(count + np.repeat(np.arange(len(sizes)), sizes))
+        nodes.append(starts[place] + np.asarray(tree["categories_nodes"]))
+        count += len(sizes)
+    row_of[np.concatenate(nodes)] = np.arange(count)
+    category, row = np.concatenate(listed).astype(np.int64), np.concatenate(rows)
+    words = max(8, (int(category.max(initial=0)) + 2 + 31) // 32)
+    sets = np.full((count, words), -1, np.int32)
+    np.bitwise_and.at(sets.view(np.uint32), (row, category >> 5), ~(np.uint32(1) << (category & 31).astype(np.uint32)))
+    return row_of, sets
+
+
+def _leaf_vectors(tree: dict[str, Any], width: int) -> np.ndarray:
+    """Return the values of each node of a tree whose leaves have several, `[nodes, width]`."""
+    leaf = np.asarray(tree["left_children"]) == -1
+    if "leaf_weights" not in tree:
+        return np.asarray(tree["base_weights"]).reshape(-1, width)
+    values = np.zeros((len(leaf), width), np.float32)
+    values[leaf] = np.asarray(tree["leaf_weights"]).reshape(-1, width)[np.asarray(tree["right_children"])[leaf]]
+    return values
+
+
+def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """Return the leaves of "dart" as `predict` adds them: through the base and back, times the tree's weight.
+
+    Args:
+        trees: whose leaves have one value.
+        weight: float32 `[trees]`.
+        base: the margin before the first tree, for all trees or each of them.
+    """
+    first = np.repeat(np.broadcast_to(base, weight.shape), trees.sizes)[:, None]
+    through = (first + trees.value.astype(np.float32)) - first
+    scaled: np.ndarray = (through * np.repeat(weight, trees.sizes)[:, None]).astype(np.float64)
+    return scaled
+
+
+def _categories(document: Any, categorical: tuple[int, ...]) -> dict[int, list[str] | np.ndarray]:
+    """Return the categories of each feature that a model holds; strings that are not all ASCII are cut in it."""
+    found: dict[int, list[str] | np.ndarray] = {}
+    for feature, encoded in enumerate(document["enc"] if document else ()):
+        if feature not in categorical or not len(encoded["values"]):
+            continue
+        values = np.asarray(encoded["values"])
+        if "offsets" not in encoded:
+            found[feature] = values.astype(np.int64)
+            continue
+        if (values < 0).any():
+            raise ValueError(
+                f"a category of feature {feature} has letters beyond ASCII, which XGBoost's model does not hold whole; "
+                "encode the column by OrdinalEncoder in a Pipeline, or rename its categories"
+            )
+        text, offsets = values.astype(np.uint8).tobytes().decode("ascii"), encoded["offsets"]
+        found[feature] = [text[begin:end] for begin, end in itertools.pairwise(offsets)]
+    return found

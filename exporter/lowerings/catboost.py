@@ -1,0 +1,118 @@
+"""CatBoost: `y = f(scale · Σₜ value[leaf(t, x)] + bias)`, with every decision as its library makes it.
+
+Trees compare float32 numbers, and what categories become: whether they are a certain one, and statistics of them, see
+`exporter/boosters/catboost_model.py`. Both are columns that lookups make, so that trees of plain nodes remain.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.catboost_model import FLOAT, ONE_HOT, CatBoostModel, read_model
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
+from triton_regressors.exporter.registry import answers, lowers, refuses
+from triton_regressors.exporter.soundness import one_line
+from triton_regressors.kernels.trees import MISSING_LEFT
+
+REGRESSOR = "catboost.core.CatBoostRegressor"
+UNCERTAIN = "RMSEWithUncertainty"
+
+refuses(
+    "it is a classifier of CatBoost, and only regressors are exported",
+    "Fit a CatBoostRegressor, or load the model as a catboost.CatBoost, whose predict answers raw scores.",
+    "catboost.core.CatBoostClassifier",
+)
+refuses(
+    "it ranks rows of a group, and only regressors are exported",
+    "Fit a CatBoostRegressor, or load the model as a catboost.CatBoost, whose predict answers raw scores.",
+    "catboost.core.CatBoostRanker",
+)
+
+
+@lowers("catboost.core.CatBoost")
+def lower_catboost(estimator: Any, x: Value, builder: Builder) -> Value:
+    """The raw scores, whatever the loss."""
+    return _lower_scores(estimator, x, builder, "identity")
+
+
+@lowers(REGRESSOR)
+def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Value | dict[str, Value]:
+    """What `predict` makes of the scores of the estimator's loss; of RMSEWithUncertainty a mean and its deviation."""
+    kind = estimator._get_default_prediction_type()
+    if kind not in ("RawFormulaVal", "Exponent", UNCERTAIN):
+        raise builder.refuse(
+            estimator, f"its predict answers {kind}; supported: raw scores, their exponent, {UNCERTAIN}"
+        )
+    scores = _lower_scores(estimator, x, builder, "exp" if kind == "Exponent" else "identity")
+    if kind != UNCERTAIN:
+        return scores
+    return {"y": builder.columns(scores, [0]), "std": builder.elementwise(builder.columns(scores, [1]), "exp")}
+
+
+@answers(REGRESSOR)
+def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """What `predict` answers; with RMSEWithUncertainty this is a mean and a variance."""
+    found = np.asarray(estimator.predict(table))
+    return {"y": found[:, 0], "std": np.sqrt(found[:, 1])} if "std" in outputs else {"y": found}
+
+
+def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> Value:
+    """Return `function` of the scores, one column for each of the model's outputs."""
+    model = _read(estimator, builder)
+    questions, read, selected = model.questions, x, x
+    used = sorted({*model.numeric, *model.categorical}) if model.categorical else range(x.width)
+    place = {column: index for index, column in enumerate(used)}
+    columns: dict[int, int] = {}
+    if model.categorical:
+        known = known_categories(estimator, model, x, builder)
+        selected = x if len(used) == x.width else builder.columns(x, used)
+        read, columns = add_categories(estimator, model, known, place, selected, builder)
+    columns |= {
+        question: place[source]
+        for question, source in enumerate(questions.source.tolist())
+        if questions.kind[question] == FLOAT
+    }
+    trees = _trees(model, columns)
+    note_thresholds(trees, selected, builder)
+    return builder.add(arrange(trees, exact=True, baseline=model.bias, function=function), read)
+
+
+def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
+    """Return the trees, which find the answer to a question, or the number it is about, in its column."""
+    nodes, questions = model.nodes, model.questions
+    asked = np.maximum(nodes.question, 0)
+    column = np.full(len(questions.kind) + 1, -1)
+    column[list(columns)] = list(columns.values())
+    one_hot = questions.kind == ONE_HOT
+    left = ~one_hot & ~((questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right)))
+    inner = nodes.left >= 0
+    return Trees(
+        nodes.sizes,
+        np.where(inner, column[asked], -1),
+        np.append(np.where(one_hot, 0.5, questions.border), 0.0).astype(np.float32)[np.where(inner, asked, -1)],
+        nodes.left,
+        nodes.right,
+        np.where(inner & np.append(left, False)[asked], MISSING_LEFT, 0).astype(np.uint8),
+        model.scale * nodes.value,
+        np.zeros((0, 8), dtype=np.int32),
+    )
+
+
+def _read(estimator: Any, builder: Builder) -> CatBoostModel:
+    """Return the estimator's model, which CatBoost writes to a file alone."""
+    if estimator.get_text_feature_indices() or estimator.get_embedding_feature_indices():
+        raise builder.refuse(estimator, "it reads text or embeddings; supported: numbers and categories")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "model.json")
+        try:
+            estimator.save_model(str(path), format="json")
+            return read_model(path.read_bytes())
+        except Exception as error:  # the library raises its own, and what is not read is a ValueError
+            raise builder.refuse(estimator, one_line(error)) from error

@@ -1,0 +1,127 @@
+"""LightGBM's regressors: sums of trees, read from the model's text.
+
+LightGBM compares and adds in float64. The trees compare likewise, and an answer is the float32 nearest to its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, pandas_columns, read_model
+from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
+from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
+from triton_regressors.exporter.registry import lowers, refuses
+from triton_regressors.kernels.ops.combine import Combine
+from triton_regressors.kernels.ops.impute import Impute
+from triton_regressors.kernels.ops.piecewise import Piecewise
+from triton_regressors.kernels.trees import CATEGORICAL
+
+FUNCTIONS = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), ()),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), ("exp",)),
+    "cross_entropy": ("expit",),
+    "cross_entropy_lambda": ("exp", "log1p"),
+}
+"""What becomes of the sum by each objective, as the text names it."""
+
+refuses(
+    "it ranks rows within their groups, and only regressors are exported",
+    "Fit an LGBMRegressor, or serve this one with the Triton server's FIL backend.",
+    "lightgbm.sklearn.LGBMRanker",
+)
+refuses(
+    "it is LightGBM's model alone, and not an estimator",
+    "Save it with save_model as a .txt file, and export that file.",
+    "lightgbm.basic.Booster",
+)
+
+
+@lowers("lightgbm.sklearn.LGBMRegressor")
+def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
+    """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
+    model = read_model(estimator.booster_.model_to_string())
+    functions = _functions(estimator, model, builder)
+    note_thresholds(model.trees, x, builder)
+    read, columns = _numbers(estimator, model, x, builder)
+    if model.linear is None:
+        y = _sum(model, read, columns, builder)
+    elif model.outputs > 1:
+        raise builder.refuse(estimator, "it has linear trees of several outputs; supported: linear trees of one")
+    else:
+        y = _linear_sum(model, read, columns, builder)
+    if "sqrt" in model.objective[1:]:  # it was fitted on square roots
+        return builder.add(_signed_square(y.width), y)
+    for function in functions:
+        y = builder.elementwise(y, function)
+    return y
+
+
+def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[str, ...]:
+    """Return what becomes of the sum."""
+    if not model.objective:  # a function of the user's, which says nothing of answers
+        return ()
+    objective = model.objective[0]
+    if objective not in FUNCTIONS:
+        supported = f"supported: {', '.join(FUNCTIONS)}, or a function"
+        raise builder.refuse(estimator, f"its objective is '{objective}', which is none for regression; {supported}")
+    return FUNCTIONS[objective]
+
+
+def _signed_square(width: int) -> Piecewise:
+    """Return the operation `sign(y) · y²`."""
+    squares = np.array([[0.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
+    return Piecewise(np.arange(width, dtype=np.int32), np.zeros((width, 1)), np.tile(squares, (width, 1, 1)))
+
+
+def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -> tuple[Value, np.ndarray]:
+    """Return what the model reads, with pandas' categories as their codes, and where each feature is in it."""
+    try:
+        trees, known = model.trees, pandas_columns(model)
+    except ValueError as error:
+        raise builder.refuse(estimator, str(error)) from None
+    for feature in model.categorical:
+        if feature not in known and x.features and x.features[feature] >= 0:
+            builder.profile.note_choices(x.features[feature], np.array(model.codes(feature), dtype=np.float64))
+    numeric = np.unique(trees.feature[(trees.left >= 0) & (trees.flags & CATEGORICAL == 0)])
+    return number_pandas_categories(estimator, known, set(numeric.tolist()), x, builder)
+
+
+def _sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
+    """Return the sum of the trees' values, or their mean; feature `i` is in column `columns[i]`."""
+    trees = model.trees
+    feature = columns[trees.feature]
+    if model.zero_missing.any():
+        zero = np.unique(trees.feature[model.zero_missing])
+        holes = _without_zeros(builder.columns(x, columns[zero]), builder)
+        only = model.zero_missing | (trees.left < 0)
+        feature = np.where(model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature)
+        x = holes if only.all() else builder.concatenate([holes, x])
+    divisor = float(model.rounds) if model.averaged else 1.0
+    return builder.add(arrange(dataclasses.replace(trees, feature=feature), exact=True, divisor=divisor), x)
+
+
+def _without_zeros(x: Value, builder: Builder) -> Value:
+    """Return `x` with NaN in place of what LightGBM reads as 0."""
+    knots = np.array([-NEAR_ZERO, np.nextafter(NEAR_ZERO, np.inf)])
+    pieces = np.array([0.0, np.nan, 0.0])[:, None]
+    nothing = Piecewise(
+        np.arange(x.width, dtype=np.int32), np.tile(knots, (x.width, 1)), np.tile(pieces, (x.width, 1, 1))
+    )
+    return builder.add(Combine("sum"), x, builder.add(nothing, x))
+
+
+def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
+    """Return the sum of linear trees: the trees add coefficients up, which then meet the row."""
+    model, used = with_coefficients(model)
+    sums = _sum(model, x, columns, builder)
+    if not len(used):
+        return sums
+    # NaN meets coefficients that are 0: leaves that would read it have none.
+    complete = Impute(columns[used].astype(np.int32), np.zeros(len(used)), np.zeros(0, dtype=np.int32))
+    terms = builder.add(Combine("product"), builder.columns(sums, np.arange(1, sums.width)), builder.add(complete, x))
+    return builder.affine(builder.concatenate([builder.columns(sums, [0]), terms]), np.ones(sums.width), 0.0)

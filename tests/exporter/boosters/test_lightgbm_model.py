@@ -1,0 +1,184 @@
+"""The text of LightGBM's models is read whole: numbers, sets, linear leaves; and what is damaged is told."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing, with_pandas_categories
+from tests.exporter.data import small
+from triton_regressors.exporter.boosters.lightgbm_model import (
+    NEAR_ZERO,
+    LightGBMModel,
+    check_model,
+    pandas_columns,
+    read_model,
+)
+from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
+from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+
+GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
+
+
+@functools.cache
+def text_of_codes() -> str:
+    X, y = with_codes()
+    return str(lgbm(n_estimators=3, categorical_feature=[1, 2], **GROUPED).fit(X, y).booster_.model_to_string())
+
+
+@functools.cache
+def text_of_linear_trees() -> str:
+    X, y = with_missing()
+    return str(lgbm(n_estimators=3, num_leaves=12, linear_tree=True).fit(X, y).booster_.model_to_string())
+
+
+def line(text: str, name: str) -> str:
+    """Return the first line of a text that says something of a name."""
+    return next(found for found in text.splitlines() if found.startswith(f"{name}="))
+
+
+def one_tree(threshold: str, decision_type: int) -> LightGBMModel:
+    """Return the model of a single node."""
+    text = lgbm(n_estimators=1, num_leaves=2).fit(*small()).booster_.model_to_string()
+    text = text.replace(line(text, "threshold"), f"threshold={threshold}")
+    return read_model(text.replace(line(text, "decision_type"), f"decision_type={decision_type}"))
+
+
+def test_nodes_lie_tree_after_tree() -> None:
+    text = text_of_codes()
+    model = read_model(text)
+    leaves = [int(line.split("=")[1]) for line in text.splitlines() if line.startswith("num_leaves")]
+    assert model.trees.sizes.tolist() == [2 * count - 1 for count in leaves]
+    values = [float(number) for number in line(text, "leaf_value").split("=")[1].split()]
+    assert model.trees.value[leaves[0] - 1 : 2 * leaves[0] - 1, 0].tolist() == values
+    assert (model.trees.left[: leaves[0] - 1] > 0).all()
+    assert (model.trees.left[leaves[0] - 1 : 2 * leaves[0] - 1] == -1).all()
+    assert (model.n_features, model.outputs, model.rounds, model.averaged) == (4, 1, len(leaves), False)
+    assert model.objective == ("regression",)
+    check_model(model)
+
+
+def test_sets_are_those_of_the_text() -> None:
+    text = text_of_codes()
+    model = read_model(text)
+    expected = []
+    for tree in text.partition("\nend of trees")[0].split("\nTree=")[1:]:
+        boundaries = [int(number) for number in line(tree, "cat_boundaries").split("=")[1].split()]
+        words = [int(number) for number in line(tree, "cat_threshold").split("=")[1].split()]
+        for begin, end in itertools.pairwise(boundaries):
+            expected.append(words[begin:end] + [0] * (8 - end + begin))
+    assert model.trees.sets.view(np.uint32).tolist() == expected
+    asks = (model.trees.left >= 0) & (model.trees.flags & CATEGORICAL > 0)
+    assert sorted(model.trees.threshold[asks]) == list(range(len(expected)))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "becomes"),
+    [
+        ("0.5", 0.5),
+        ("1.0000000180025095e-35", 1.0000000180025095e-35),
+        ("0", NEAR_ZERO),
+        ("-0", NEAR_ZERO),
+        ("1e-36", NEAR_ZERO),
+        ("-1e-36", np.nextafter(-NEAR_ZERO, -1)),
+        (repr(-NEAR_ZERO), np.nextafter(-NEAR_ZERO, -1)),
+        ("-2e-35", -2e-35),
+    ],
+)
+def test_thresholds_stand_for_all_numbers_that_are_read_as_zero(threshold: str, becomes: float) -> None:
+    assert one_tree(threshold, 2).trees.threshold[0] == becomes
+
+
+@pytest.mark.parametrize(
+    ("decision_type", "threshold", "left", "zero"),
+    [
+        (0, "0.5", True, False),  # nothing is missing: NaN goes where 0 does, whatever the default
+        (2, "-0.5", False, False),
+        (4, "0.5", False, True),
+        (6, "-0.5", True, True),
+        (8, "0.5", False, False),
+        (10, "-0.5", True, False),
+    ],
+)
+def test_where_nan_goes(decision_type: int, threshold: str, left: bool, zero: bool) -> None:
+    model = one_tree(threshold, decision_type)
+    assert (model.trees.flags[0] == MISSING_LEFT) == left
+    assert model.zero_missing[0] == zero
+
+
+def answers_of_linear_leaves(X: np.ndarray) -> np.ndarray:
+    """Return answers of a model whose leaves hold coefficients, node after node."""
+    model, used = with_coefficients(read_model(text_of_linear_trees()))
+    trees, y = model.trees, np.zeros(len(X))
+    for start in np.cumsum(trees.sizes) - trees.sizes:
+        for row, x in enumerate(X):
+            node = start
+            while trees.left[node] >= 0:
+                value = x[trees.feature[node]]
+                to_left = trees.flags[node] == MISSING_LEFT if np.isnan(value) else value <= trees.threshold[node]
+                node = start + (trees.left if to_left else trees.right)[node]
+            constant, coefficients = trees.value[node, 0], trees.value[node, 1:]
+            y[row] += constant + np.where(coefficients != 0, coefficients * x[used], 0.0).sum()
+    return y
+
+
+def test_leaves_with_coefficients_answer_as_linear_trees_do() -> None:
+    X = with_missing()[0].copy()
+    X[::5, 1] = np.nan
+    expected = lgbm(n_estimators=3, num_leaves=12, linear_tree=True).fit(*with_missing()).predict(X)
+    np.testing.assert_allclose(answers_of_linear_leaves(X), expected, rtol=1e-12)
+
+
+def test_a_feature_that_cannot_be_nan_is_not_asked_for() -> None:
+    model = read_model(text_of_linear_trees())
+    assert model.linear is not None
+    chained, _ = with_coefficients(model)
+    check_model(chained)
+    asked = (len(chained.trees.left) - len(model.trees.left)) / 2
+    assert 0 < asked < model.linear.terms.sum()
+
+
+DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
+    "no model": (lambda text: "hello", "it is no whole text of trees by LightGBM"),
+    "cut": (lambda text: text[: len(text) // 3], "it is no whole text of trees by LightGBM"),
+    "fewer thresholds": (lambda text: text.replace("threshold=", "threshold=1 ", 1), "threshold has another count"),
+    "no number": (lambda text: text.replace("threshold=", "threshold=x ", 1), "threshold holds what is no number"),
+    "child": (lambda text: text.replace(line(text, "left_child"), "left_child=" + "99 " * 8, 1), "a node's child"),
+    "feature": (lambda text: text.replace("max_feature_idx=3", "max_feature_idx=0"), "a node asks for a feature"),
+    "leaves": (lambda text: text.replace("num_leaves=9", "num_leaves=0", 1), "a tree has no leaf"),
+    "sets": (lambda text: text.replace("cat_boundaries=0", "cat_boundaries=1", 1), "cat_boundaries do not ascend"),
+    "no set": (
+        lambda text: text.replace(line(text, "decision_type"), "decision_type=" + "1 " * 8, 1),
+        "a node asks for a set of categories",
+    ),
+    "leaf": (lambda text: text.replace("leaf_value=", "leaf_value=1 ", 1), "leaf_value has another count"),
+    "not finite": (
+        lambda text: text.replace(line(text, "leaf_value"), "leaf_value=" + "inf " * 9, 1),
+        "the value of a leaf is not finite",
+    ),
+    "outputs": (lambda text: text.replace("per_iteration=1", "per_iteration=2"), "3 trees are not shared among 2"),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_damaged_texts(damage: str) -> None:
+    change, says = DAMAGES[damage]
+    with pytest.raises(ValueError, match=says):
+        read_model(change(text_of_codes()))
+
+
+def test_columns_of_pandas_categories() -> None:
+    X, y = with_pandas_categories()
+    model = read_model(lgbm().fit(X, y).booster_.model_to_string())
+    assert pandas_columns(model) == {
+        1: ("Bonn", "Paris", "Rome", "東京"),
+        2: ("small", "medium", "large"),
+        3: (7, 10, 20, 35),
+    }
+    changed = dataclasses.replace(model, infos=("[0:1]", *model.infos[1:2], "[0.5:2]", *model.infos[3:]))
+    with pytest.raises(ValueError, match="no columns may hold"):
+        pandas_columns(changed)
+    assert pandas_columns(dataclasses.replace(model, pandas_categories=())) == {}

@@ -1,0 +1,255 @@
+"""LightGBM's trees decide as it does: of adversarial rows, in float32 and in float64, and of any category."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import Booster, Dataset, LGBMClassifier, LGBMRanker, LGBMRegressor, train
+
+from tests.exporter.adversarial import adversarial_rows
+from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing, with_pandas_categories
+from tests.exporter.data import Data, several_targets, small
+from tests.kernels.operations import run_plan
+from triton_regressors import ExportError, load_estimator
+from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
+from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.lowerings import lightgbm
+from triton_regressors.exporter.lowerings.trees import Trees, arrange
+from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.trees import CATEGORICAL
+
+ROWS = 1500
+
+GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
+DEEPER = {"n_estimators": 20, "num_leaves": 15, "min_child_samples": 3}
+DECISIONS: dict[str, tuple[LGBMRegressor, Callable[[], Data]]] = {
+    "numbers": (lgbm(**DEEPER), small),
+    "nan": (lgbm(**DEEPER), with_missing),
+    "zero": (lgbm(zero_as_missing=True, **DEEPER), with_missing),
+    "unused": (lgbm(use_missing=False, **DEEPER), with_missing),
+    "codes": (lgbm(categorical_feature=[1, 2], **GROUPED, **DEEPER), with_codes),
+    "codes-zero": (lgbm(categorical_feature=[1], zero_as_missing=True, **GROUPED, **DEEPER), with_codes),
+    "one-hot": (lgbm(categorical_feature=[1, 2], max_cat_to_onehot=99, **GROUPED, **DEEPER), with_codes),
+    "extra": (lgbm(extra_trees=True, max_bin=9, **DEEPER), with_missing),
+}
+
+
+@functools.cache
+def fitted(name: str) -> LGBMRegressor:
+    estimator, data = DECISIONS[name]
+    return estimator.fit(*data())
+
+
+def adversarial(model: LightGBMModel, X: np.ndarray, dtype: Any, **options: Any) -> np.ndarray:
+    """Return rows at a model's thresholds and beside them by units of this dtype."""
+    trees, inner = model.trees, model.trees.left >= 0
+    by_set = trees.flags & CATEGORICAL > 0
+    thresholds = {f: trees.threshold[inner & ~by_set & (trees.feature == f)] for f in range(model.n_features)}
+    codes = {f: np.arange(32 * trees.sets.shape[1] + 2) for f in np.unique(trees.feature[inner & by_set]).tolist()}
+    rows = adversarial_rows(X, thresholds, codes, rows=ROWS, **options).astype(dtype)
+    if dtype is np.float64:
+        rng = np.random.default_rng(0)
+        for feature, own in thresholds.items():
+            exact = np.concatenate([own, [-NEAR_ZERO, NEAR_ZERO, 5e-324, -5e-324, 0.0, 1e-35, -1e-35, 1e300]])
+            near = np.concatenate([exact, np.nextafter(exact, np.inf), np.nextafter(exact, -np.inf)])
+            at = np.flatnonzero(rng.random(len(rows)) < 0.5)
+            if len(own):
+                rows[at, feature] = rng.choice(near, len(at))
+    return rows
+
+
+def plan_of_leaves(estimator: LGBMRegressor, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Return the estimator's plan with each tree's leaf, by LightGBM's number, in place of their values' sum."""
+
+    def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
+        place = np.arange(len(trees.left)) - np.repeat(np.cumsum(trees.sizes) - trees.sizes, trees.sizes)
+        leaf = place - np.repeat((trees.sizes - 1) // 2, trees.sizes)
+        options["output"] = "each"
+        return arrange(Trees(**{**vars(trees), "value": leaf[:, None].astype(np.float64)}), **options)
+
+    monkeypatch.setattr(lightgbm, "arrange", number_leaves)
+    return specialise(lower(estimator).plan, np.dtype(dtype).name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", list(DECISIONS))
+def test_every_leaf_is_lightgbms(name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = fitted(name)
+    model = read_model(estimator.booster_.model_to_string())
+    X = adversarial(model, DECISIONS[name][1]()[0], dtype)
+    expected = estimator.predict(X, pred_leaf=True)
+    plan = plan_of_leaves(estimator, dtype, monkeypatch)
+    found = run_plan(plan, X)["y"]
+    assert len(np.unique(expected)) == expected.max() + 1 > 9  # the rows come to all leaves
+    assert np.count_nonzero(found != expected) == 0
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("nan", np.float64), ("zero", np.float32), ("codes", np.float32)])
+def test_kernels_decide_likewise(name: str, dtype: Any, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = fitted(name)
+    model = read_model(estimator.booster_.model_to_string())
+    X = adversarial(model, DECISIONS[name][1]()[0], dtype)[:24]
+    runner = Runner(plan_of_leaves(estimator, dtype, monkeypatch), engine=engine)
+    assert (runner.predict(X)["y"] == estimator.predict(X, pred_leaf=True)).all()
+
+
+def test_float32_thresholds_share_a_word_with_their_nodes() -> None:
+    for name in ("nan", "codes"):
+        plan = compile_estimator(fitted(name), sample=DECISIONS[name][1]()[0], input="fp32").plan
+        (step,) = plan.steps
+        assert isinstance(step.operation, TreeEnsemble)
+        assert step.operation.threshold.dtype == np.float32
+
+
+ANSWERS = {
+    "identity": (lgbm(), with_missing),
+    "linear": (lgbm(linear_tree=True, num_leaves=15), with_missing),
+    "linear-complete": (lgbm(linear_tree=True, num_leaves=15, linear_lambda=1.0), small),
+    "linear-codes": (lgbm(linear_tree=True, categorical_feature=[1], **GROUPED), with_codes),
+    "root": (lgbm(reg_sqrt=True), with_missing),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", list(ANSWERS))
+def test_answers_are_the_float32_nearest_to_lightgbms(name: str, dtype: Any) -> None:
+    estimator, data = ANSWERS[name]
+    X, y = data()
+    model = read_model(estimator.fit(X, y).booster_.model_to_string())
+    rows = adversarial(model, X, dtype, infinite=False)
+    rows[np.abs(rows) > 1e6] = 1.0  # a linear tree's answers grow with the row
+    expected = estimator.predict(rows)
+    plan = specialise(lower(estimator).plan, np.dtype(dtype).name)
+    np.testing.assert_allclose(run_plan(plan, rows)["y"][:, 0], expected, rtol=1e-13, atol=1e-13 * expected.std())
+    found = Runner(plan, engine="torch").predict(rows)["y"][:, 0]
+    assert (np.abs(found - expected) <= 0.5001 * np.spacing(np.abs(expected).astype(np.float32))).all()
+
+
+def test_categories_by_the_hundreds() -> None:
+    rng = np.random.default_rng(0)
+    code = np.append(rng.integers(0, 2000, 4000), np.repeat(2015, 40))
+    X = np.column_stack([code, rng.standard_normal(4040)])
+    effect = rng.standard_normal(2016)
+    estimator = lgbm(categorical_feature=[0], max_cat_threshold=999, max_bin=4000, min_data_in_bin=1, **GROUPED)
+    estimator.fit(X, effect[code] + 0.1 * X[:, 1])
+    model = read_model(estimator.booster_.model_to_string())
+    assert model.trees.sets.shape[1] == 64  # its last bit is no category's
+    rows = np.column_stack([np.arange(-40, 2100), np.zeros(2140)]).astype(np.float32)
+    plan = specialise(lower(estimator).plan, "float32")
+    np.testing.assert_allclose(run_plan(plan, rows)["y"][:, 0], estimator.predict(rows), rtol=1e-14)
+
+
+def test_several_outputs_of_a_users_objective() -> None:
+    X, y = several_targets()
+
+    def each(_: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return found - y[:, :3], np.ones_like(found)
+
+    estimator = lgbm(objective=each, num_class=3, metric="None").fit(X, y[:, 0])
+    report = compile_estimator(estimator, sample=X).report.outputs["y"]
+    assert estimator.predict(X).shape == (len(X), 3)
+    assert report.max_ulp <= 0.5001
+
+
+@pytest.mark.parametrize("objective", ["regression", "regression_l1", "huber", "fair", "quantile", "mape"])
+@pytest.mark.parametrize("root", [False, True])
+def test_every_objective_of_differences(objective: str, root: bool) -> None:
+    X, y = small()
+    estimator = lgbm(objective=objective, reg_sqrt=root).fit(X, y)
+    assert compile_estimator(estimator, sample=X).report.outputs["y"].max_ulp <= 0.5001
+
+
+class TestFiles:
+    def test_a_file_is_the_model(self, tmp_path: Any) -> None:
+        X, y = with_pandas_categories()
+        for given in (X, X[["age", "income"]].to_numpy()):
+            booster = train({"verbose": -1, "num_leaves": 7, "objective": "poisson"}, Dataset(given, y + 20), 6)
+            booster.save_model(tmp_path / "model.txt", num_iteration=4)
+            estimator = load_estimator(tmp_path / "model.txt")
+            expected = booster.predict(given, num_iteration=4)
+            assert (estimator.predict(given) == expected).all()
+            compilation = compile_estimator(estimator, sample=given)
+            assert compilation.report.outputs["y"].max_ulp <= 0.5001
+            names = compilation.document().provenance.feature_names
+            assert names == (tuple(X.columns) if given is X else ())
+
+    def test_a_damaged_file_is_refused(self, tmp_path: Any) -> None:
+        lgbm(n_estimators=1, num_leaves=3).fit(*small()).booster_.save_model(tmp_path / "model.txt")
+        text = (tmp_path / "model.txt").read_text()
+        children = next(line for line in text.splitlines() if line.startswith("right_child"))
+        (tmp_path / "model.txt").write_text(text.replace(children, "right_child=0 -3"))
+        with pytest.raises(ExportError, match="a node's child does not come after it in its tree"):
+            load_estimator(tmp_path / "model.txt")
+
+
+class TestPandasCategories:
+    def test_strings_of_a_sample_are_its_categories(self) -> None:
+        X, y = with_pandas_categories()
+        estimator = lgbm(**GROUPED).fit(X, y)
+        as_read = X.astype({"city": object, "size": object, "zone": float})
+        a, b = (compile_estimator(estimator, sample=sample).sample for sample in (X, as_read))
+        assert a.X.tobytes() == b.X.tobytes()
+        assert (a.expected["y"] == b.expected["y"]).all()
+
+    def test_codes_that_are_places_are_read_where_they_lie(self) -> None:
+        X, y = with_pandas_categories()
+        plan = compile_estimator(lgbm(**GROUPED).fit(X[["age", "city"]], y)).plan
+        assert [type(step.operation) for step in plan.steps] == [TreeEnsemble]
+
+    def test_columns_that_the_text_does_not_tell(self) -> None:
+        X, y = with_pandas_categories()
+        X = X.copy()
+        X.insert(3, "rooms", np.arange(len(X)) % 3)  # which may be codes of the ordered column beside it
+        assert refusal(lgbm().fit(X, y)) == (
+            "Cannot export LGBMRegressor: more than one choice of columns may hold the categories that pandas knew, "
+            "which the text names without their columns. Fit it on categories without an order, and without "
+            "categorical_feature."
+        )
+
+    def test_categories_of_other_types(self) -> None:
+        X, y = small()
+        mixed = pd.Series(np.arange(len(X)) % 3).map({0: "none", 1: 1, 2: 2.5}).astype("category")
+        estimator = lgbm().fit(pd.DataFrame(X, columns=list("abcde")).assign(mixed=mixed), y)
+        assert "feature 5 holds 1, of type int, beside strings; supported: strings, or numbers." in refusal(estimator)
+
+
+def refusal(estimator: Any) -> str:
+    with pytest.raises(ExportError) as raised:
+        compile_estimator(estimator)
+    return str(raised.value)
+
+
+class TestRefusals:
+    def test_what_is_no_regressor(self) -> None:
+        X, y = small()
+        options = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
+        assert refusal(LGBMClassifier(**options).fit(X, y > 0)).startswith(
+            "Cannot export LGBMClassifier: it is a classifier, and only regressors are exported. "
+        )
+        ranker = LGBMRanker(**options).fit(X, (y > 0).astype(int), group=[len(X)])
+        assert refusal(ranker).startswith("Cannot export LGBMRanker: it ranks rows within their groups, and only")
+        booster: Booster = lgbm().fit(X, y).booster_
+        assert refusal(booster) == (
+            "Cannot export Booster: it is LightGBM's model alone, and not an estimator. Save it with save_model as a "
+            ".txt file, and export that file."
+        )
+        assert refusal(lgbm(objective="binary").fit(X, y > 0)).startswith(
+            "Cannot export LGBMRegressor: its objective is 'binary', which is none for regression; supported: regre"
+        )
+        assert refusal(LGBMRegressor()) == "Cannot export LGBMRegressor: it is not fitted; call fit first."
+
+    def test_linear_trees_of_several_outputs(self) -> None:
+        X, y = several_targets()
+
+        def each(_: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return found - y[:, :2], np.ones_like(found)
+
+        estimator = lgbm(objective=each, num_class=2, metric="None", linear_tree=True).fit(X, y[:, 0])
+        assert "it has linear trees of several outputs" in refusal(estimator)
