@@ -17,7 +17,6 @@ KINDS = {
 FIL = "serve this one with the Triton server's FIL backend"
 LIBRARIES = {
     "catboost": ("CatBoost", "save this one as ONNX for the Triton server's ONNX Runtime backend"),
-    "lightgbm": ("LightGBM", FIL),
     "xgboost": ("XGBoost", FIL),
 }
 """Boosting libraries by their top-level modules: what they are called, and how else their models can be served."""

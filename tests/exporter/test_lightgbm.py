@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from lightgbm import Booster, Dataset, LGBMClassifier, LGBMRanker, LGBMRegressor, train
+from lightgbm import Booster, Dataset, LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor, train
 
 from tests.exporter.adversarial import adversarial_rows
 from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing, with_pandas_categories
@@ -26,6 +26,8 @@ from triton_regressors.kernels.run import Runner
 from triton_regressors.kernels.trees import CATEGORICAL
 
 ROWS = 1500
+
+pytestmark = pytest.mark.filterwarnings("ignore:categorical_feature keyword")
 
 GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
 DEEPER = {"n_estimators": 20, "num_leaves": 15, "min_child_samples": 3}
@@ -235,6 +237,10 @@ class TestRefusals:
         )
         ranker = LGBMRanker(**options).fit(X, (y > 0).astype(int), group=[len(X)])
         assert refusal(ranker).startswith("Cannot export LGBMRanker: it ranks rows within their groups, and only")
+        assert refusal(LGBMModel(objective="regression", **options).fit(X, y)) == (
+            "Cannot export LGBMModel: it is a model of any objective, and only regressors are exported. Fit an "
+            "LGBMRegressor with its parameters."
+        )
         booster: Booster = lgbm().fit(X, y).booster_
         assert refusal(booster) == (
             "Cannot export Booster: it is LightGBM's model alone, and not an estimator. Save it with save_model as a "
