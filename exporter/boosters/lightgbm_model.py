@@ -155,7 +155,8 @@ class _Fields:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
-                found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+                words = " ".join(self._lines.get(name, [])).strip()  # of blanks, numpy makes a number
+                found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             raise ValueError(f"{name} holds what is no number") from None
         if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
