@@ -14,13 +14,6 @@ KINDS = {
 }
 """scikit-learn's words for what is no regressor: what it is called, and a number of it that one may want to serve."""
 
-FIL = "serve this one with the Triton server's FIL backend"
-LIBRARIES = {
-    "lightgbm": ("LightGBM", FIL),
-    "xgboost": ("XGBoost", FIL),
-}
-"""Boosting libraries by their top-level modules: what they are called, and how else their models can be served."""
-
 INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
 """The transformers of targets that are named as examples."""
 
@@ -36,13 +29,6 @@ def no_lowering(estimator: Any) -> str:
         return (
             f"it is {what}, and only regressors are exported. Fit a regressor, or register a number to serve of it, "
             f"such as {number}, with @triton_regressors.lowers({name}) and @triton_regressors.answers({name})."
-        )
-    library = next((LIBRARIES[root] for root in map(_root, type(estimator).__mro__) if root in LIBRARIES), None)
-    if library is not None:
-        what, instead = library
-        return (
-            f"it is a model of {what}, whose trees are not read. Fit scikit-learn's HistGradientBoostingRegressor in "
-            f"its place, or {instead}."
         )
     read = None if tags is None or tags.input_tags.two_d_array else tags.input_tags
     if read is not None and (read.string or read.dict):
@@ -87,11 +73,6 @@ def _write(name: str, decorator: str = "lowers") -> str:
         f"Write one, a function of (estimator, x, builder) under @triton_regressors.{decorator}({name}); on the "
         "command line, --import my_module loads the module that holds it."
     )
-
-
-def _root(cls: type) -> str:
-    """Return the top-level module of a class."""
-    return cls.__module__.partition(".")[0]
 
 
 def _tags(estimator: Any) -> Any | None:
