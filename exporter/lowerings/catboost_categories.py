@@ -151,9 +151,10 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
                 what = f"{name}, which another step makes, has categories that are no whole numbers near zero"
                 raise builder.refuse(estimator, f"{what}; supported: strings of the input, or such numbers")
             number_strings(builder, estimator, x, column, [])
-            profile.lacking = builder.refuse(
-                estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
-            )
+            if stated or any(column in ctr.columns for ctr in model.ctrs):
+                profile.lacking = builder.refuse(
+                    estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
+                )
             return Categories(np.zeros(0), np.zeros(0, dtype=np.int64))
         found = _sorted(_numbers(estimator, integers, column, x, builder), hashes)
         if feature >= 0:
