@@ -6,7 +6,8 @@
 A work is a plan's kernels, one launch after the other, and what torch offers for the same in float32: its answers need
 not be as exact, nor the same in every batch. Of expansions that is what `torch.compile` makes for the number of rows.
 Their time is the device's. Trees stand beside nvForest where it is installed, which cannot be captured into a graph:
-theirs is the host's from a call until the answers are there, and ours is then a graph's replay.
+theirs is the host's from a call until the answers are there, and ours is then a graph's replay. Trees that are added
+up in order stand beside the same trees summed as integers.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from benchmarks.expansions import expansions
 from benchmarks.forest_peer import nvforest, there_is_nvforest
 from benchmarks.neighborhoods import neighborhoods
 from benchmarks.timing import QUICK, Contender, Effort, capture, time_on_device, time_on_host
-from benchmarks.works import Work, compiled
+from benchmarks.works import Work, compiled, with_ordered_sums
 from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.plan import INPUT, Plan
 
 INPUTS = 4
-OURS, TORCH = "triton_regressors", "torch"
+OURS, TORCH, INTEGERS = "triton_regressors", "torch", "integer sum"
 CHECKED_ROWS = 16
 FAMILIES = ("neighbors", "expansions", "trees", "layers")
 
@@ -67,6 +68,12 @@ def trees(device: torch.device, toy: bool) -> Iterator[Work]:
     ):
         rows = (1, 128, 4096, 65536, 2**20)
         yield Work("trees", title, compiled(estimator.fit(X, y)), rows, ensemble=estimator)
+    deep = HistGradientBoostingRegressor(
+        max_iter=3 * count, max_depth=6, max_leaf_nodes=64, early_stopping=False, random_state=0
+    )
+    plan = compiled(deep.fit(X, y))
+    title = f"ordered sum of {3 * count}, depth 6"
+    yield Work("trees", title, with_ordered_sums(plan), rows, ensemble=deep, beside=plan)
 
 
 def layers(device: torch.device, toy: bool) -> Iterator[Work]:
@@ -109,15 +116,15 @@ def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
     return call
 
 
-def until_answered(call: Callable[[int], Tensor], count: int) -> Contender:
-    """Return a contender that replays a graph of each of the calls and waits for its answers."""
-    replays = [capture(lambda i=i: call(i)) for i in range(count)]
+def until_answered(contender: Contender, count: int) -> Contender:
+    """Return what replays a graph of each of a contender's calls and waits for its answers."""
+    replays = [capture(lambda i=i: contender.call(i)) for i in range(count)]
 
     def replay(i: int) -> None:
         replays[i]()
         torch.cuda.synchronize()
 
-    return Contender(OURS, replay)
+    return Contender(contender.name, replay)
 
 
 def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, Any]]:
@@ -149,8 +156,11 @@ def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, 
         if work.peer is not None:
             peer, singles = work.peer, [x.float() for x in inputs]
             contenders.append(Contender(TORCH, lambda i, peer=peer, singles=singles: peer(singles[i])))
+        if work.beside is not None:
+            contenders.append(Contender(INTEGERS, kernels(work.beside, inputs)))
         if work.ensemble is not None and device.type == "cuda" and there_is_nvforest():
-            contenders = [until_answered(call, count), nvforest(work.ensemble, inputs)]
+            ours, *beside = (until_answered(contender, count) for contender in contenders)
+            contenders = [ours, nvforest(work.ensemble, inputs), *beside]
             times = time_on_host(contenders, count, effort)
         else:
             times = time_on_device(contenders, count, device, rounds=effort.rounds)

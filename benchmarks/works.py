@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
 from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 
 LIMIT = 1e-6
@@ -22,7 +25,8 @@ class Work:
     """A plan, what torch does in its place (if that is anything), and the numbers of rows to time.
 
     Rows are normal, or their absolute values if `positive`, and `missing` is the share of their numbers that are NaN.
-    `limit` is that of the error. `ensemble` is the estimator of trees that nvForest can load.
+    `limit` is that of the error. `ensemble` is the estimator of trees that nvForest can load, and `beside` the same
+    trees summed as integers, where the plan's sum is ordered.
     """
 
     family: str
@@ -31,6 +35,7 @@ class Work:
     rows: Sequence[int]
     peer: Callable[[Tensor], Tensor] | None = None
     ensemble: BaseEstimator | None = None
+    beside: Plan | None = None
     limit: float = LIMIT
     positive: bool = False
     missing: float = 0.0
@@ -45,3 +50,25 @@ def alone(operation: Operation) -> Plan:
 def compiled(estimator: BaseEstimator) -> Plan:
     """Return an estimator's plan as `export` writes it."""
     return compile_estimator(estimator).plan
+
+
+def in_order(ensemble: TreeEnsemble) -> TreeEnsemble:
+    """Return an ensemble that sums its trees one after the other in float32, as XGBoost does."""
+    return dataclasses.replace(
+        ensemble,
+        values=ensemble.values.astype(np.float32),
+        baseline=ensemble.baseline.astype(np.float32),
+        divisor=1.0,
+        output="ordered",
+        starts=np.array([0, len(ensemble.roots)], dtype=np.int32),
+    )
+
+
+def with_ordered_sums(plan: Plan) -> Plan:
+    """Return the plan with every sum of trees ordered."""
+    return plan.with_steps(
+        dataclasses.replace(step, operation=in_order(step.operation))
+        if isinstance(step.operation, TreeEnsemble)
+        else step
+        for step in plan.steps
+    )

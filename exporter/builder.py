@@ -17,6 +17,7 @@ from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import one_line
+from triton_regressors.exporter.sparsity import makes_sparse
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.combine import Combine
@@ -34,11 +35,13 @@ class Value:
 
     `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
     are empty where steps computed all of them.
+    `sparse` says that scikit-learn hands it on as a sparse matrix.
     """
 
     name: str
     width: int
     features: tuple[int, ...] = ()
+    sparse: bool = False
 
     def holding(self, x: Value, columns: ArrayLike) -> Value:
         """Return the value, which has, in another way, these columns of `x`."""
@@ -87,7 +90,8 @@ class Builder:
 
     def lower_transform(self, transformer: Any, x: Value) -> Value:
         """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
-        return self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+        z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+        return dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
@@ -174,7 +178,7 @@ class Builder:
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
         chosen = np.asarray(indices, dtype=np.int32)
-        return self.add(Columns(chosen), x).holding(x, chosen)
+        return dataclasses.replace(self.add(Columns(chosen), x).holding(x, chosen), sparse=x.sparse)
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` where these are given."""

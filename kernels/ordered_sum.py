@@ -27,20 +27,17 @@ from .tree_tile import tree_tile
 LARGEST_SCRATCH = 2**25
 """How many numbers the first kernel writes before the second reads them: 128 MB."""
 
-FEWEST_ROWS = 32
-"""How many rows these are of at least."""
+AT_ONCE = tl.constexpr(32)
+"""How many trees' numbers the second kernel waits for together; groups are filled up to a multiple of it."""
 
-AT_ONCE = 64
-"""How many trees' numbers the second kernel waits for together."""
-
-BLOCK_ROWS = 64
-"""How many rows a program of the second kernel adds up."""
+BLOCK = tl.constexpr(32)
+"""How many rows lie together between the kernels, so that where the next tree's numbers lie is no matter of rows."""
 
 FEW_NUMBERS = 8
 """Fewer columns than these numpy adds up one by one; of more it adds rows to each other, never a column in parts."""
 
 NOTHING = tl.constexpr(-(2**31))
-"""The bits of −0.0, which changes no sum."""
+"""The bits of −0.0, which changes no sum: so groups are filled up."""
 
 
 def check_ordered(
@@ -57,6 +54,29 @@ def check_ordered(
         raise PlanError("tree_ensemble: starts must be int32 [groups + 1], at least one group, and not descend.")
     if starts[0] != 0 or starts[-1] != trees:
         raise PlanError(f"tree_ensemble: starts must begin with 0 and end with {trees}.")
+
+
+def fill_groups(starts: np.ndarray, order: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what the kernels read beside nodes.
+
+    Args:
+        starts: the first tree of each group, and the number of trees, int32 `[groups + 1]`.
+        order: in which trees are descended, `[trees]`.
+        values: of the leaves, float32 `[leaves, width]`.
+
+    Returns:
+        the first place of each group as `starts`; as `places` those of the trees as they are descended, and then those
+        that no tree has; and as `leaves` the values' bits, with a last row for these places.
+    """
+    sizes = np.diff(starts)
+    filled = np.append(0, np.cumsum(-(-sizes // AT_ONCE.value) * AT_ONCE.value))
+    places = np.arange(len(order)) + np.repeat(filled[:-1] - starts[:-1], sizes)
+    empty = np.setdiff1d(np.arange(filled[-1]), places)
+    return {
+        "starts": filled.astype(np.int32),
+        "places": np.append(places[order], empty).astype(np.int32),
+        "leaves": np.append(values.view(np.int32), np.full_like(values[:1], NOTHING.value, dtype=np.int32), axis=0),
+    }
 
 
 def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.Tensor:
@@ -92,33 +112,33 @@ def tree_values_kernel(
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], of the deepest tree so far
-    places,  # int32 [TREES], of each tree in the order of the sum
+    places,  # int32 [PLACES], of each tree in the order of the sum, and those that no tree has
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [TREES] where FORM is "quads"
     leaves,  # int32 [leaves] where HOLDS
-    held,  # int32 [TREES, rows]
+    held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK]
     rows,
     HOLDS: tl.constexpr,
+    EMPTY: tl.constexpr,  # what a place without a tree holds
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
+    PLACES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
     WORDS: tl.constexpr,
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
     WIDTH: tl.constexpr,
+    SPAN: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """What the leaves hold that rows reach. A program does `BLOCK_ROWS` rows of `BLOCK_TREES` trees."""
+    """What the leaves hold that rows reach. A program does `BLOCK_ROWS` rows of `SPAN` trees, some at a time."""
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
     row = first_row + r
-    tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
-    inside = (tree < TREES) & (row < rows)
-    levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
     table = None
     if WIDTH is not None:
         table = feature_table(
@@ -127,47 +147,51 @@ def tree_values_kernel(
         )  # fmt: skip
     swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
     complete = is_complete(table) if FORM != "nodes" else 0
-    found = reach(
-        x, table, swizzle, complete, row, tree,
-        nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
-        HOLDS=HOLDS, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
-        FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-    )  # fmt: skip
-    place = tl.load(places + tree, mask=inside, other=0)
-    tl.store(held + place.to(tl.int64) * rows + row, found.to(tl.int32), mask=inside)
+    first = tl.program_id(1) * SPAN
+    block = held + row // BLOCK * (PLACES * BLOCK) + row % BLOCK
+    for start in tl.range(first, tl.minimum(first + SPAN, PLACES), BLOCK_TREES):
+        tree = start + lane // BLOCK_ROWS
+        inside = (tree < TREES) & (row < rows)
+        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
+        found = reach(
+            x, table, swizzle, complete, row, tree,
+            nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
+            HOLDS=HOLDS, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+            FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+        filled = (tree < PLACES) & (row < rows)
+        place = tl.load(places + tree, mask=filled, other=0)
+        tl.store(block + place * BLOCK, tl.where(inside, found.to(tl.int32), EMPTY), mask=filled)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def ordered_sum_kernel(
-    held,  # int32 [trees, rows], the bits of a float32 where WIDTH is 1, else the number of a leaf
+    held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK], the bits of a float32 where WIDTH is 1, else the number of a leaf
     leaves,  # int32 [leaves, WIDTH], the bits of float32 numbers
-    starts,  # int32 [OUTPUTS // WIDTH + 1], the first tree of each group
+    starts,  # int32 [OUTPUTS // WIDTH + 1], the first place of each group
     baseline,  # float32 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
+    PLACES: tl.constexpr,
     OUTPUTS: tl.constexpr,
     WIDTH: tl.constexpr,
     FUNCTION: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
-    """The sums over the trees. A program makes `[BLOCK_ROWS, BLOCK_WIDTH]` of the outputs of one group."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    """The sums over the trees. A program makes `[BLOCK, BLOCK_WIDTH]` of the outputs of one group."""
+    r = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64) * BLOCK + r
+    block = held + tl.program_id(0).to(tl.int64) * (PLACES * BLOCK) + r
     group = tl.program_id(1)
     column = tl.program_id(2) * BLOCK_WIDTH + tl.arange(0, BLOCK_WIDTH)
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
     at = row[:, None] * OUTPUTS + (group * WIDTH + column)[None, :]
     total = tl.load(baseline + (group * WIDTH + column)[None, :] + 0 * row[:, None], mask=inside, other=0.0)
-    last = tl.load(starts + group + 1)
-    for start in tl.range(tl.load(starts + group), last, AT_ONCE):
+    for start in tl.range(tl.load(starts + group), tl.load(starts + group + 1), AT_ONCE):
         for ahead in tl.static_range(AT_ONCE):
-            tree = start + ahead
-            mask = (row < rows) & (tree < last)
-            bits = tl.load(held + tree.to(tl.int64) * rows + row, mask=mask, other=NOTHING)[:, None]
+            bits = tl.load(block + start * BLOCK + ahead * BLOCK)[:, None]  # rows past the last hold anything
             if WIDTH > 1:
-                leaf = tl.where(mask[:, None], bits, 0).to(tl.int64)
-                bits = tl.load(leaves + leaf * WIDTH + column[None, :], mask=mask[:, None] & inside, other=NOTHING)
+                bits = tl.load(leaves + bits.to(tl.int64) * WIDTH + column[None, :], mask=inside, other=NOTHING)
             total += bits.to(tl.float32, bitcast=True)
     y = apply_function(total.to(tl.float64), FUNCTION)
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
@@ -193,47 +217,51 @@ def launch_ordered(
     """
     tables = {name: parameters[name] for name in ("nodes", "thresholds", "sets", "roots", "depths", "places")}
     tables |= {name: parameters[name] for name in ("plain", "quads", "quad_roots", "leaves")}
-    trees, groups, width = len(parameters["roots"]), len(parameters["starts"]) - 1, parameters["leaves"].shape[1]
+    leaves, trees, places = (len(parameters[name]) for name in ("leaves", "roots", "places"))
+    groups, width = len(parameters["starts"]) - 1, parameters["leaves"].shape[1]
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
-    for part, count in _parts(rows, trees):
+    for part, count in _parts(rows, places):
         tile = tree_tile(count, trees, 1, x.shape[1], nodes, packed, x.device, ordered=True)
         form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
-        held = torch.empty(trees, count, dtype=torch.int32, device=x.device)
-        tree_values_kernel[(triton.cdiv(count, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
+        held = torch.empty(triton.cdiv(count, BLOCK.value), places, BLOCK.value, dtype=torch.int32, device=x.device)
+        span = tile.block_trees if tile.block_rows == 1 else places
+        tree_values_kernel[(triton.cdiv(count, tile.block_rows), triton.cdiv(places, span))](
             x=x[part],
             **tables,
             held=held,
             rows=count,
             HOLDS=width == 1,
+            EMPTY=NOTHING.value if width == 1 else leaves - 1,
             **layout,
             TREES=trees,
+            PLACES=places,
             FORM=form,
             WIDTH=tile.width,
+            SPAN=span,
             BLOCK_TREES=tile.block_trees,
             BLOCK_ROWS=tile.block_rows,
             num_warps=tile.num_warps,
             maxnreg=tile.registers if form == "plain" else None,
         )
         block_width = min(triton.next_power_of_2(width), 8)
-        ordered_sum_kernel[(triton.cdiv(count, BLOCK_ROWS), groups, triton.cdiv(width, block_width))](
+        ordered_sum_kernel[(len(held), groups, triton.cdiv(width, block_width))](
             held=held,
             leaves=parameters["leaves"],
             starts=parameters["starts"],
             baseline=parameters["baseline"],
             out=output[part],
             rows=count,
+            PLACES=places,
             OUTPUTS=output.shape[1],
             WIDTH=width,
             FUNCTION=function,
-            AT_ONCE=min(triton.next_power_of_2(trees), AT_ONCE),
-            BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_WIDTH=block_width,
-            num_warps=BLOCK_ROWS // 32,
+            num_warps=1,
         )
 
 
-def _parts(rows: int, trees: int) -> Iterator[tuple[slice, int]]:
+def _parts(rows: int, places: int) -> Iterator[tuple[slice, int]]:
     """Yield which rows wait together, and how many they are."""
-    most = max(LARGEST_SCRATCH // trees // FEWEST_ROWS * FEWEST_ROWS, FEWEST_ROWS)
+    most = max(LARGEST_SCRATCH // (places * BLOCK.value), 1) * BLOCK.value
     for start in range(0, rows, most):
         yield slice(start, min(start + most, rows)), min(most, rows - start)

@@ -55,6 +55,7 @@ class XGBoostModel:
         categories: the categories of these features by their codes, where the model holds them: strings or whole
             numbers.
         trees: the trees that `predict` uses, in their order, whose nodes are those that a row can reach.
+        output_of_tree: which output each tree adds to, `[trees]`; None where a leaf has a value for each.
         nodes: the number that XGBoost gives each node in its tree.
         weights: of the booster "gblinear", float32 `[features + 1, outputs]`, the intercept last.
     """
@@ -66,6 +67,7 @@ class XGBoostModel:
     categorical: tuple[int, ...]
     categories: dict[int, list[str] | np.ndarray]
     trees: Trees | None
+    output_of_tree: np.ndarray | None
     nodes: np.ndarray
     weights: np.ndarray | None
 
@@ -89,17 +91,21 @@ def read_xgboost(raw: bytes) -> XGBoostModel:
     if booster["name"] == "gblinear":
         weights = np.asarray(booster["model"]["weights"], np.float32).reshape(n_features + 1, outputs)
         base = np.broadcast_to(base[:1], outputs)  # XGBoost's predict adds the first to all
-        return XGBoostModel(objective, link, base, n_features, categorical, {}, None, np.zeros(0, int), weights)
+        return XGBoostModel(objective, link, base, n_features, categorical, {}, None, None, np.zeros(0, int), weights)
     inner = booster["gbtree"] if booster["name"] == "dart" else booster
     model = inner["model"]
     dropped = booster.get("weight_drop", model.get("weight_drop"))
     best = learner["attributes"].get("best_iteration")
     used = len(model["trees"]) if best is None else int(model["iteration_indptr"][int(best) + 1])
-    trees, nodes = _read_trees(model["trees"][:used], np.asarray(model["tree_info"][:used]), outputs)
+    documents = model["trees"][:used]
+    vectors = any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in documents)
+    trees, nodes = _read_trees(documents, outputs if vectors else 1)
+    output_of_tree = None if vectors or outputs == 1 else np.asarray(model["tree_info"][:used])
     if dropped is not None and len(dropped):
-        trees.value[:] = _weighted(trees, np.asarray(dropped, np.float32)[:used], base)
+        first = base if output_of_tree is None else base[output_of_tree]
+        trees.value[:] = _weighted(trees, np.asarray(dropped, np.float32)[:used], first)
     categories = _categories(model.get("cats"), categorical)
-    return XGBoostModel(objective, link, base, n_features, categorical, categories, trees, nodes, None)
+    return XGBoostModel(objective, link, base, n_features, categorical, categories, trees, output_of_tree, nodes, None)
 
 
 def _margins(text: str, outputs: int, link: str) -> np.ndarray:
@@ -119,13 +125,10 @@ def _margin(score: np.float32, link: str) -> float:
     return float(score)
 
 
-def _read_trees(documents: list[dict[str, Any]], output: np.ndarray, outputs: int) -> tuple[Trees, np.ndarray]:
+def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.ndarray]:
     """Return the nodes of trees that a row can reach, level after level, and their numbers in the documents.
 
-    Args:
-        documents: the trees.
-        output: the number of each tree's output, `[trees]`; all where a leaf has several values.
-        outputs: how many there are.
+    A leaf has `width` values.
     """
 
     def field(name: str) -> np.ndarray:
@@ -152,12 +155,10 @@ def _read_trees(documents: list[dict[str, Any]], output: np.ndarray, outputs: in
     new_starts = np.searchsorted(tree_of[order], np.arange(len(sizes)))
     place[order] = np.arange(len(order)) - new_starts[tree_of[order]]  # within its tree
     flags = np.where(inner & (field("default_left") > 0), MISSING_LEFT, 0) | np.where(row_of >= 0, CATEGORICAL, 0)
-    value = np.zeros((len(order), outputs))
-    vectors = np.array([int(tree["tree_param"]["size_leaf_vector"]) for tree in documents])
-    if (vectors > 1).any():
-        value[:] = np.concatenate([_leaf_vectors(tree, outputs) for tree in documents])[order]
+    if width > 1:
+        value = np.concatenate([_leaf_vectors(tree, width) for tree in documents])[order].astype(np.float64)
     else:
-        value[np.arange(len(order)), output[tree_of[order]]] = condition[order]
+        value = condition[order, None].astype(np.float64)
     value[inner[order]] = 0.0
     found = Trees(
         np.bincount(tree_of[order], minlength=len(sizes)),
@@ -215,19 +216,26 @@ def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarr
     return row_of, sets
 
 
-def _leaf_vectors(tree: dict[str, Any], outputs: int) -> np.ndarray:
-    """Return the values of each node of a tree whose leaves have several, `[nodes, outputs]`."""
+def _leaf_vectors(tree: dict[str, Any], width: int) -> np.ndarray:
+    """Return the values of each node of a tree whose leaves have several, `[nodes, width]`."""
     leaf = np.asarray(tree["left_children"]) == -1
     if "leaf_weights" not in tree:
-        return np.asarray(tree["base_weights"]).reshape(-1, outputs).astype(np.float64)
-    values = np.zeros((len(leaf), outputs))
-    values[leaf] = np.asarray(tree["leaf_weights"]).reshape(-1, outputs)[np.asarray(tree["right_children"])[leaf]]
+        return np.asarray(tree["base_weights"]).reshape(-1, width)
+    values = np.zeros((len(leaf), width), np.float32)
+    values[leaf] = np.asarray(tree["leaf_weights"]).reshape(-1, width)[np.asarray(tree["right_children"])[leaf]]
     return values
 
 
 def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """Return the leaves of "dart" as `predict` adds them: through the base and back, times the tree's weight."""
-    through = (base + trees.value.astype(np.float32)) - base
+    """Return the leaves of "dart" as `predict` adds them: through the base and back, times the tree's weight.
+
+    Args:
+        trees: whose leaves have one value.
+        weight: float32 `[trees]`.
+        base: the margin before the first tree, for all trees or each of them.
+    """
+    first = np.repeat(np.broadcast_to(base, weight.shape), trees.sizes)[:, None]
+    through = (first + trees.value.astype(np.float32)) - first
     scaled: np.ndarray = (through * np.repeat(weight, trees.sizes)[:, None]).astype(np.float64)
     return scaled
 

@@ -39,7 +39,7 @@ import triton.language as tl
 from ..descent import descend, feature_table, is_complete, reach
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
-from ..ordered_sum import check_ordered, launch_ordered, ordered_sum
+from ..ordered_sum import check_ordered, fill_groups, launch_ordered, ordered_sum
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
@@ -299,7 +299,7 @@ class TreeEnsemble(Operation):
             if len(self.feature) <= MOST_PLAIN:
                 plain = pack_plain(self.feature, self.threshold, self.child, held)
         if self.output == "ordered":
-            found["places"] = order.astype(np.int32)
+            sums |= fill_groups(self.starts, order, self.values)
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def plain_parameters(self) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ class Case:
     data: Callable[[], Data]
     after_fit: Callable[[Any], Any] = lambda estimator: estimator
     gives_std: Callable[[Any], Any] = lambda estimator: estimator  # whom to ask for the standard deviation
+    own_error: float = 0.0  # what the estimator's own arithmetic in float32 loses, in standard deviations
     ask: Callable[[Any, Any], dict[str, Any]] = lambda estimator, rows: {"y": estimator.predict(rows)}
     needs_sample: bool = False  # of its own data, as it does not hold its categories
 

@@ -35,7 +35,7 @@ def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
     return {
         tensor: X[[names[i] for i in columns]].to_numpy(inputs.dtype)
         if tensor == "X"
-        else X[[names[i] for i in columns]].fillna("").map(str.encode).to_numpy(object)
+        else X[[names[i] for i in columns]].astype(object).fillna("").map(str.encode).to_numpy(object)
         for tensor, columns in inputs.columns().items()
     }
 

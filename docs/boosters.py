@@ -1,0 +1,238 @@
+"""Counts wrong decisions and wrong bits of XGBoost's, LightGBM's and CatBoost's regressors on adversarial rows.
+
+    python -m docs.boosters                     every estimator of these libraries in the test catalogue, a line each
+    python -m docs.boosters --only 'xgboost-*'  these cases alone
+    python -m docs.boosters --pairs 10000       fewer pairs of a row and a tree than a million
+
+The rows lie at the thresholds and categories of each model, see `tests/exporter/adversarial.py`. A decision is wrong
+where a row reaches another leaf of a tree than the library says. How the plan numbers a leaf is read off the rows: to
+each of its leaves belongs the leaf of the library's that most of its rows have. XGBoost names no leaves of rows with
+infinity; their answers are compared. Of margins, which are sums of leaves before any function, XGBoost's bits are
+compared, and those of the float32 nearest to the others' float64. Exits with 1 where a decision is wrong, or a bit of
+XGBoost's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import fnmatch
+import importlib
+import math
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tests.exporter.adversarial import adversarial_rows, edges_of
+from tests.exporter.cases import CASES, Case
+from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.lower import Lowered, lower
+from triton_regressors.exporter.lowerings.trees import Trees, arrange
+from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.parity import ulps
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.run import Runner
+
+PAIRS = 1_000_000
+AT_ONCE = 4096
+LIBRARIES = ("xgboost", "lightgbm", "catboost")
+HEADER = f"{'variant':32}{'trees':>7}{'rows':>9}{'pairs':>11}{'wrong':>7}{'answers':>10}{'other bits':>12}{'ulp':>6}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was counted of one variant; `ulp` is the largest difference of an answer from the library's own."""
+
+    name: str
+    trees: int
+    rows: int
+    pairs: int
+    wrong: int
+    answers: int
+    other_bits: int
+    ulp: float
+
+    def __str__(self) -> str:
+        counts = f"{self.trees:>7,}{self.rows:>9,}{self.pairs:>11,}{self.wrong:>7,}"
+        return f"{self.name:32}{counts}{self.answers:>10,}{self.other_bits:>12,}{self.ulp:>6.1f}"
+
+
+def variants() -> dict[str, Case]:
+    """Return the cases of the catalogue whose estimator is one of these libraries' itself."""
+    return {name: case for name, case in CASES.items() if library_of(case.estimator) in LIBRARIES}
+
+
+def library_of(estimator: Any) -> str:
+    """Return the name of the package that an estimator's class is in."""
+    return type(estimator).__module__.partition(".")[0]
+
+
+def count(name: str, case: Case, pairs: int) -> Found:
+    """Compare at least so many pairs of a row and a tree, where there are trees, and as many rows' answers."""
+    estimator, like = case.fitted()
+    compilation = compile_estimator(estimator, sample=like)
+    with _numbered_leaves(library_of(estimator)) as made:
+        lowered = lower(estimator, like)
+    oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
+    trees = len(made[0][0].roots) if made else 0
+    X = _rows(compilation, lowered, made, _rows_for(pairs, trees))
+    finite = ~np.isinf(X).any(axis=1)
+    compared = wrong = 0
+    if made:
+        asked = X[finite] if library_of(estimator) == "xgboost" else X
+        leaves, library = _predict(_of_leaves(lowered.plan, *made[0]), asked), _leaves(estimator, oracle.asked(asked))
+        compared, wrong = library.size, _conflicts(leaves.astype(np.int64), library)
+    try:
+        expected = _margins(estimator, oracle.asked(X))
+    except Exception:  # what is no tree may refuse infinity
+        X = X[finite]
+        expected = _margins(estimator, oracle.asked(X))
+    plan = compilation.plan
+    rows = X.astype(plan.dtype)
+    answers, own = _predict(plan, rows), oracle.of_matrix(X)["y"]
+    found = answers if expected is None else _predict(_without_function(plan), rows)
+    margins = own if expected is None else expected.reshape(len(X), -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        other = (found != margins.astype(np.float32)) & np.isfinite(margins)
+        ulp = np.abs(answers - own) / ulps(own)
+    largest = float(np.max(ulp, initial=0.0, where=np.isfinite(ulp)))
+    return Found(name, trees, len(X), compared, wrong, answers.size, int(np.count_nonzero(other)), largest)
+
+
+@contextlib.contextmanager
+def _numbered_leaves(library: str) -> Iterator[list[tuple[TreeEnsemble, TreeEnsemble]]]:
+    """Yield the ensembles that a library's lowering will make, each with one that says where a row ends.
+
+    That one answers for each tree, in the library's order, with the number of the node in it.
+    """
+    made: list[tuple[TreeEnsemble, TreeEnsemble]] = []
+
+    def keep(trees: Trees, **options: Any) -> TreeEnsemble:
+        place = np.arange(len(trees.left)) - np.repeat(np.cumsum(trees.sizes) - trees.sizes, trees.sizes)
+        numbered = dataclasses.replace(trees, value=place[:, None].astype(np.float64))
+        compared = {name: options[name] for name in ("exact", "rounding") if name in options}
+        made.append((arrange(trees, **options), arrange(numbered, output="each", **compared)))
+        return made[-1][0]
+
+    module = importlib.import_module(f"triton_regressors.exporter.lowerings.{library}")
+    with mock.patch.object(module, "arrange", keep):
+        yield made
+
+
+def _of_leaves(plan: Plan, ensemble: TreeEnsemble, numbered: TreeEnsemble) -> Plan:
+    """Return a lowered plan up to an ensemble, with another one in its place."""
+    place = next(place for place, step in enumerate(plan.steps) if step.operation is ensemble)
+    step = plan.steps[place]
+    steps = (*plan.steps[:place], dataclasses.replace(step, operation=numbered))
+    return specialise(Plan(plan.n_features, steps, {"y": step.output}), "float32")
+
+
+def _rows_for(pairs: int, trees: int) -> int:
+    """Return how many rows make so many pairs; a tenth of them may hold infinity."""
+    return math.ceil(1.15 * pairs / trees) if trees else 10_000
+
+
+def _rows(
+    compilation: Compilation, lowered: Lowered, made: Sequence[tuple[TreeEnsemble, Any]], rows: int
+) -> np.ndarray:
+    """Return adversarial rows of the plan's matrix, float32. What requests are refused for is not in them."""
+    profile, like = lowered.profile, compilation.sample.X
+    thresholds, codes = edges_of(made[0][0]) if made else ({}, {})
+    codes = {**profile.choices, **codes}
+    X = adversarial_rows(like, thresholds, codes, rows=rows)
+    rng, texts, exact = (
+        np.random.default_rng(0),
+        profile.text.columns(),
+        profile.categories.keys() | profile.never_floats,
+    )
+    drawn = X.astype(np.float64)
+    profile.text.draw(drawn, rng)
+    for feature in sorted(exact & profile.choices.keys()):
+        known = profile.choices[feature]
+        others = [] if feature in profile.categories else [known.min() - 1, known.max() + 1]
+        drawn[:, feature] = rng.choice([*known, *others], rows)
+    for feature in sorted({*texts, *exact}):
+        missing = rng.random(rows) < (0.05 if feature in compilation.nan_columns else 0.0)
+        X[:, feature] = np.where(missing, np.nan, drawn[:, feature])
+    return X
+
+
+def _predict(plan: Plan, X: np.ndarray) -> np.ndarray:
+    """Return `y` as the kernels make it, or on a CPU their references."""
+    runner = Runner(plan, engine="auto", max_rows=AT_ONCE)
+    parts = [runner.predict(np.ascontiguousarray(X[at : at + AT_ONCE]))["y"] for at in range(0, len(X), AT_ONCE)]
+    return np.concatenate(parts)
+
+
+def _without_function(plan: Plan) -> Plan:
+    """Return the plan with sums of trees as they are."""
+    steps = [
+        dataclasses.replace(step, operation=dataclasses.replace(step.operation, function="identity"))
+        if isinstance(step.operation, TreeEnsemble)
+        else step
+        for step in plan.steps
+    ]
+    return plan.with_steps(steps)
+
+
+def _leaves(estimator: Any, table: Any) -> np.ndarray:
+    """Return the leaf of each row in each tree, `[rows, trees]`, by the library's number."""
+    match library_of(estimator):
+        case "xgboost":
+            leaves = estimator.apply(table)
+        case "lightgbm":
+            leaves = estimator.predict(table, pred_leaf=True)
+        case _:
+            leaves = estimator.calc_leaf_indexes(table)
+    return np.asarray(leaves).reshape(len(table), -1).astype(np.int64)
+
+
+def _margins(estimator: Any, table: Any) -> np.ndarray | None:
+    """Return XGBoost's float32 margins; None for others, whose sums are compared after their function."""
+    return np.asarray(estimator.predict(table, output_margin=True)) if library_of(estimator) == "xgboost" else None
+
+
+def _conflicts(ours: np.ndarray, theirs: np.ndarray) -> int:
+    """Return how many pairs have another leaf of the library's than most that have the same leaf of the plan's."""
+    if ours.shape != theirs.shape:
+        raise ValueError(f"The plan has leaves of {ours.shape} rows and trees, and the library of {theirs.shape}.")
+    wrong = 0
+    for plan, library in zip(ours.T, theirs.T, strict=True):
+        pair, counts = np.unique(np.stack([plan, library]), axis=1, return_counts=True)
+        most = np.zeros(plan.max() + 1, np.int64)
+        np.maximum.at(most, pair[0], counts)
+        wrong += int(len(plan) - most.sum())
+    return wrong
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m docs.boosters", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="*", help="which cases, as a file name pattern")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="how many pairs of a row and a tree of each case")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(HEADER)
+    found, start = [], time.monotonic()
+    for name, case in variants().items():
+        if fnmatch.fnmatch(name, arguments.only):
+            found.append(count(name, case, arguments.pairs))
+            print(found[-1], flush=True)
+    wrong, pairs = sum(one.wrong for one in found), sum(one.pairs for one in found)
+    bits = sum(one.other_bits for one in found if one.name.startswith("xgboost") and one.trees)
+    seconds = time.monotonic() - start
+    print(f"{wrong:,} wrong decisions of {pairs:,}; {bits:,} other bits of XGBoost's sums of trees; {seconds:.0f} s")
+    return int(wrong > 0 or bits > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

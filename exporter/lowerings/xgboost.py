@@ -1,0 +1,123 @@
+"""XGBoost's regressors: float32 sums of trees in their order, or an affine map, read from the model that it saves.
+
+XGBoost rounds what it is given to float32. The trees do so as well, and their sum is XGBoost's own, bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
+from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.encoding import Codes, lookup
+from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
+from triton_regressors.exporter.lowerings.strings import refuse_unknown
+from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
+from triton_regressors.exporter.registry import lowers, refuses
+from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.impute import Impute
+from triton_regressors.kernels.trees import CATEGORICAL
+
+refuses(
+    "it answers with classes",
+    "Export an XGBRegressor: one with objective='binary:logistic' answers with the probability.",
+    "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRFClassifier",
+)
+refuses(
+    "it ranks rows within groups, which are no rows of a request",
+    "Export an XGBRegressor.",
+    "xgboost.sklearn.XGBRanker",
+)
+refuses(
+    "it does not hold which number stands for a missing value",
+    "Save it with save_model, load it with load_model of an XGBRegressor, and export that.",
+    "xgboost.core.Booster",
+)
+
+
+@lowers("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
+def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
+    """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
+    try:
+        model = read_xgboost(bytes(estimator.get_booster().save_raw("ubj")))
+    except ValueError as error:
+        raise builder.refuse(estimator, str(error)) from error
+    if model.n_features != x.width:
+        raise builder.refuse(estimator, f"it was fitted on {model.n_features} features and would get {x.width}")
+    if model.trees is None:
+        return _lower_linear(estimator, model, x, builder)
+    read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
+    trees = dataclasses.replace(model.trees, feature=columns[model.trees.feature])
+    note_thresholds(trees, x, builder)
+    ensemble = arrange(
+        trees,
+        baseline=model.base,
+        function=model.link,
+        output="ordered",
+        rounding="floor",
+        output_of_tree=model.output_of_tree,
+    )
+    return builder.add(ensemble, read)
+
+
+def _lower_linear(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> Value:
+    """Missing numbers count as 0. XGBoost adds up in float32, and this in float64."""
+    assert model.weights is not None
+    z = builder.add(Float32(), _lower_missing(estimator, x, builder))
+    every = np.arange(x.width, dtype=np.int32)
+    filled = builder.add(Impute(every, np.zeros(x.width), every[:0]), z)
+    weights = model.weights.astype(np.float64)
+    return builder.affine(filled, weights[:-1], weights[-1] + model.base, model.link)
+
+
+def _lower_missing(estimator: Any, x: Value, builder: Builder) -> Value:
+    """Return `x` with NaN in place of what the estimator takes for missing: a number, and zeros of a sparse matrix."""
+    every, nothing = np.arange(x.width, dtype=np.int32), np.full(x.width, np.nan)
+    z = builder.add(Impute(every, nothing, every[:0], 0.0), x) if x.sparse else x
+    missing = np.float32(estimator.missing)
+    if np.isfinite(missing):
+        rounded = builder.add(Float32(), z)
+        return builder.add(Impute(every, nothing, every[:0], float(missing)), rounded).holding(x, every)
+    if np.isinf(missing) and min(x.features, default=-1) < 0:
+        raise builder.refuse(
+            estimator, f"missing is {missing}, which another step may make; supported: NaN, or a number"
+        )
+    return z.holding(x, every)  # requests hold no infinity
+
+
+def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> tuple[Value, np.ndarray]:
+    """Return `x` with the codes of categories, and the column that each feature of the model has in it."""
+    assert model.trees is not None
+    if not model.categories:
+        for feature in model.categorical:
+            if x.features and x.features[feature] >= 0:
+                builder.profile.note_choices(x.features[feature], np.arange(_codes(model, feature)))
+        return x, np.arange(x.width)
+    if np.isfinite(estimator.missing):
+        raise builder.refuse(
+            estimator, f"missing is {estimator.missing} beside pandas' categories; supported there: NaN"
+        )
+    known = {feature: np.asarray(values).tolist() for feature, values in model.categories.items()}
+    read, columns = number_pandas_categories(estimator, known, (), x, builder)
+    guards = []
+    for feature, categories in model.categories.items():
+        if isinstance(categories, np.ndarray):
+            guards.append(Codes(feature, np.sort(categories), np.zeros(len(categories)), 0.0, np.nan))
+        else:
+            refuse_unknown(builder, x, feature)
+    if guards:
+        builder.guard(lookup(builder, x, guards, summed=True))
+    return read, columns
+
+
+def _codes(model: XGBoostModel, feature: int) -> int:
+    """Return one more than the largest code of a feature that a node of the trees lists."""
+    assert model.trees is not None
+    asks = (model.trees.flags & CATEGORICAL > 0) & (model.trees.feature == feature)
+    rows = model.trees.sets[model.trees.threshold[asks].astype(np.int64)].view(np.uint8)
+    right = np.unpackbits(~rows, axis=1, bitorder="little").any(axis=0)
+    return int(np.flatnonzero(right).max(initial=0)) + 2

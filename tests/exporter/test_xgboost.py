@@ -1,0 +1,221 @@
+"""XGBoost's regressors as plans: their bits through the kernels, what is missing, categories, files and refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
+from xgboost import XGBClassifier, XGBRanker, XGBRegressor
+
+from docs.boosters import count
+from tests.exporter.adversarial import adversarial_rows, edges_of
+from tests.exporter.cases import CASES
+from tests.exporter.cases_xgboost import CODES, SIZE, coded, mostly_zero, partly_missing, shops, words
+from tests.exporter.data import small
+from triton_regressors import ExportError, load_estimator
+from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.sparsity import makes_sparse
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.run import Runner
+
+TINY = {**SIZE, "n_estimators": 6, "max_depth": 3}
+
+
+def answers(estimator: Any, X: np.ndarray, engine: str = "torch", **options: Any) -> np.ndarray:
+    plan = compile_estimator(estimator, **options).plan
+    return Runner(plan, engine=engine, max_rows=len(X)).predict(X.astype(plan.dtype))["y"]
+
+
+def at_edges(estimator: Any, X: np.ndarray, rows: int) -> np.ndarray:
+    steps = compile_estimator(estimator).plan.steps
+    (ensemble,) = [step.operation for step in steps if isinstance(step.operation, TreeEnsemble)]
+    return adversarial_rows(X, *edges_of(ensemble), rows=rows, infinite=False)
+
+
+@pytest.mark.parametrize("name", ["missing", "missing-zero", "targets", "vector-leaves", "codes", "early"])
+def test_kernels_answer_with_xgboosts_bits(name: str, engine: str) -> None:
+    estimator, X = CASES[f"xgboost-{name}"].fitted()
+    rows = at_edges(estimator, X, 40)
+    expected = estimator.predict(rows).reshape(len(rows), -1)
+    np.testing.assert_array_equal(answers(estimator, rows, engine), expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_options_keep_the_bits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = coded(40) if seed % 2 else partly_missing()
+    options: dict[str, Any] = {
+        **({"booster": "dart", "rate_drop": 0.4} if rng.random() < 0.5 else {}),
+        "tree_method": rng.choice(["hist", "approx"]),
+        "grow_policy": rng.choice(["depthwise", "lossguide"]),
+        "max_leaves": int(rng.choice([0, 7])),
+        "missing": rng.choice([np.nan, 0.0, 3.0, -999.0]),
+        "subsample": rng.choice([0.6, 1.0]),
+        "num_parallel_tree": int(rng.choice([1, 3])),
+        "base_score": rng.choice([None, 0.25, -1e4, 1e-30]),
+        "learning_rate": rng.choice([0.05, 0.3, 1.0]),
+        "max_bin": int(rng.choice([4, 256])),
+        "reg_alpha": rng.choice([0.0, 5.0]),
+        "objective": rng.choice(["reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror"]),
+    }
+    if seed % 2:
+        options |= {"enable_categorical": True, "feature_types": CODES, "max_cat_to_onehot": int(rng.choice([1, 64]))}
+    targets = y if seed < 4 else np.column_stack([y, -2 * y])
+    estimator = XGBRegressor(**{**SIZE, **options}).fit(X, targets)
+    rows = at_edges(estimator, X, 400)
+    np.testing.assert_array_equal(answers(estimator, rows), estimator.predict(rows).reshape(len(rows), -1))
+
+
+def test_the_count_of_wrong_decisions() -> None:
+    found = count("xgboost-codes", CASES["xgboost-codes"], 4000)
+    assert (found.wrong, found.other_bits, found.ulp) == (0, 0, 0)
+    assert found.pairs >= 4000
+    assert found.trees == 40
+
+
+# Missing numbers
+
+
+@pytest.mark.parametrize("missing", [np.inf, -np.inf])
+def test_missing_infinity(missing: float) -> None:
+    X, y = small()
+    estimator = XGBRegressor(**TINY, missing=missing).fit(X, y)
+    np.testing.assert_array_equal(answers(estimator, X)[:, 0], estimator.predict(X))
+    piped = make_pipeline(StandardScaler(), XGBRegressor(**TINY, missing=missing)).fit(X, y)
+    with pytest.raises(
+        ExportError, match=r"missing is -?inf, which another step may make; supported: NaN, or a number"
+    ):
+        compile_estimator(piped)
+
+
+def test_zeros_of_a_sparse_matrix_are_missing() -> None:
+    X, y = words()
+    encoder = ColumnTransformer([("word", OneHotEncoder(), ["word"])], remainder="passthrough")
+    sparse = make_pipeline(encoder, XGBRegressor(**SIZE)).fit(X, y)
+    assert sparse[0].sparse_output_
+    dense = make_pipeline(clone(encoder).set_params(sparse_threshold=0).fit(X), sparse[1])
+    assert np.abs(sparse.predict(X) - dense.predict(X)).max() > 0.1
+    for pipeline in (sparse, dense):
+        assert compile_estimator(pipeline, sample=X).report.outputs["y"].max_ulp == 0
+
+
+def test_which_transformers_make_a_sparse_matrix() -> None:
+    X, y = mostly_zero()
+    codes = np.abs(X).astype(int)
+    hot, dense = OneHotEncoder(), OneHotEncoder(sparse_output=False)
+    for makes, given in (
+        (hot, codes),
+        (dense, codes),
+        (KBinsDiscretizer(3, strategy="uniform"), X),
+        (KBinsDiscretizer(3, encode="ordinal", strategy="uniform"), X),
+        (SplineTransformer(sparse_output=True), X),
+        (SplineTransformer(), X),
+        (make_pipeline(hot, MaxAbsScaler(), SelectKBest(k=3), PolynomialFeatures(2), FunctionTransformer()), codes),
+        (make_pipeline(hot, "passthrough", StandardScaler(with_mean=False), SimpleImputer()), codes),
+        (make_pipeline(dense, MaxAbsScaler()), codes),
+        (FeatureUnion([("hot", hot), ("scaled", StandardScaler())]), codes),
+        (FeatureUnion([("hot", dense), ("all", "passthrough")]), codes),
+        (ColumnTransformer([("hot", hot, [0])], remainder="passthrough", sparse_threshold=1.0), codes),
+        (ColumnTransformer([("hot", hot, [0])], remainder="passthrough", sparse_threshold=0), codes),
+        (GridSearchCV(make_pipeline(hot, SelectKBest()), {"selectkbest__k": [2]}, scoring=lambda *_: 0.0, cv=2), codes),
+    ):
+        transformer = makes.fit(given, y)
+        assert makes_sparse(transformer, False) == hasattr(transformer.transform(given), "tocsr"), transformer
+
+
+# Categories
+
+
+def test_categories_come_as_strings_and_numbers() -> None:
+    X, y = shops()
+    estimator = XGBRegressor(**SIZE, enable_categorical=True).fit(X, y)
+    compilation = compile_estimator(estimator, sample=X)
+    inputs = compilation.inputs
+    assert inputs.datatypes() == {"X": "FP32", "categories": "BYTES"}
+    assert [tensor.closed for tensor in inputs.text] == [(True,)]
+    other = X.assign(
+        town=X["town"].cat.reorder_categories(sorted(X["town"].cat.categories)), kind=X["kind"].astype(int)
+    )
+    again = compile_estimator(estimator, sample=other)
+    assert again.plan.to_json() == compilation.plan.to_json()
+    rows = compilation.sample.X[:2].copy()
+    rows[0, 2] = 25  # none of 10, 20, 30 and 40
+    found = Runner(compilation.plan, engine="torch", max_rows=2).predict(rows)["y"]
+    assert np.isnan(found[0])
+    assert found[1] == compilation.sample.expected["y"][1]
+
+
+def test_categories_that_cannot_be_served() -> None:
+    X, y = shops()
+    options = {**TINY, "enable_categorical": True}
+    zero = XGBRegressor(**options, missing=0).fit(X, y)
+    with pytest.raises(ExportError, match="missing is 0 beside pandas' categories; supported there: NaN"):
+        compile_estimator(zero)
+    named = X.assign(town=X["town"].cat.rename_categories({"town 5": "Köln"}))
+    with pytest.raises(ExportError, match="feature 1 has letters beyond ASCII"):
+        compile_estimator(XGBRegressor(**options).fit(named, y))
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", ["json", "ubj"])
+def test_a_file_holds_all_but_what_is_missing(tmp_path: Path, suffix: str) -> None:
+    X, y = mostly_zero()
+    estimator = XGBRegressor(**TINY, missing=0).fit(X, y)
+    path = tmp_path / f"model.{suffix}"
+    estimator.save_model(path)
+    loaded = load_estimator(path, missing=0)
+    np.testing.assert_array_equal(answers(loaded, X)[:, 0], estimator.predict(X))
+    with pytest.raises(ExportError, match="does not hold which number stands for a missing value"):
+        load_estimator(path)
+
+
+# Refusals
+
+
+def test_refusals() -> None:
+    X, y = small()
+    up = y > 0
+    for estimator, reason in (
+        (XGBClassifier(**TINY).fit(X, up), "it answers with classes. Export an XGBRegressor"),
+        (XGBRanker(**TINY).fit(X, up, group=[len(X)]), "it ranks rows within groups"),
+        (XGBRegressor(**TINY).fit(X, y).get_booster(), "Save it with save_model, load it with load_model"),
+        (XGBRegressor(**TINY, objective="binary:hinge").fit(X, up), "its objective is 'binary:hinge'; supported: "),
+        (XGBRegressor(), "it is not fitted; call fit first"),
+    ):
+        with pytest.raises(ExportError, match=reason):
+            compile_estimator(estimator)
+
+
+def test_categories_of_another_step_are_codes() -> None:
+    X, y = words()
+    encoder = ColumnTransformer([("word", OrdinalEncoder(), ["word"])], remainder="passthrough")
+    types = ["c", "q", "q"]
+    estimator = XGBRegressor(**SIZE, enable_categorical=True, feature_types=types, max_cat_to_onehot=1)
+    compilation = compile_estimator(make_pipeline(encoder, estimator).fit(X, y), sample=X)
+    assert compilation.report.outputs["y"].max_ulp == 0
+
+
+def test_a_frame_of_numbers_keeps_its_names() -> None:
+    X, y = small()
+    frame = pd.DataFrame(X, columns=list("edcba"))
+    compilation = compile_estimator(XGBRegressor(**TINY).fit(frame, y), sample=frame[list("abcde")])
+    assert compilation.report.outputs["y"].max_ulp == 0
