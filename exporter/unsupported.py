@@ -16,7 +16,6 @@ KINDS = {
 
 FIL = "serve this one with the Triton server's FIL backend"
 LIBRARIES = {
-    "lightgbm": ("LightGBM", FIL),
     "xgboost": ("XGBoost", FIL),
 }
 """Boosting libraries by their top-level modules: what they are called, and how else their models can be served."""

@@ -33,6 +33,9 @@ BY_CATEGORY, DEFAULT_LEFT = 1, 2
 
 NO_MISSING, ZERO_MISSING = 0, 1
 
+UNREAD = ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count")
+"""What the text says of trees beside how they decide."""
+
 
 @dataclass(frozen=True)
 class LinearLeaves:
@@ -136,14 +139,13 @@ class _Fields:
 
     def __init__(self, body: str) -> None:
         self._lines: dict[str, list[str]] = {}
-        for line in body.splitlines():
-            name, equals, values = line.partition("=")
-            if equals:
-                self._lines.setdefault(name, []).append(values)
+        for found in re.finditer(r"^(\w+)=(.*)$", body, re.MULTILINE):
+            if found[1] not in UNREAD:
+                self._lines.setdefault(found[1], []).append(found[2])
 
-    def integers(self, name: str, count: int | None = None) -> np.ndarray:
+    def integers(self, name: str, count: int | None = None, dtype: type = np.int64) -> np.ndarray:
         """Return whole numbers."""
-        return self._numbers(name, np.int64, count)
+        return self._numbers(name, dtype, count)
 
     def floats(self, name: str, count: int) -> np.ndarray:
         """Return float64 numbers."""
@@ -218,20 +220,16 @@ def _sets(fields: _Fields, own: np.ndarray, tree: np.ndarray) -> tuple[np.ndarra
         raise ValueError("a node asks for a set of categories that its tree does not have")
     total, trees = int(count.sum()), np.count_nonzero(count)
     if not total:
-        return first[tree], np.zeros((0, 8), dtype=np.int32)
+        return first[tree], np.zeros((0, 1), dtype=np.int32)
     boundaries = fields.integers("cat_boundaries", total + trees)
     starts = np.arange(trees) + np.append(0, np.cumsum(count[count > 0])[:-1])
     words = np.delete(np.diff(boundaries), starts[1:] - 1)  # a tree's first boundary is 0
     if (boundaries[starts] != 0).any() or (words < 0).any():
         raise ValueError("cat_boundaries do not ascend from 0")
-    row = np.repeat(np.arange(total), words)
-    column = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
-    held = fields.integers("cat_threshold", len(row)).astype(np.uint32)
-    used = held > 0
-    width = max(int(column[used].max(initial=0)) + 1, 8)
-    width += bool((held[used & (column == width - 1)] >> 31).any())
-    sets = np.zeros((total, width), dtype=np.uint32)
-    sets[row[used], column[used]] = held[used]
+    sets = np.zeros((total, int(words.max(initial=0)) + 1), dtype=np.uint32)
+    sets[np.arange(sets.shape[1]) < words[:, None]] = fields.integers("cat_threshold", int(words.sum()), np.uint32)
+    last = int(np.flatnonzero(sets.any(axis=0)).max(initial=0))
+    sets = sets[:, : last + 1 + int((sets[:, last] >> 31).any())].copy()
     return first[tree] + own.astype(np.int64), sets.view(np.int32)
 
 

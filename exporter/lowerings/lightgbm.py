@@ -35,6 +35,11 @@ refuses(
     "lightgbm.sklearn.LGBMRanker",
 )
 refuses(
+    "it is a model of any objective, and only regressors are exported",
+    "Fit an LGBMRegressor with its parameters.",
+    "lightgbm.sklearn.LGBMModel",
+)
+refuses(
     "it is LightGBM's model alone, and not an estimator",
     "Save it with save_model as a .txt file, and export that file.",
     "lightgbm.basic.Booster",

@@ -1,135 +1,76 @@
 """LightGBM's trees decide as it does: of adversarial rows, in float32 and in float64, and of any category."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from lightgbm import Booster, Dataset, LGBMClassifier, LGBMRanker, LGBMRegressor, train
+from lightgbm import Booster, Dataset, LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor, train
 
-from tests.exporter.adversarial import adversarial_rows
-from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing, with_pandas_categories
-from tests.exporter.data import Data, several_targets, small
+from tests.exporter.cases_lightgbm import lgbm, with_pandas_categories
+from tests.exporter.data import several_targets, small
+from tests.exporter.decisions_lightgbm import (
+    GROUPED,
+    VARIANTS,
+    fitted,
+    plan_of_answers,
+    plan_of_leaves,
+    rows_at_edges,
+    ulps_from_lightgbm,
+    wrong_leaves,
+)
 from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, load_estimator
-from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
+from triton_regressors.exporter.boosters.lightgbm_model import read_model
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.lower import lower
-from triton_regressors.exporter.lowerings import lightgbm
-from triton_regressors.exporter.lowerings.trees import Trees, arrange
-from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.exporter.passes import specialise
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
-from triton_regressors.kernels.trees import CATEGORICAL
 
 ROWS = 1500
 
-GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
-DEEPER = {"n_estimators": 20, "num_leaves": 15, "min_child_samples": 3}
-DECISIONS: dict[str, tuple[LGBMRegressor, Callable[[], Data]]] = {
-    "numbers": (lgbm(**DEEPER), small),
-    "nan": (lgbm(**DEEPER), with_missing),
-    "zero": (lgbm(zero_as_missing=True, **DEEPER), with_missing),
-    "unused": (lgbm(use_missing=False, **DEEPER), with_missing),
-    "codes": (lgbm(categorical_feature=[1, 2], **GROUPED, **DEEPER), with_codes),
-    "codes-zero": (lgbm(categorical_feature=[1], zero_as_missing=True, **GROUPED, **DEEPER), with_codes),
-    "one-hot": (lgbm(categorical_feature=[1, 2], max_cat_to_onehot=99, **GROUPED, **DEEPER), with_codes),
-    "extra": (lgbm(extra_trees=True, max_bin=9, **DEEPER), with_missing),
-}
-
-
-@functools.cache
-def fitted(name: str) -> LGBMRegressor:
-    estimator, data = DECISIONS[name]
-    return estimator.fit(*data())
-
-
-def adversarial(model: LightGBMModel, X: np.ndarray, dtype: Any, **options: Any) -> np.ndarray:
-    """Return rows at a model's thresholds and beside them by units of this dtype."""
-    trees, inner = model.trees, model.trees.left >= 0
-    by_set = trees.flags & CATEGORICAL > 0
-    thresholds = {f: trees.threshold[inner & ~by_set & (trees.feature == f)] for f in range(model.n_features)}
-    codes = {f: np.arange(32 * trees.sets.shape[1] + 2) for f in np.unique(trees.feature[inner & by_set]).tolist()}
-    rows = adversarial_rows(X, thresholds, codes, rows=ROWS, **options).astype(dtype)
-    if dtype is np.float64:
-        rng = np.random.default_rng(0)
-        for feature, own in thresholds.items():
-            exact = np.concatenate([own, [-NEAR_ZERO, NEAR_ZERO, 5e-324, -5e-324, 0.0, 1e-35, -1e-35, 1e300]])
-            near = np.concatenate([exact, np.nextafter(exact, np.inf), np.nextafter(exact, -np.inf)])
-            at = np.flatnonzero(rng.random(len(rows)) < 0.5)
-            if len(own):
-                rows[at, feature] = rng.choice(near, len(at))
-    return rows
-
-
-def plan_of_leaves(estimator: LGBMRegressor, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Return the estimator's plan with each tree's leaf, by LightGBM's number, in place of their values' sum."""
-
-    def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
-        place = np.arange(len(trees.left)) - np.repeat(np.cumsum(trees.sizes) - trees.sizes, trees.sizes)
-        leaf = place - np.repeat((trees.sizes - 1) // 2, trees.sizes)
-        options["output"] = "each"
-        return arrange(Trees(**{**vars(trees), "value": leaf[:, None].astype(np.float64)}), **options)
-
-    monkeypatch.setattr(lightgbm, "arrange", number_leaves)
-    return specialise(lower(estimator).plan, np.dtype(dtype).name)
+pytestmark = pytest.mark.filterwarnings("ignore:categorical_feature keyword")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", list(DECISIONS))
-def test_every_leaf_is_lightgbms(name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator = fitted(name)
-    model = read_model(estimator.booster_.model_to_string())
-    X = adversarial(model, DECISIONS[name][1]()[0], dtype)
-    expected = estimator.predict(X, pred_leaf=True)
-    plan = plan_of_leaves(estimator, dtype, monkeypatch)
-    found = run_plan(plan, X)["y"]
-    assert len(np.unique(expected)) == expected.max() + 1 > 9  # the rows come to all leaves
-    assert np.count_nonzero(found != expected) == 0
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_every_leaf_is_lightgbms(name: str, dtype: Any) -> None:
+    leaves = fitted(name).predict(rows_at_edges(name, dtype, ROWS), pred_leaf=True)
+    assert len(np.unique(leaves)) == leaves.max() + 1 > 9  # the rows come to all leaves
+    assert wrong_leaves(name, dtype, ROWS) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["numbers", "nan", "codes", "forest", "linear", "linear-codes", "root"])
+def test_answers_are_the_float32_nearest_to_lightgbms(name: str, dtype: Any) -> None:
+    assert ulps_from_lightgbm(name, dtype, ROWS) <= 0.5001
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("nan", np.float64), ("zero", np.float32), ("codes", np.float32)])
-def test_kernels_decide_likewise(name: str, dtype: Any, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator = fitted(name)
-    model = read_model(estimator.booster_.model_to_string())
-    X = adversarial(model, DECISIONS[name][1]()[0], dtype)[:24]
-    runner = Runner(plan_of_leaves(estimator, dtype, monkeypatch), engine=engine)
-    assert (runner.predict(X)["y"] == estimator.predict(X, pred_leaf=True)).all()
+def test_kernels_decide_likewise(name: str, dtype: Any, engine: str) -> None:
+    X = rows_at_edges(name, dtype, 24)
+    runner = Runner(plan_of_leaves(fitted(name), dtype), engine=engine)
+    assert (runner.predict(X)["y"] == fitted(name).predict(X, pred_leaf=True)).all()
+
+
+def test_linear_leaves_in_kernels(engine: str) -> None:
+    X = rows_at_edges("linear", np.float64, 24, infinite=False)
+    X[np.abs(X) > 1e6] = 1.0
+    found = Runner(plan_of_answers(fitted("linear"), np.float64), engine=engine).predict(X)["y"][:, 0]
+    np.testing.assert_allclose(found, fitted("linear").predict(X), rtol=6e-8)
+
+
+def test_a_wrong_leaf_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds rounded to the nearest float32, and not down, are found out."""
+    monkeypatch.setattr(specialise, "round_down", lambda threshold: threshold.astype(np.float32))
+    assert wrong_leaves("numbers", np.float32, ROWS) > 0
 
 
 def test_float32_thresholds_share_a_word_with_their_nodes() -> None:
     for name in ("nan", "codes"):
-        plan = compile_estimator(fitted(name), sample=DECISIONS[name][1]()[0], input="fp32").plan
-        (step,) = plan.steps
+        (step,) = plan_of_answers(fitted(name), np.float32).steps
         assert isinstance(step.operation, TreeEnsemble)
         assert step.operation.threshold.dtype == np.float32
-
-
-ANSWERS = {
-    "identity": (lgbm(), with_missing),
-    "linear": (lgbm(linear_tree=True, num_leaves=15), with_missing),
-    "linear-complete": (lgbm(linear_tree=True, num_leaves=15, linear_lambda=1.0), small),
-    "linear-codes": (lgbm(linear_tree=True, categorical_feature=[1], **GROUPED), with_codes),
-    "root": (lgbm(reg_sqrt=True), with_missing),
-}
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", list(ANSWERS))
-def test_answers_are_the_float32_nearest_to_lightgbms(name: str, dtype: Any) -> None:
-    estimator, data = ANSWERS[name]
-    X, y = data()
-    model = read_model(estimator.fit(X, y).booster_.model_to_string())
-    rows = adversarial(model, X, dtype, infinite=False)
-    rows[np.abs(rows) > 1e6] = 1.0  # a linear tree's answers grow with the row
-    expected = estimator.predict(rows)
-    plan = specialise(lower(estimator).plan, np.dtype(dtype).name)
-    np.testing.assert_allclose(run_plan(plan, rows)["y"][:, 0], expected, rtol=1e-13, atol=1e-13 * expected.std())
-    found = Runner(plan, engine="torch").predict(rows)["y"][:, 0]
-    assert (np.abs(found - expected) <= 0.5001 * np.spacing(np.abs(expected).astype(np.float32))).all()
 
 
 def test_categories_by_the_hundreds() -> None:
@@ -142,7 +83,7 @@ def test_categories_by_the_hundreds() -> None:
     model = read_model(estimator.booster_.model_to_string())
     assert model.trees.sets.shape[1] == 64  # its last bit is no category's
     rows = np.column_stack([np.arange(-40, 2100), np.zeros(2140)]).astype(np.float32)
-    plan = specialise(lower(estimator).plan, "float32")
+    plan = plan_of_answers(estimator, np.float32)
     np.testing.assert_allclose(run_plan(plan, rows)["y"][:, 0], estimator.predict(rows), rtol=1e-14)
 
 
@@ -235,6 +176,10 @@ class TestRefusals:
         )
         ranker = LGBMRanker(**options).fit(X, (y > 0).astype(int), group=[len(X)])
         assert refusal(ranker).startswith("Cannot export LGBMRanker: it ranks rows within their groups, and only")
+        assert refusal(LGBMModel(objective="regression", **options).fit(X, y)) == (
+            "Cannot export LGBMModel: it is a model of any objective, and only regressors are exported. Fit an "
+            "LGBMRegressor with its parameters."
+        )
         booster: Booster = lgbm().fit(X, y).booster_
         assert refusal(booster) == (
             "Cannot export Booster: it is LightGBM's model alone, and not an estimator. Save it with save_model as a "

@@ -129,12 +129,6 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: boosted("xgboost.core", "Booster", Plain),
         "Booster: it is a model of XGBoost, whose trees are not read. " + FIL,
     ),
-    "subclass of LightGBM in a Pipeline": (
-        lambda: make_pipeline(
-            StandardScaler(), type("Mine", (type(boosted("lightgbm.sklearn", "LGBMRegressor")),), {})()
-        ).fit(X, y),
-        "Mine (step 'mine'): it is a model of LightGBM, whose trees are not read. " + FIL,
-    ),
     "counts of words": (
         lambda: make_pipeline(CountVectorizer(), Ridge()).fit(WORDS, y),
         f"CountVectorizer (step 'countvectorizer'): {TEXT}",
@@ -231,7 +225,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.fixture(autouse=True)
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the modules of boosting libraries that are not installed."""
-    for name in ("xgboost", "xgboost.sklearn", "xgboost.core", "lightgbm", "lightgbm.sklearn"):
+    for name in ("xgboost", "xgboost.sklearn", "xgboost.core"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
 

@@ -69,7 +69,7 @@ def test_sets_are_those_of_the_text() -> None:
         boundaries = [int(number) for number in line(tree, "cat_boundaries").split("=")[1].split()]
         words = [int(number) for number in line(tree, "cat_threshold").split("=")[1].split()]
         for begin, end in itertools.pairwise(boundaries):
-            expected.append(words[begin:end] + [0] * (8 - end + begin))
+            expected.append(words[begin:end] + [0] * (2 - end + begin))
     assert model.trees.sets.view(np.uint32).tolist() == expected
     asks = (model.trees.left >= 0) & (model.trees.flags & CATEGORICAL > 0)
     assert sorted(model.trees.threshold[asks]) == list(range(len(expected)))
