@@ -236,11 +236,14 @@ def _combinations(
     kinds = list(dict.fromkeys((ctr.columns, ctr.questions) for ctr in ctrs))
     strides = {kind: _strides(estimator, known, *kind, builder) for kind in kinds}
     numbers = _add_numbers(model, kinds, strides, known, place, read, builder)
-    codes = []
+    codes, tables = [], {}
     for ctr in ctrs:
         kind = ctr.columns, ctr.questions
         parts = [*(known[column].hashes for column in ctr.columns), *(np.arange(2) for _ in ctr.questions)]
-        number, key = find_combinations(parts, ctr.keys)
+        table = kind, ctr.keys.tobytes()  # several statistics are made of one
+        if table not in tables:
+            tables[table] = find_combinations(parts, ctr.keys)
+        number, key = tables[table]
         if len(np.unique(key)) < len(ctr.keys) and builder.profile.lacking is None:
             raise builder.refuse(
                 estimator,

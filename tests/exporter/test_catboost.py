@@ -154,6 +154,19 @@ def test_strings_pass_beside_numbers_that_a_step_makes() -> None:
     assert compilation.report.outputs["y"].max_ulp <= NEAREST
 
 
+def test_names_are_those_that_a_member_was_fitted_on() -> None:
+    X, y = tenants()
+    stack = StackingRegressor([("cat", catboost(cat_features=CATEGORIES))], catboost(), cv=2).fit(X, y)
+    compilation = compile_estimator(stack, sample=X[X.columns[::-1]])  # which are then put in order
+    assert compilation.document().provenance.feature_names == tuple(X.columns)
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+
+
+@pytest.mark.parametrize("name", ["combined", "nested-categories"])
+def test_strings_are_told_from_numbers_without_a_sample(name: str) -> None:
+    assert string_columns(fitted(name))[:2] == ["city", "job"]
+
+
 def test_a_column_that_no_tree_reads_is_no_number() -> None:
     X, y = tenants()
     model = catboost(cat_features=["city"], ignored_features=["city"]).fit(X[["city", "age"]], y)

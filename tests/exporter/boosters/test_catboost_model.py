@@ -56,6 +56,9 @@ def test_combinations_are_found_by_their_keys(monkeypatch: pytest.MonkeyPatch, a
     places, found = find_combinations(choices, np.concatenate([keys, others])[order])
     assert sorted(places) == sorted(wanted)
     assert all(wanted[order[place]] == number for number, place in zip(places, found, strict=True))
+    for nothing in ([choices[0][:0], *choices[1:]], [*choices[:2], choices[2][:0]]):
+        assert not len(find_combinations(nothing, keys[:1])[0])
+    assert not len(find_combinations(choices, keys[:0])[0])
 
 
 def test_a_document_of_another_kind_of_statistics_is_refused() -> None:
