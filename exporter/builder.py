@@ -212,9 +212,11 @@ class Builder:
         try:
             check_is_fitted(estimator)
         except NotFittedError:
-            reason = "it is not fitted; call fit first"
+            reason, says_itself = "it is not fitted; call fit first", getattr(estimator, "is_fitted", None)
+            if callable(says_itself) and says_itself():  # a sum of CatBoost's models
+                return
             if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(
-                "sklearn."
+                ("sklearn.", "catboost.")
             ):
                 reason = "none of its attributes ends in '_', as those of a fitted one do; call fit first, or give its "
                 reason += "class a __sklearn_is_fitted__"

@@ -132,14 +132,16 @@ class Oracle:
 def feature_names(estimator: Any) -> list[str] | None:
     """Return the names of the columns that the estimator was fitted on, if they had any."""
     names = getattr(estimator, "feature_names_in_", None)
-    if names is None:  # CatBoost has them elsewhere, and numbers columns that had none
-        names = getattr(estimator, "feature_names_", None)
-        names = None if names == [str(column) for column in range(len(names or ()))] else names
-    if names is None:  # nor does what hands its rows on have them
-        steps = getattr(estimator, "steps", ())
-        inner = [step for _, step in steps[:1]] or [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
-        names = next((found for found in map(feature_names, filter(None, inner)) if found), None)
-    return None if names is None else [str(name) for name in names]
+    if names is not None:
+        return [str(name) for name in names]
+    names = getattr(estimator, "feature_names_", None)  # CatBoost's, which numbers columns that have none
+    if isinstance(names, list):
+        return None if names == [str(column) for column in range(len(names))] else names
+    # What hands its rows on has no names where only CatBoost was asked for them.
+    steps, members = getattr(estimator, "steps", ()), getattr(estimator, "estimators_", ())
+    inner = [step for _, step in steps[:1]] + [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
+    inner += members[:1] if isinstance(members, list) else []
+    return next(filter(None, (feature_names(part) for part in inner if part is not None)), None)
 
 
 def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:

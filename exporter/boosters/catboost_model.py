@@ -125,11 +125,11 @@ def find_combinations(choices: Sequence[np.ndarray], keys: np.ndarray) -> tuple[
         split = len(parts) - 1
         while split and len(parts[split - 1]) * np.prod([len(part) for part in parts[split:]]) <= AT_ONCE:
             split -= 1
-        tail, head = _sums(parts[split:]), _sums(parts[:split])
+        tail, head = _sums(parts[split:]), _sums(parts[: split if len(keys) else 0])
         low = np.uint64(max(1 << (16 * len(keys)).bit_length(), 2**16) - 1)
         maybe = np.zeros(int(low) + 1, dtype=bool)
         maybe[keys & low] = True
-        places, found = [], []
+        places, found = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for number, first in enumerate(head):
             sums = first + tail
             at = np.flatnonzero(maybe[sums & low])

@@ -151,9 +151,10 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
                 what = f"{name}, which another step makes, has categories that are no whole numbers near zero"
                 raise builder.refuse(estimator, f"{what}; supported: strings of the input, or such numbers")
             number_strings(builder, estimator, x, column, [])
-            profile.lacking = builder.refuse(
-                estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
-            )
+            if stated or any(column in ctr.columns for ctr in model.ctrs):
+                profile.lacking = builder.refuse(
+                    estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
+                )
             return Categories(np.zeros(0), np.zeros(0, dtype=np.int64))
         found = _sorted(_numbers(estimator, integers, column, x, builder), hashes)
         if feature >= 0:
@@ -235,11 +236,14 @@ def _combinations(
     kinds = list(dict.fromkeys((ctr.columns, ctr.questions) for ctr in ctrs))
     strides = {kind: _strides(estimator, known, *kind, builder) for kind in kinds}
     numbers = _add_numbers(model, kinds, strides, known, place, read, builder)
-    codes = []
+    codes, tables = [], {}
     for ctr in ctrs:
         kind = ctr.columns, ctr.questions
         parts = [*(known[column].hashes for column in ctr.columns), *(np.arange(2) for _ in ctr.questions)]
-        number, key = find_combinations(parts, ctr.keys)
+        table = kind, ctr.keys.tobytes()  # several statistics are made of one
+        if table not in tables:
+            tables[table] = find_combinations(parts, ctr.keys)
+        number, key = tables[table]
         if len(np.unique(key)) < len(ctr.keys) and builder.profile.lacking is None:
             raise builder.refuse(
                 estimator,

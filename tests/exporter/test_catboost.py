@@ -1,0 +1,302 @@
+"""CatBoost's trees decide as it does: of adversarial rows, of strings that no row had, alone and in files."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor, sum_models
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
+
+from tests.exporter.adversarial import adversarial_rows, edges_of
+from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
+from tests.exporter.cases_text import NUMERIC
+from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.lower import lower, string_columns
+from triton_regressors.exporter.lowerings import catboost as lowering
+from triton_regressors.exporter.lowerings import catboost_categories
+from triton_regressors.exporter.lowerings.trees import Trees, arrange
+from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.run import Runner
+
+ROWS = 1500
+NEAREST = 0.5 + 1e-6
+"""Units in the last place between a float64 sum and the float32 nearest to another float64 sum of the same numbers."""
+
+STRINGS = ("Paris", "Rome", "no city", "cook", "nurse", "Atlantis", "東京", "\N{REPLACEMENT CHARACTER}", "2", " ")
+WHOLE = (-1, 0, 3, 6, 7, -7, 2**24 + 2)
+
+DECISIONS: dict[str, dict[str, Any]] = {
+    "symmetric": {"depth": 6, "iterations": 30},
+    "deep": {"depth": 10, "iterations": 5},
+    "few-borders": {"border_count": 3, "nan_mode": "Max"},
+    "depthwise": {"grow_policy": "Depthwise", "depth": 6},
+    "lossguide": {"grow_policy": "Lossguide", "max_leaves": 20, "nan_mode": "Max"},
+    "one-hot": {"cat_features": CATEGORIES, "one_hot_max_size": 20},
+    "combined": {"cat_features": CATEGORIES, "max_ctr_complexity": 4, "one_hot_max_size": 4, "depth": 6},
+    "types": {
+        "cat_features": CATEGORIES,
+        "simple_ctr": ["Buckets", "BinarizedTargetMeanValue", "Borders:TargetBorderCount=4"],
+        "one_hot_max_size": 1,
+    },
+    "nested-categories": {"cat_features": CATEGORIES, "grow_policy": "Lossguide", "one_hot_max_size": 4},
+}
+
+
+@functools.cache
+def fitted(name: str) -> CatBoostRegressor:
+    options = DECISIONS[name]
+    return catboost(**options).fit(*(tenants if "cat_features" in options else with_holes)())
+
+
+def adversarial(model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble) -> tuple[Any, np.ndarray]:
+    """Return rows as the library takes them, and as the plan does."""
+    thresholds = {column: own for column, own in edges_of(ensemble)[0].items() if column < inputs.n_features}
+    if not inputs.text:
+        rows = adversarial_rows(with_holes()[0], thresholds, rows=ROWS)
+        return rows, rows
+    X = tenants()[0]
+    numbers = X.assign(city=0, job=0).to_numpy(np.float64)
+    rows = adversarial_rows(numbers, {1: thresholds.get(1, np.zeros(0)), 3: thresholds.get(3, np.zeros(0))}, rows=ROWS)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rows, columns=X.columns).astype({"city": object, "job": object})
+    for column in ("city", "job"):
+        table[column] = pd.Series(rng.choice([*X[column].unique(), *STRINGS], ROWS), dtype=object)
+    table["floor"] = rng.choice([*X["floor"].unique(), *WHOLE], ROWS)
+    tensors = {group.name: table.iloc[:, list(group.columns)].to_numpy() for group in inputs.text}
+    tensors = {name: np.array([[text.encode() for text in row] for row in cells]) for name, cells in tensors.items()}
+    return table, inputs.encode({"X": table.iloc[:, list(inputs.numeric)].to_numpy(np.float32), **tensors})
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted(name)
+
+    def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
+        nodes = np.arange(len(trees.left), dtype=np.float64)[:, None]
+        return arrange(Trees(**{**vars(trees), "value": nodes}), exact=True, output="each")
+
+    monkeypatch.setattr(lowering, "arrange", number_leaves)
+    lowered = lower(model, tenants()[0])
+    plan = specialise(lowered.plan, "float32")
+    rows, X = adversarial(model, lowered.inputs, plan.steps[-1].operation)  # type: ignore[arg-type]
+    found = Runner(plan, engine="torch").predict(X)["y"]
+    leaves = model.calc_leaf_indexes(rows)
+    assert found.shape == leaves.shape == (ROWS, model.tree_count_)
+    for ours, own in zip(found.T, leaves.T, strict=True):
+        pairs = np.unique(np.stack([ours, own]), axis=1)
+        assert pairs.shape[1] == len(np.unique(ours)) == len(np.unique(own))
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_answers_are_the_float32_nearest_to_the_librarys(name: str) -> None:
+    model = fitted(name)
+    compilation = compile_estimator(model, sample=tenants()[0] if "cat_features" in DECISIONS[name] else None)
+    ensemble = compilation.plan.steps[-1].operation
+    assert isinstance(ensemble, TreeEnsemble)
+    rows, X = adversarial(model, compilation.inputs, ensemble)
+    expected = model.predict(rows)[:, None]
+    found = Runner(compilation.plan, engine="torch").predict(X)["y"]
+    assert measure(found, expected, units(expected)).max_ulp <= NEAREST
+    if name in ("lossguide", "combined"):
+        again = Runner(compilation.plan, engine="interpret").predict(X[:16])["y"]
+        assert again.tobytes() == found[:16].tobytes()
+
+
+def test_the_base_class_answers_raw_scores() -> None:
+    X, y = with_holes()
+    options = {"loss_function": "Poisson", "iterations": 5, "verbose": 0, "allow_writing_files": False}
+    model = CatBoost(options).fit(X, np.abs(y))
+    compilation = compile_estimator(model, sample=X)
+    np.testing.assert_allclose(compilation.sample.expected["y"].ravel(), model.predict(X), rtol=1e-6)
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+    both = sum_models([fitted("symmetric"), fitted("deep")], weights=[0.5, 2.0])
+    assert compile_estimator(both, sample=X).report.outputs["y"].max_ulp <= NEAREST
+
+
+def test_categories_that_are_whole_numbers_are_found_by_their_hashes() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(-20, 300, 400), rng.integers(0, 4, 400)])
+    model = catboost(cat_features=[0], one_hot_max_size=1).fit(X, X[:, 0] % 7 + X[:, 1])
+    compilation = compile_estimator(model)  # without a sample
+    assert compilation.inputs.datatypes() == {"X": "FP32"}
+    assert compilation.nan_columns == [1]
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+    shifted = compile_estimator(catboost(cat_features=[0]).fit(X + 2**60, X[:, 0] % 7), sample=X + 2**60)
+    assert shifted.inputs.datatypes()["integers"] == "INT64"
+    assert shifted.report.outputs["y"].max_ulp <= NEAREST
+
+
+def test_whole_numbers_may_be_made_by_another_step() -> None:
+    X, y = tenants()
+    encoder = ColumnTransformer([("codes", OrdinalEncoder(dtype=np.int64), ["city", "job"])])
+    compilation = compile_estimator(make_pipeline(encoder, catboost(cat_features=[0, 1])).fit(X, y))
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+
+
+def test_strings_pass_beside_numbers_that_a_step_makes() -> None:
+    X, y = tenants()
+    columns = ColumnTransformer([("num", StandardScaler(), NUMERIC), ("cat", "passthrough", [*CATEGORIES])])
+    model = make_pipeline(columns, catboost(cat_features=[2, 3, 4])).fit(X, y)
+    compilation = compile_estimator(model, sample=X)
+    assert compilation.inputs.columns() == {"X": (1, 3, 4), "cat": (0, 2)}
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+
+
+def test_names_are_those_that_a_member_was_fitted_on() -> None:
+    X, y = tenants()
+    stack = StackingRegressor([("cat", catboost(cat_features=CATEGORIES))], catboost(), cv=2).fit(X, y)
+    compilation = compile_estimator(stack, sample=X[X.columns[::-1]])  # which are then put in order
+    assert compilation.document().provenance.feature_names == tuple(X.columns)
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+
+
+@pytest.mark.parametrize("name", ["combined", "nested-categories"])
+def test_strings_are_told_from_numbers_without_a_sample(name: str) -> None:
+    assert string_columns(fitted(name))[:2] == ["city", "job"]
+
+
+def test_a_column_that_no_tree_reads_is_no_number() -> None:
+    X, y = tenants()
+    model = catboost(cat_features=["city"], ignored_features=["city"]).fit(X[["city", "age"]], y)
+    assert compile_estimator(model).inputs.columns() == {"X": (1,), "categories": (0,)}
+
+
+@pytest.mark.parametrize("suffix", ["cbm", "json"])
+@pytest.mark.parametrize("loss", ["Poisson", "RMSEWithUncertainty"])
+def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss: str) -> None:
+    X, y = tenants()
+    model = catboost(cat_features=CATEGORIES, loss_function=loss, one_hot_max_size=20).fit(X, np.abs(y))
+    path = tmp_path / f"m.{suffix}"
+    model.save_model(str(path), format=suffix)
+    loaded = load_estimator(path)
+    assert string_columns(loaded) == ["city", "job"]
+    compilation = compile_estimator(loaded, sample=X)
+    assert list(compilation.plan.outputs) == (["y", "std"] if loss == "RMSEWithUncertainty" else ["y"])
+    answers = model.predict(X).reshape(len(X), -1)[:, 0]
+    np.testing.assert_allclose(compilation.sample.expected["y"].ravel(), answers, rtol=1e-12)
+    assert compilation.document().provenance.feature_names == tuple(X.columns)
+
+
+@pytest.mark.parametrize("wanted", [CatBoostClassifier, CatBoostRanker])
+def test_a_file_of_no_regressor_is_refused(tmp_path: Path, wanted: Any) -> None:
+    X, y = with_holes()
+    model = wanted(iterations=2, verbose=0, allow_writing_files=False)
+    model.fit(X, y > y.mean(), **({"group_id": np.zeros(len(X), dtype=int)} if wanted is CatBoostRanker else {}))
+    model.save_model(str(tmp_path / "m.cbm"))
+    with pytest.raises(ExportError, match=r"only regressors are exported\. Load it as a catboost\.CatBoost"):
+        load_estimator(tmp_path / "m.cbm")
+    with pytest.raises(ExportError, match=rf"^Cannot export {wanted.__name__}: it (is|ranks).* Fit a CatBoostRegres"):
+        compile_estimator(model)
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
+    compile_estimator(fitted("symmetric"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
+
+
+TENANTS = tenants()[0]
+ALL_ROWS = r"Give rows with every category that it was trained on as sample \(--sample\), such as its training rows\.$"
+SAMPLES = {
+    "none": (None, rf"it holds the hashes of its categories, and not themselves\. {ALL_ROWS}"),
+    "too few rows": (
+        TENANTS[TENANTS["city"] != "Rome"],
+        rf"column 'city' of the sample lacks 1 of 6 categories, which the model knows by hashes alone\. {ALL_ROWS}",
+    ),
+    "a missing string": (
+        TENANTS.assign(job=TENANTS["job"].where(TENANTS.index > 0, None)),
+        r"column 'job' of the sample lacks values, and CatBoost takes categories alone there\. Give a string in place",
+    ),
+    "no column": (
+        TENANTS.drop(columns="city"),
+        r"The sample lacks the column 'city', which the model was fitted on\.$",
+    ),
+    "too narrow": (TENANTS.to_numpy()[:, :2], r"The sample must be \[rows, 5\] with at least one row, not \[240, 2\]"),
+    "fractions": (TENANTS.assign(floor=0.5), r"feature 4 holds 0\.5, of type float, beside strings; supported: strin"),
+}
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_samples_that_do_not_hold_its_categories(case: str) -> None:
+    sample, message = SAMPLES[case]
+    with pytest.raises(ExportError, match=message):
+        compile_estimator(fitted("types"), sample=sample)
+
+
+def test_combinations_need_every_category_too() -> None:
+    X, y = tenants()
+    model = catboost(cat_features=CATEGORIES, max_ctr_complexity=4, one_hot_max_size=1, iterations=40).fit(X, y)
+    known = catboost_categories.known_categories
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catboost_categories, "COMBINATIONS", 10)
+        with pytest.raises(ExportError, match=r"more than 2²⁸\. Fit it with a smaller max_ctr_complexity, or with few"):
+            compile_estimator(model, sample=X)
+
+    def without_one(*arguments: Any) -> Any:
+        return {
+            column: catboost_categories.Categories(own.numbers[1:], own.hashes[1:])
+            for column, own in known(*arguments).items()
+        }
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lowering, "known_categories", without_one)
+        with pytest.raises(ExportError, match=rf"lack categories, as the model knows combinations of th.*{ALL_ROWS}"):
+            compile_estimator(model, sample=X)
+
+
+def text_model() -> tuple[Any, Any]:
+    X = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0] * 9, "words": ["a word", "two words", "a", "word"] * 9})
+    return catboost(text_features=["words"]).fit(X, X["age"]), X
+
+
+def two_statistics() -> tuple[Any, Any]:
+    X, y = tenants()
+    ctr = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=4"]
+    return catboost(cat_features=CATEGORIES, simple_ctr=ctr, one_hot_max_size=1).fit(X, y), X
+
+
+def no_trees() -> tuple[Any, Any]:
+    X, y = with_holes()
+    model = catboost().fit(X, y)
+    model.shrink(0)
+    return model, X
+
+
+def deviation_in_a_stack() -> tuple[Any, Any]:
+    X, y = with_holes()
+    members = [("cat", catboost(loss_function="RMSEWithUncertainty")), ("other", catboost())]
+    return StackingRegressor(members, Ridge(), cv=2).fit(X, y), X
+
+
+REFUSED = {
+    "text": (text_model, "it reads text or embeddings; supported: numbers and categories"),
+    "two statistics": (
+        two_statistics,
+        "it has several CTR statistics of type Borders, which its JSON merges; supported",
+    ),
+    "no trees": (no_trees, r"it has no trees\.$"),
+    "a deviation in a stack": (deviation_in_a_stack, "it was fitted on 3 features and would get 2"),
+    "unfitted": (lambda: (catboost(), None), "call fit first"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case: str) -> None:
+    make, message = REFUSED[case]
+    model, sample = make()
+    with pytest.raises(ExportError, match=message):
+        compile_estimator(model, sample=sample)
