@@ -56,27 +56,30 @@ def check_ordered(
         raise PlanError(f"tree_ensemble: starts must begin with 0 and end with {trees}.")
 
 
-def fill_groups(starts: np.ndarray, order: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what the kernels read beside nodes.
+def fill_groups(starts: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
+    """Return where the trees' numbers lie between the kernels.
 
     Args:
         starts: the first tree of each group, and the number of trees, int32 `[groups + 1]`.
         order: in which trees are descended, `[trees]`.
-        values: of the leaves, float32 `[leaves, width]`.
 
     Returns:
-        the first place of each group as `starts`; as `places` those of the trees as they are descended, and then those
-        that no tree has; and as `leaves` the values' bits, with a last row for these places.
+        the first place of each group, and the number of places, as `first_place`; as `places` those of the trees as
+        they are descended, and then those that no tree has.
     """
     sizes = np.diff(starts)
     filled = np.append(0, np.cumsum(-(-sizes // AT_ONCE.value) * AT_ONCE.value))
     places = np.arange(len(order)) + np.repeat(filled[:-1] - starts[:-1], sizes)
     empty = np.setdiff1d(np.arange(filled[-1]), places)
     return {
-        "starts": filled.astype(np.int32),
+        "first_place": filled.astype(np.int32),
         "places": np.append(places[order], empty).astype(np.int32),
-        "leaves": np.append(values.view(np.int32), np.full_like(values[:1], NOTHING.value, dtype=np.int32), axis=0),
     }
+
+
+def leaf_bits(values: np.ndarray) -> np.ndarray:
+    """Return the bits of leaves' values, int32 `[leaves + 1, width]`; the last row is of places without a tree."""
+    return np.append(values.view(np.int32), np.full((1, values.shape[1]), NOTHING.value, dtype=np.int32), axis=0)
 
 
 def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.Tensor:
@@ -169,7 +172,7 @@ def tree_values_kernel(
 def ordered_sum_kernel(
     held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK], the bits of a float32 where WIDTH is 1, else the number of a leaf
     leaves,  # int32 [leaves, WIDTH], the bits of float32 numbers
-    starts,  # int32 [OUTPUTS // WIDTH + 1], the first place of each group
+    first_place,  # int32 [OUTPUTS // WIDTH + 1], of each group
     baseline,  # float32 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
@@ -188,7 +191,7 @@ def ordered_sum_kernel(
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
     at = row[:, None] * OUTPUTS + (group * WIDTH + column)[None, :]
     total = tl.load(baseline + (group * WIDTH + column)[None, :] + 0 * row[:, None], mask=inside, other=0.0)
-    for start in tl.range(tl.load(starts + group), tl.load(starts + group + 1), AT_ONCE):
+    for start in tl.range(tl.load(first_place + group), tl.load(first_place + group + 1), AT_ONCE):
         for ahead in tl.static_range(AT_ONCE):
             bits = tl.load(block + start * BLOCK + ahead * BLOCK)[:, None]  # rows past the last hold anything
             if WIDTH > 1:
@@ -219,7 +222,7 @@ def launch_ordered(
     tables = {name: parameters[name] for name in ("nodes", "thresholds", "sets", "roots", "depths", "places")}
     tables |= {name: parameters[name] for name in ("plain", "quads", "quad_roots", "leaves")}
     leaves, trees, places = (len(parameters[name]) for name in ("leaves", "roots", "places"))
-    groups, width = len(parameters["starts"]) - 1, parameters["leaves"].shape[1]
+    groups, width = len(parameters["first_place"]) - 1, parameters["leaves"].shape[1]
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
     for part, count in _parts(rows, places):
         tile = tree_tile(count, places, 1, x.shape[1], nodes, packed, x.device, ordered=True)
@@ -248,7 +251,7 @@ def launch_ordered(
         ordered_sum_kernel[(len(held), groups, triton.cdiv(width, block_width))](
             held=held,
             leaves=parameters["leaves"],
-            starts=parameters["starts"],
+            first_place=parameters["first_place"],
             baseline=parameters["baseline"],
             out=output[part],
             rows=count,

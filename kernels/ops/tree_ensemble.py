@@ -39,7 +39,7 @@ import triton.language as tl
 from ..descent import descend, feature_table, is_complete, reach
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
-from ..ordered_sum import check_ordered, fill_groups, launch_ordered, ordered_sum
+from ..ordered_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
@@ -292,14 +292,14 @@ class TreeEnsemble(Operation):
             return found | {"first_leaf": starts}
         sums = self.plain_parameters()
         leaves = sums["leaves"]
-        held = leaves[:, 0].astype(np.int64) if leaves.shape[1] == 1 else np.arange(len(leaves))
+        held = leaves[:, 0].astype(np.int64, copy=False) if leaves.shape[1] == 1 else np.arange(len(leaves))
         plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
         if not wide and not len(self.sets):
             quads = pack_quads(self.feature, self.threshold, self.child, roots, held) or quads
             if len(self.feature) <= MOST_PLAIN:
                 plain = pack_plain(self.feature, self.threshold, self.child, held)
         if self.output == "ordered":
-            sums |= fill_groups(self.starts, order, self.values)
+            found |= fill_groups(self.starts, order)
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
@@ -308,7 +308,7 @@ class TreeEnsemble(Operation):
             leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
             return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
         if self.output == "ordered":
-            return {"leaves": self.values.view(np.int32), "starts": self.starts, "baseline": self.baseline}
+            return {"leaves": leaf_bits(self.values), "starts": self.starts, "baseline": self.baseline}
         return {"values": self.values} if self.output == "each" else {}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
