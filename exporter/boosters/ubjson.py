@@ -1,6 +1,6 @@
 """UBJSON, the binary JSON in which XGBoost saves its models: https://ubjson.org, of draft 12.
 
-Numbers are big-endian. An array of numbers of one type becomes a numpy array of native order, in one step.
+An array of numbers of one type becomes a numpy array that reads them where they lie, big-endian as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FORMATS = {mark: struct.Struct(f">{code}") for mark, code in zip(_NUMBERS, "bBh
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 
-def parse_ubjson(data: bytes) -> Any:
+def parse_ubjson(data: bytes | bytearray) -> Any:
     """Return the value that `data` holds: dicts, lists, strings, numbers, and numpy arrays for typed arrays.
 
     Raises:
@@ -30,7 +30,7 @@ def parse_ubjson(data: bytes) -> Any:
 class _Reader:
     """Reads values one after the other."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | bytearray) -> None:
         self._data = data
         self._at = 0
 
@@ -59,7 +59,7 @@ class _Reader:
             dtype = np.dtype(_NUMBERS[kind])
             found = np.frombuffer(self._data, dtype, count, self._at)
             self._at += count * dtype.itemsize
-            return found.astype(dtype.newbyteorder("="))
+            return found
         if count is None:
             items = []
             while not self._ends("]"):

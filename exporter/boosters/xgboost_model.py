@@ -51,6 +51,7 @@ class XGBoostModel:
         objective: its name.
         link: the function of the margin.
         base: the margin before the first tree, float32 `[outputs]`.
+        named: whether the features have names, as the columns of a DataFrame.
         categorical: the features whose numbers are codes of categories.
         categories: the categories of these features by their codes, where the model holds them: strings or whole
             numbers.
@@ -64,6 +65,7 @@ class XGBoostModel:
     link: str
     base: np.ndarray
     n_features: int
+    named: bool
     categorical: tuple[int, ...]
     categories: dict[int, list[str] | np.ndarray]
     trees: Trees | None
@@ -72,7 +74,7 @@ class XGBoostModel:
     weights: np.ndarray | None
 
 
-def read_xgboost(raw: bytes) -> XGBoostModel:
+def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
     """Return what `Booster.save_raw("ubj")` holds, cut at the best iteration.
 
     Raises:
@@ -87,11 +89,13 @@ def read_xgboost(raw: bytes) -> XGBoostModel:
     base = _margins(parameters["base_score"], outputs, link)
     types, n_features = learner["feature_types"], int(parameters["num_feature"])
     categorical = tuple(feature for feature, kind in enumerate(types) if kind == "c")
-    booster = learner["gradient_booster"]
+    named, booster = len(learner["feature_names"]) > 0, learner["gradient_booster"]
     if booster["name"] == "gblinear":
         weights = np.asarray(booster["model"]["weights"], np.float32).reshape(n_features + 1, outputs)
         base = np.broadcast_to(base[:1], outputs)  # XGBoost's predict adds the first to all
-        return XGBoostModel(objective, link, base, n_features, categorical, {}, None, None, np.zeros(0, int), weights)
+        return XGBoostModel(
+            objective, link, base, n_features, named, categorical, {}, None, None, np.zeros(0, int), weights
+        )
     inner = booster["gbtree"] if booster["name"] == "dart" else booster
     model = inner["model"]
     dropped = booster.get("weight_drop", model.get("weight_drop"))
@@ -105,7 +109,9 @@ def read_xgboost(raw: bytes) -> XGBoostModel:
         first = base if output_of_tree is None else base[output_of_tree]
         trees.value[:] = _weighted(trees, np.asarray(dropped, np.float32)[:used], first)
     categories = _categories(model.get("cats"), categorical)
-    return XGBoostModel(objective, link, base, n_features, categorical, categories, trees, output_of_tree, nodes, None)
+    return XGBoostModel(
+        objective, link, base, n_features, named, categorical, categories, trees, output_of_tree, nodes, None
+    )
 
 
 def _margins(text: str, outputs: int, link: str) -> np.ndarray:
@@ -132,11 +138,12 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
     """
 
     def field(name: str) -> np.ndarray:
-        return np.concatenate([np.asarray(tree[name]) for tree in documents])
+        joined = np.concatenate([np.asarray(tree[name]) for tree in documents])
+        return joined.astype(joined.dtype.newbyteorder("="))
 
     sizes = np.array([len(tree["left_children"]) for tree in documents])
-    starts, tree_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
-    left, right = field("left_children").astype(np.int64), field("right_children").astype(np.int64)
+    starts, tree_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    left, right = field("left_children"), field("right_children")
     inner = left != -1
     if ((left[inner] < 0) | (left[inner] >= sizes[tree_of[inner]])).any():
         raise ValueError("a node's child is not in its tree")
@@ -144,14 +151,14 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
         raise ValueError("a node's child is not in its tree")
     order = _reachable(starts, tree_of, left, right, inner)
     condition = field("split_conditions")
-    threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
+    threshold = np.nextafter(condition, np.float32(-np.inf))
     row_of, sets = _sets(documents, starts)
     numeric = inner & (row_of < 0)
     if np.isneginf(condition[order][numeric[order]]).any():
         raise ValueError("a node asks whether a number is below −infinity, as of features beyond 1.7e38")
     if np.isnan(condition[order][numeric[order]]).any():
         raise ValueError("a node's condition is NaN")
-    place = np.full(len(left), -1)
+    place = np.full(len(left), -1, np.int32)
     new_starts = np.searchsorted(tree_of[order], np.arange(len(sizes)))
     place[order] = np.arange(len(order)) - new_starts[tree_of[order]]  # within its tree
     flags = np.where(inner & (field("default_left") > 0), MISSING_LEFT, 0) | np.where(row_of >= 0, CATEGORICAL, 0)
@@ -162,7 +169,7 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
     value[inner[order]] = 0.0
     found = Trees(
         np.bincount(tree_of[order], minlength=len(sizes)),
-        field("split_indices")[order].astype(np.int64),
+        field("split_indices")[order].astype(np.int32),
         np.where(row_of >= 0, row_of, threshold)[order],
         np.where(inner, place[starts[tree_of] + left], -1)[order],
         np.where(inner, place[starts[tree_of] + right], -1)[order],
@@ -195,7 +202,7 @@ def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarr
     Of a set, int32 words, a bit says that its category goes to the left; the last one says it of all further ones.
     """
     total = int(starts[-1]) + len(documents[-1]["left_children"])
-    row_of = np.full(total, -1)
+    row_of = np.full(total, -1, np.int32)
     asking = [place for place, tree in enumerate(documents) if len(tree["categories_nodes"])]
     if not asking:
         return row_of, np.zeros((0, 8), np.int32)

@@ -43,7 +43,7 @@ refuses(
 def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
     try:
-        model = read_xgboost(bytes(estimator.get_booster().save_raw("ubj")))
+        model = read_xgboost(estimator.get_booster().save_raw("ubj"))
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from error
     if model.n_features != x.width:
@@ -93,6 +93,12 @@ def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Bu
     """Return `x` with the codes of categories, and the column that each feature of the model has in it."""
     assert model.trees is not None
     if not model.categories:
+        if model.named and model.categorical:
+            raise builder.refuse(
+                estimator,
+                f"its model does not hold the pandas categories of feature {model.categorical[0]}, as those of XGBoost "
+                "before 3.1; fit it again with a newer one, or on an array of codes with feature_types",
+            )
         for feature in model.categorical:
             if x.features and x.features[feature] >= 0:
                 builder.profile.note_choices(x.features[feature], np.arange(_codes(model, feature)))

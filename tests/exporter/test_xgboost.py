@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import SelectKBest
@@ -22,7 +23,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
     StandardScaler,
 )
-from xgboost import XGBClassifier, XGBRanker, XGBRegressor
+from xgboost import XGBClassifier, XGBRanker, XGBRegressor, XGBRFRegressor
 
 from docs.boosters import count
 from tests.exporter.adversarial import adversarial_rows, edges_of
@@ -171,6 +172,11 @@ def test_categories_that_cannot_be_served() -> None:
     named = X.assign(town=X["town"].cat.rename_categories({"town 5": "Köln"}))
     with pytest.raises(ExportError, match="feature 1 has letters beyond ASCII"):
         compile_estimator(XGBRegressor(**options).fit(named, y))
+    codes, y = coded()
+    older = XGBRegressor(**options, feature_types=CODES).fit(codes, y)  # those hold names and no categories
+    older.get_booster().feature_names = list("abcd")
+    with pytest.raises(ExportError, match="its model does not hold the pandas categories of feature 1"):
+        compile_estimator(older)
 
 
 # Files
@@ -186,6 +192,14 @@ def test_a_file_holds_all_but_what_is_missing(tmp_path: Path, suffix: str) -> No
     np.testing.assert_array_equal(answers(loaded, X)[:, 0], estimator.predict(X))
     with pytest.raises(ExportError, match="does not hold which number stands for a missing value"):
         load_estimator(path)
+
+
+def test_a_skops_file_of_a_pipeline_needs_no_trust(tmp_path: Path) -> None:
+    X, y = mostly_zero()
+    pipeline = make_pipeline(StandardScaler(), XGBRFRegressor(n_estimators=4, missing=0, n_jobs=1)).fit(X, y)
+    skops.io.dump(pipeline, tmp_path / "model.skops")
+    loaded = load_estimator(tmp_path / "model.skops")
+    np.testing.assert_array_equal(answers(loaded, X, input="fp64")[:, 0], pipeline.predict(X))
 
 
 # Refusals
