@@ -55,9 +55,9 @@ class LightGBMModel:
     `t % outputs`: `trees.value`, `[nodes, outputs]`, is 0 in the other columns. Inner nodes of `zero_missing` ask for a
     feature whose zeros are NaN.
 
-    `objective` is empty where it was a function of the user's. `categorical` are the features that were declared to be
-    categories, `infos` say which numbers each feature had in training, and `pandas_categories` are the categories of
-    each column, from left to right, that pandas knew some of.
+    `objective` is empty where it was a function of the user's. `categorical` are the features of categories, `infos`
+    say which numbers each feature had in training, and `pandas_categories` are the categories of each column, from left
+    to right, that pandas knew some of.
     """
 
     n_features: int
@@ -111,6 +111,7 @@ def read_model(text: str) -> LightGBMModel:
     value[np.arange(len(value)), layout.tree_of_leaf % outputs] = fields.floats("leaf_value", len(value))
     if not np.isfinite(value).all():
         raise ValueError("the value of a leaf is not finite")
+    infos = tuple(said.get("feature_infos", "").split())
     return LightGBMModel(
         n_features=features,
         outputs=outputs,
@@ -128,8 +129,8 @@ def read_model(text: str) -> LightGBMModel:
         ),
         zero_missing=layout.inner_nodes(~categorical & (missing == ZERO_MISSING)),
         linear=_linear_leaves(fields, layout, value, features),
-        categorical=_declared_categories(tail),
-        infos=tuple(said.get("feature_infos", "").split()),
+        categorical=_categorical_features(infos, tail),
+        infos=infos,
         pandas_categories=_pandas_categories(tail),
     )
 
@@ -155,7 +156,8 @@ class _Fields:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
-                found: np.ndarray = np.fromstring(" ".join(self._lines.get(name, [])), dtype, sep=" ")
+                words = " ".join(self._lines.get(name, [])).strip()  # of blanks, numpy makes a number
+                found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             raise ValueError(f"{name} holds what is no number") from None
         if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
@@ -260,57 +262,14 @@ def check_model(model: LightGBMModel) -> None:
         check_nodes(left, right, left >= 0)
 
 
-def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
-    """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
+def _categorical_features(infos: tuple[str, ...], tail: str) -> tuple[int, ...]:
+    """Return the features of categories: those with a list of codes, and declared ones of which there is nothing.
 
-    Those that were declared to be categories are among them. Others hold ordered categories, whose codes LightGBM takes
-    for numbers: they are known if one choice of columns alone has numbers that may be codes.
-
-    Raises:
-        ValueError: there is no such choice, or there are several.
+    Features can be declared to no effect, as in the parameters of an estimator that is fitted on a DataFrame.
     """
-    if not model.pandas_categories:
-        return {}
-    choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
-    for feature, info in enumerate(model.infos):
-        before, declared = choices, feature in model.categorical
-        choices = [_Choice(0, None, 0) if declared else choice for choice in before]
-        for count, categories in enumerate(model.pandas_categories, 1):
-            if before[count - 1].ways and _may_be_codes(info, len(categories)):
-                ways = choices[count].ways + before[count - 1].ways
-                choices[count] = _Choice(ways, before[count - 1], feature)
-    last = choices[-1]
-    if last.ways != 1:
-        what = "no columns" if not last.ways else "more than one choice of columns"
-        raise ValueError(
-            f"{what} may hold the categories that pandas knew, which the text names without their columns. Fit it on "
-            "categories without an order, and without categorical_feature"
-        )
-    return dict(zip(last.features(), model.pandas_categories, strict=True))
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """In how many ways columns can be chosen, and one of these: a column behind those of another choice."""
-
-    ways: int
-    before: _Choice | None
-    feature: int
-
-    def features(self) -> list[int]:
-        return [] if self.before is None else [*self.before.features(), self.feature]
-
-
-def _may_be_codes(info: str, size: int) -> bool:
-    """Whether what the text says of a feature's numbers fits codes of so many categories."""
-    numbers = [] if info == "none" else [float(number) for number in info.strip("[]").split(":")]
-    return all(number == int(number) and -1 <= number < size for number in numbers)
-
-
-def _declared_categories(tail: str) -> tuple[int, ...]:
-    """Return the features that the text's parameters declare to be categories."""
     found = re.search(r"^\[categorical_feature: ([\d,]*)\]$", tail, re.MULTILINE)
-    return tuple(int(feature) for feature in found[1].split(",") if feature) if found else ()
+    declared = {int(feature) for feature in found[1].split(",") if feature} if found else set()
+    return tuple(f for f, info in enumerate(infos) if info[0] not in "[n" or (info == "none" and f in declared))
 
 
 def _pandas_categories(tail: str) -> tuple[tuple[Any, ...], ...]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, pandas_columns, read_model
+from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
 from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
+from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds

@@ -65,10 +65,11 @@ def fitted(name: str) -> LGBMRegressor:
         return lgbm(**OPTIONS, **options).fit(*data())
 
 
-def rows_at_edges(name: str, dtype: Any, rows: int, seed: int = 0, infinite: bool = True) -> np.ndarray:
-    """Return rows at a variant's thresholds and beside them by units of this dtype, and of odd codes."""
-    model, X = read_model(fitted(name).booster_.model_to_string()), VARIANTS[name][1]()[0]
-    thresholds, codes = _edges(model)
+def rows_at_edges(
+    estimator: LGBMRegressor, X: np.ndarray, dtype: Any, rows: int, seed: int = 0, infinite: bool = True
+) -> np.ndarray:
+    """Return rows at an estimator's thresholds and beside them by units of this dtype, and of odd codes."""
+    thresholds, codes = _edges(read_model(estimator.booster_.model_to_string()))
     found = adversarial_rows(X, thresholds, codes, rows=rows, seed=seed, infinite=infinite).astype(dtype)
     if dtype is np.float64:
         rng = np.random.default_rng(seed)
@@ -110,32 +111,32 @@ def plan_of_answers(estimator: LGBMRegressor, dtype: Any) -> Plan:
     return specialise(lower(estimator).plan, np.dtype(dtype).name)
 
 
-def wrong_leaves(name: str, dtype: Any, rows: int, seed: int = 0) -> int:
-    """Return how many pairs of one of `rows` adversarial rows and a tree end in another leaf than in LightGBM."""
-    X = rows_at_edges(name, dtype, rows, seed)
-    expected = fitted(name).predict(X, pred_leaf=True)
-    return int(np.count_nonzero(run_plan(plan_of_leaves(fitted(name), dtype), X)["y"] != expected))
+def wrong_leaves(estimator: LGBMRegressor, X: np.ndarray) -> int:
+    """Return how many pairs of a row and a tree end in another leaf than in LightGBM."""
+    expected = estimator.predict(X, pred_leaf=True)
+    return int(np.count_nonzero(run_plan(plan_of_leaves(estimator, X.dtype), X)["y"] != expected.reshape(len(X), -1)))
 
 
-def ulps_from_lightgbm(name: str, dtype: Any, rows: int) -> float:
+def ulps_from_lightgbm(estimator: LGBMRegressor, X: np.ndarray) -> float:
     """Return how far answers lie at most from LightGBM's float64 ones, in units of their last float32 place."""
-    X = rows_at_edges(name, dtype, rows, infinite=False)
-    X[np.abs(X) > 1e6] = 1.0  # a linear tree's answers grow with the row
-    expected = fitted(name).predict(X)
-    found = Runner(plan_of_answers(fitted(name), dtype), engine="torch").predict(X)["y"][:, 0]
+    X = np.where(np.abs(X) > 1e6, X.dtype.type(1), X)  # a linear tree's answers grow with the row
+    expected = estimator.predict(X)
+    found = Runner(plan_of_answers(estimator, X.dtype), engine="torch").predict(X)["y"][:, 0]
     return float(np.max(np.abs(found - expected) / np.spacing(np.abs(expected).astype(np.float32))))
 
 
 def main() -> None:
     failed = False
     print(f"{'variant':14}{'rows':10}{'(row, tree) pairs':>18}{'wrong leaves':>14}{'answers, ulp':>14}")
-    for name in VARIANTS:
+    for name, (_, data) in VARIANTS.items():
+        estimator, (X, _) = fitted(name), data()
+        trees = len(read_model(estimator.booster_.model_to_string()).trees.sizes)
+        parts = -(-PAIRS // (trees * ROWS_AT_ONCE))
         for dtype in (np.float32, np.float64):
-            trees = len(read_model(fitted(name).booster_.model_to_string()).trees.sizes)
-            calls = -(-PAIRS // (trees * ROWS_AT_ONCE))
-            wrong = sum(wrong_leaves(name, dtype, ROWS_AT_ONCE, seed) for seed in range(calls))
-            ulps = ulps_from_lightgbm(name, dtype, ROWS_AT_ONCE)
-            pairs = calls * trees * ROWS_AT_ONCE
+            make = functools.partial(rows_at_edges, estimator, X, dtype, ROWS_AT_ONCE)
+            wrong = sum(wrong_leaves(estimator, make(seed)) for seed in range(parts))
+            ulps = ulps_from_lightgbm(estimator, make(infinite=False))
+            pairs = parts * trees * ROWS_AT_ONCE
             print(f"{name:14}{np.dtype(dtype).name:10}{pairs:18,}{wrong:14}{ulps:14.4f}", flush=True)
             failed |= wrong > 0 or ulps > 0.5001
     sys.exit(failed)

@@ -5,9 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from lightgbm import Booster, Dataset, LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor, train
+from lightgbm.basic import LightGBMError
 
-from tests.exporter.cases_lightgbm import lgbm, with_pandas_categories
+from tests.exporter.cases_lightgbm import lgbm, with_codes, with_pandas_categories
 from tests.exporter.data import several_targets, small
 from tests.exporter.decisions_lightgbm import (
     GROUPED,
@@ -32,29 +35,73 @@ ROWS = 1500
 pytestmark = pytest.mark.filterwarnings("ignore:categorical_feature keyword")
 
 
+def rows_of(name: str, dtype: Any, rows: int = ROWS, **options: Any) -> np.ndarray:
+    """Return a variant's adversarial rows."""
+    return rows_at_edges(fitted(name), VARIANTS[name][1]()[0], dtype, rows, **options)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", list(VARIANTS))
 def test_every_leaf_is_lightgbms(name: str, dtype: Any) -> None:
-    leaves = fitted(name).predict(rows_at_edges(name, dtype, ROWS), pred_leaf=True)
+    X = rows_of(name, dtype)
+    leaves = fitted(name).predict(X, pred_leaf=True)
     assert len(np.unique(leaves)) == leaves.max() + 1 > 9  # the rows come to all leaves
-    assert wrong_leaves(name, dtype, ROWS) == 0
+    assert wrong_leaves(fitted(name), X) == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["numbers", "nan", "codes", "forest", "linear", "linear-codes", "root"])
 def test_answers_are_the_float32_nearest_to_lightgbms(name: str, dtype: Any) -> None:
-    assert ulps_from_lightgbm(name, dtype, ROWS) <= 0.5001
+    assert ulps_from_lightgbm(fitted(name), rows_of(name, dtype, infinite=False)) <= 0.5001
+
+
+OPTIONS = st.fixed_dictionaries(
+    {"num_leaves": st.sampled_from([2, 5, 20])},
+    optional={
+        "boosting_type": st.sampled_from(["dart", "gbdt"]),
+        "categorical_feature": st.sampled_from([[1], [2], [1, 2]]),
+        "extra_trees": st.booleans(),
+        "linear_tree": st.booleans(),
+        "max_bin": st.sampled_from([3, 16, 255]),
+        "max_cat_to_onehot": st.sampled_from([1, 99]),
+        "max_depth": st.sampled_from([1, 3]),
+        "min_data_in_bin": st.sampled_from([1, 30]),
+        "monotone_constraints": st.just([1, 0, 0, -1]),
+        "objective": st.sampled_from(["regression_l1", "huber", "quantile"]),
+        "path_smooth": st.sampled_from([0.5, 5.0]),
+        "reg_alpha": st.sampled_from([0.1, 1e6]),
+        "subsample": st.just(0.5),
+        "use_missing": st.booleans(),
+        "zero_as_missing": st.booleans(),
+    },
+).filter(lambda options: not (options.get("linear_tree") and options.get("zero_as_missing")))
+
+
+@settings(max_examples=30)
+@given(options=OPTIONS, seed=st.integers(0, 99), narrow=st.booleans())
+def test_whatever_the_options(options: dict[str, Any], seed: int, narrow: bool) -> None:
+    X, y = with_codes()
+    rng, dtype = np.random.default_rng(seed), np.float32 if narrow else np.float64
+    X = np.where(rng.random(X.shape) < 0.1, rng.choice([0.0, np.nan, 1e-35, -1e-35, 3e-35], X.shape), X)
+    X[:, 1:3] = np.abs(X[:, 1:3])
+    try:
+        estimator = lgbm(n_estimators=5, **GROUPED, **options).fit(X.astype(dtype), y)
+    except LightGBMError:  # it refuses some together
+        assume(False)
+    rows = rows_at_edges(estimator, X, dtype, 300, seed)
+    assert wrong_leaves(estimator, rows) == 0
+    assert ulps_from_lightgbm(estimator, rows_at_edges(estimator, X, dtype, 100, seed, infinite=False)) <= 0.5001
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("nan", np.float64), ("zero", np.float32), ("codes", np.float32)])
 def test_kernels_decide_likewise(name: str, dtype: Any, engine: str) -> None:
-    X = rows_at_edges(name, dtype, 24)
+    X = rows_of(name, dtype, 24)
     runner = Runner(plan_of_leaves(fitted(name), dtype), engine=engine)
     assert (runner.predict(X)["y"] == fitted(name).predict(X, pred_leaf=True)).all()
 
 
 def test_linear_leaves_in_kernels(engine: str) -> None:
-    X = rows_at_edges("linear", np.float64, 24, infinite=False)
+    X = rows_of("linear", np.float64, 24, infinite=False)
     X[np.abs(X) > 1e6] = 1.0
     found = Runner(plan_of_answers(fitted("linear"), np.float64), engine=engine).predict(X)["y"][:, 0]
     np.testing.assert_allclose(found, fitted("linear").predict(X), rtol=6e-8)
@@ -63,7 +110,15 @@ def test_linear_leaves_in_kernels(engine: str) -> None:
 def test_a_wrong_leaf_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds rounded to the nearest float32, and not down, are found out."""
     monkeypatch.setattr(specialise, "round_down", lambda threshold: threshold.astype(np.float32))
-    assert wrong_leaves("numbers", np.float32, ROWS) > 0
+    assert wrong_leaves(fitted("numbers"), rows_of("numbers", np.float32)) > 0
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_tree_of_one_leaf(linear: bool) -> None:
+    X, y = small()
+    estimator = lgbm(linear_tree=linear, reg_alpha=1e6).fit(X, y)
+    assert read_model(estimator.booster_.model_to_string()).trees.sizes.tolist() == [1]
+    assert compile_estimator(estimator, sample=X).report.outputs["y"].max_ulp <= 0.5001
 
 
 def test_float32_thresholds_share_a_word_with_their_nodes() -> None:
@@ -110,16 +165,16 @@ def test_every_objective_of_differences(objective: str, root: bool) -> None:
 class TestFiles:
     def test_a_file_is_the_model(self, tmp_path: Any) -> None:
         X, y = with_pandas_categories()
-        for given in (X, X[["age", "income"]].to_numpy()):
-            booster = train({"verbose": -1, "num_leaves": 7, "objective": "poisson"}, Dataset(given, y + 20), 6)
+        for table in (X, X[["age", "income"]].to_numpy()):
+            booster = train({"verbose": -1, "num_leaves": 7, "objective": "poisson"}, Dataset(table, y + 20), 6)
             booster.save_model(tmp_path / "model.txt", num_iteration=4)
             estimator = load_estimator(tmp_path / "model.txt")
-            expected = booster.predict(given, num_iteration=4)
-            assert (estimator.predict(given) == expected).all()
-            compilation = compile_estimator(estimator, sample=given)
+            expected = booster.predict(table, num_iteration=4)
+            assert (estimator.predict(table) == expected).all()
+            compilation = compile_estimator(estimator, sample=table)
             assert compilation.report.outputs["y"].max_ulp <= 0.5001
             names = compilation.document().provenance.feature_names
-            assert names == (tuple(X.columns) if given is X else ())
+            assert names == (tuple(X.columns) if table is X else ())
 
     def test_a_damaged_file_is_refused(self, tmp_path: Any) -> None:
         lgbm(n_estimators=1, num_leaves=3).fit(*small()).booster_.save_model(tmp_path / "model.txt")

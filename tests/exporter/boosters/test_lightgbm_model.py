@@ -1,6 +1,5 @@
 """The text of LightGBM's models is read whole: numbers, sets, linear leaves; and what is damaged is told."""
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -8,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing, with_pandas_categories
+from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing
 from tests.exporter.data import small
 from triton_regressors.exporter.boosters.lightgbm_model import (
     NEAR_ZERO,
     LightGBMModel,
     check_model,
-    pandas_columns,
     read_model,
 )
 from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
@@ -168,17 +166,3 @@ def test_damaged_texts(damage: str) -> None:
     change, says = DAMAGES[damage]
     with pytest.raises(ValueError, match=says):
         read_model(change(text_of_codes()))
-
-
-def test_columns_of_pandas_categories() -> None:
-    X, y = with_pandas_categories()
-    model = read_model(lgbm().fit(X, y).booster_.model_to_string())
-    assert pandas_columns(model) == {
-        1: ("Bonn", "Paris", "Rome", "東京"),
-        2: ("small", "medium", "large"),
-        3: (7, 10, 20, 35),
-    }
-    changed = dataclasses.replace(model, infos=("[0:1]", *model.infos[1:2], "[0.5:2]", *model.infos[3:]))
-    with pytest.raises(ValueError, match="no columns may hold"):
-        pandas_columns(changed)
-    assert pandas_columns(dataclasses.replace(model, pandas_categories=())) == {}

@@ -1,0 +1,69 @@
+"""Which columns of a table held pandas' categories, by the text of the LightGBM model that was fitted on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.lightgbm_model import LightGBMModel
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """In how many ways columns can be chosen, and one of these: a column behind those of another choice."""
+
+    ways: int
+    before: _Choice | None
+    feature: int
+
+    def features(self) -> list[int]:
+        """Return the columns that are chosen."""
+        found, choice = [], self
+        while choice.before is not None:
+            found.append(choice.feature)
+            choice = choice.before
+        return found[::-1]
+
+
+def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
+    """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
+
+    Where all columns were declared that have unordered categories, as LightGBM does by itself, those are among them.
+    Others hold ordered categories, whose codes LightGBM takes for numbers. The columns are known where one choice alone
+    has numbers that may be codes.
+
+    Raises:
+        ValueError: there is no such choice, or there are several.
+    """
+    choice = _choose_columns(model, model.categorical)
+    if not choice.ways:  # the user has declared columns of plain numbers
+        choice = _choose_columns(model, ())
+    if choice.ways != 1:
+        what = "no columns" if not choice.ways else "more than one choice of columns"
+        raise ValueError(
+            f"{what} may hold the categories that pandas knew, which the text names without their columns. Fit it on "
+            "categories without an order, and without categorical_feature"
+        )
+    return dict(zip(choice.features(), model.pandas_categories, strict=True))
+
+
+def _choose_columns(model: LightGBMModel, needed: tuple[int, ...]) -> _Choice:
+    """Return the choice of columns, from left to right and `needed` among them, whose numbers may be the codes."""
+    choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
+    for feature, info in enumerate(model.infos):
+        before, codes = choices, _count_codes(info)
+        choices = [_Choice(0, None, 0) if feature in needed else choice for choice in before]
+        for count, categories in enumerate(model.pandas_categories, 1):
+            if before[count - 1].ways and codes <= len(categories):
+                ways = choices[count].ways + before[count - 1].ways
+                choices[count] = _Choice(ways, before[count - 1], feature)
+    return choices[-1]
+
+
+def _count_codes(info: str) -> float:
+    """Return how many categories a feature has at least if its numbers are their codes, infinity if they are none."""
+    numbers = [] if info == "none" else [float(number) for number in info.strip("[]").split(":")]
+    are_codes = all(number == np.rint(number) and number >= -1 for number in numbers)
+    return max(numbers, default=-1.0) + 1 if are_codes else np.inf
