@@ -58,8 +58,6 @@ DISTANCES = (
 )
 PARTS_OF_ESTIMATORS = (
     "builtins.object",
-    "catboost.core.CatBoost",
-    "catboost.core.CatBoostRegressor",
     "functools.partial",
     "numpy.amax",
     "numpy.amin",
@@ -107,7 +105,7 @@ PARTS_OF_ESTIMATORS = (
     *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
     *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in DISTANCES),
 )
-"""Parts of scikit-learn's estimators, and estimators of CatBoost and XGBoost, that skops does not trust by itself.
+"""Parts of scikit-learn's estimators, and estimators of XGBoost, that skops does not trust by itself.
 
 None of them runs code from a file, and a partial can only be one of a function that is trusted too. Some are read by
 compiled code that trusts what they hold: `soundness.py` checks these.
