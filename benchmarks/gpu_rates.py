@@ -1,9 +1,14 @@
 """What GPUs reach at most, as published, and which of their pipes an instruction takes.
 
-Results per clock and multiprocessor are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
-Instructions", by compute capability. For 8.6 and 8.9 the whitepapers of GA102 and of Ada name two float64 units, which
-also execute float64 matrix instructions and conversions; Turing has as many. Multiprocessors, clocks (the boost clock
-that the published float32 rate is made of), matrix rates (dense, float32 sums) and bandwidths are the data sheets'.
+Multiprocessors, clocks (the boost clock that the published float32 rate is made of), float32, float64 and matrix rates
+(dense, float32 sums), bandwidths and buses are the data sheets', compared with listings of these that others publish.
+They agree but for two: the H200's 4,800 GB/s stood in none, and a listing gives the A10 a float64 unit for 32 float32
+units, where GA102's whitepaper has two for 128. Turing, GA102 and Ada have two float64 units a multiprocessor, which
+also execute float64 matrix instructions and, as taken here, conversions.
+
+Results per clock and multiprocessor of integers, conversions and special functions are the CUDA C++ Programming
+Guide's, "Throughput of Native Arithmetic Instructions", and bytes of shared memory per clock the whitepapers'; these
+were compared with nothing else.
 """
 
 from __future__ import annotations

@@ -112,13 +112,16 @@ class Code:
             sides.append({place for block in found for place in blocks[block]})
         return Ways(*sides)
 
+    def _may_end(self, at: int) -> bool:
+        return self.instructions[at].kind in ("EXIT", "RET")
+
     @cached_property
     def _blocks(self) -> list[range]:
         """Return the runs of instructions that are only entered at their first and left at their last."""
         count = len(self.instructions)
         starts = {0, count} | set(self.labels.values())
         for at in range(count):
-            if len(self.after(at)) != 1 or self.after(at) != [at + 1]:
+            if self._may_end(at) or self.after(at) != [at + 1]:
                 starts.add(at + 1)
         cuts = sorted(place for place in starts if place <= count)
         return [range(first, last) for first, last in itertools.pairwise(cuts)]
@@ -136,12 +139,13 @@ class Code:
         """Return for each block the set, as bits, of those that every way from it to an end goes through."""
         count = len(self._blocks)
         every = (1 << count) - 1
-        found = [every if self._next[block] else 1 << block for block in range(count)]
+        ends = [not self._next[block] or self._may_end(self._blocks[block][-1]) for block in range(count)]
+        found = [1 << block if ends[block] else every for block in range(count)]
         changed = True
         while changed:
             changed = False
             for block in reversed(range(count)):
-                if self._next[block]:
+                if not ends[block]:
                     common = functools.reduce(int.__and__, (found[place] for place in self._next[block]))
                     if found[block] != common | 1 << block:
                         found[block], changed = common | 1 << block, True

@@ -61,6 +61,19 @@ $__internal_0_$__cuda_reduxsync_s32_min:
         /*0060*/                   RET.REL.NODEC R2 `(search_kernel) ;
 """
 
+ENDS_IN_THE_MIDDLE = """
+	//## File "{file}", line 2
+.L_x_0:
+        /*0000*/                   DSETP.GT.AND P0, PT, R4, R6, PT ;
+        /*0010*/               @P0 BRA `(.L_x_1) ;
+        /*0020*/                   DADD R4, R4, R8 ;
+.L_x_1:
+        /*0030*/                   IADD3 R2, R2, 0x1, RZ ;
+        /*0040*/                   ISETP.GE.AND P1, PT, R2, 0x3, PT ;
+        /*0050*/               @P1 EXIT ;
+        /*0060*/                   BRA `(.L_x_0) ;
+"""
+
 
 def program(place=(0, 0, 0), warps=1, memory=(), **arguments):
     bank = bytearray(0x400)
@@ -99,6 +112,14 @@ def test_what_rows_decide_needs_a_hint(tmp_path):
         execute(code, program(), Hints())
     for passes in (0, 1, 4):
         assert execute(code, program(), Hints({"search": passes})).executed["DADD"] == passes
+
+
+def test_a_loop_that_ends_the_program_is_not_what_a_jump_in_it_decides(tmp_path):
+    source = tmp_path / "kernel.py"
+    source.write_text("def near():\n    if close:\n        pass\n", encoding="utf-8")
+    code = parse("/*0000*/ IMAD.MOV.U32 R2, RZ, RZ, RZ ;\n" + ENDS_IN_THE_MIDDLE.format(file=source))
+    assert execute(code, program(), Hints()).executed["DADD"] == 3
+    assert execute(code, program(), Hints(avoid=("near",))).executed["EXIT"] == 1
 
 
 def test_functions_of_the_machine_code_are_not_entered():
