@@ -5,8 +5,6 @@ program has lanes: a first kernel writes what each tree holds for each row, a se
 tiles nor the other's change the order.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-
 from __future__ import annotations
 
 import itertools
