@@ -360,8 +360,9 @@ def _reason_of(name: str, otherwise: str) -> str:
     from triton_regressors.exporter import registry
 
     cls = dict(all_estimators(type_filter="transformer"))[name]
-    if cls in registry.refusals():
-        return registry.refusals()[cls]
+    refused = registry.refusals().get(registry.qualified_name(cls))
+    if refused is not None:
+        return refused
     if not hasattr(cls, "transform"):
         return "it has no `transform` for rows that it was not fitted on"
     required = [p for p in inspect.signature(cls).parameters.values() if p.default is inspect.Parameter.empty]
@@ -371,9 +372,7 @@ def _reason_of(name: str, otherwise: str) -> str:
     if tags.input_tags.pairwise:
         return "its input is a kernel between the rows and those it was fitted on, not features"
     if tags.input_tags.two_d_array:
-        from triton_regressors.exporter.registry import refusals  # docs.peers runs where the exporter does not
-
-        return refusals().get(cls, otherwise)
+        return otherwise
     if tags.target_tags.one_d_labels or tags.target_tags.two_d_labels:
         return "it transforms labels, which are targets and not features"
     if tags.input_tags.string:
