@@ -84,7 +84,7 @@ class SquaredNorm(Operation):
         return -(-len(self.offset) // PART_TARGETS)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        return {"offset": np.pad(self.offset, (0, self._spare))}
+        return {"offset": self.offset}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
@@ -96,7 +96,7 @@ class SquaredNorm(Operation):
         answer = torch.empty(rows, parts, dtype=torch.float64)
         for start, tile in self._plain.products(rows, source):
             if self._has_offset:
-                tile.add_(offset)
+                tile[:, : len(offset)].add_(offset)
             squares = tile.square_().view(len(tile), parts, PART_TARGETS)
             torch.sum(squares, 2, out=answer[start : start + len(tile)])
         return answer

@@ -1,5 +1,7 @@
 """docs/coverage.json holds every case of the catalogue, within its promise, and docs/coverage.md is made of it."""
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -242,5 +244,6 @@ def test_a_peer_that_crashes_or_hangs_is_recorded_and_the_next_is_asked(monkeypa
     assert worker.ask("no such peer", "ridge") == {"y": {"float32": "crashes"}}
     with monkeypatch.context() as patch:
         patch.setattr(peers, "SECONDS", 0.0)
+        os.kill(worker._process.pid, signal.SIGSTOP)  # hangs
         assert worker.ask("treelite", "ridge") == {"y": {"float32": "does not end within 0 s"}}
     assert worker.ask("treelite", "ridge")["y"]["float32"].startswith("does not convert: ")

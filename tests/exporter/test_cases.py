@@ -118,4 +118,5 @@ def test_catalogue_covers_every_lowering() -> None:
 
     for case in CASES.values():
         visit(case.estimator)
-    assert lowerings().keys() <= set(map(qualified_name, seen))
+    uncloned = {"catboost.core.CatBoost"}  # scikit-learn cannot copy it as cases are copied: see test_catboost.py
+    assert lowerings().keys() - uncloned <= set(map(qualified_name, seen))
