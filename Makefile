@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench docs pages parity coverage soak clean
+.PHONY: help setup demo test suite check format bench docs pages parity coverage soak clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -24,7 +24,10 @@ $(READY): pyproject.toml constraints.txt
 demo: setup  ## Train, export, serve, query, verify and compare batching configurations, on real data
 	$(BIN)/python -m triton_regressors.demo
 
-test: setup check  ## Run everything that needs no GPU, the real Triton server included
+test: setup  ## Run everything that needs no GPU, the real Triton server included
+	@$(MAKE) --no-print-directory -j 2 check suite
+
+suite: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup  ## Lint and type-check
