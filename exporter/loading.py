@@ -99,13 +99,10 @@ PARTS_OF_ESTIMATORS = (
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
     "sklearn.utils.validation.check_array",
-    "xgboost.core.Booster",
-    "xgboost.sklearn.XGBRegressor",
-    "xgboost.sklearn.XGBRFRegressor",
     *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
     *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in DISTANCES),
 )
-"""Parts of scikit-learn's estimators, and estimators of XGBoost, that skops does not trust by itself.
+"""Parts of scikit-learn's estimators that skops does not trust by itself.
 
 None of them runs code from a file, and a partial can only be one of a function that is trusted too. Some are read by
 compiled code that trusts what they hold: `soundness.py` checks these.

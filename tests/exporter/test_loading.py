@@ -133,7 +133,7 @@ def test_every_estimator_of_the_catalogue_loads_without_naming_types(tmp_path, n
     path = tmp_path / "m.skops"
     skops.io.dump(estimator, path)
     # Compiled code of these libraries trusts what such a file holds: its user has to trust the file.
-    named = ("tests.", "catboost.core.", "lightgbm.", "collections.OrderedDict")
+    named = ("tests.", "catboost.core.", "xgboost.", "lightgbm.", "collections.OrderedDict")
     own = [kind for kind in skops.io.get_untrusted_types(file=path) if kind.startswith(named)]
     assert type(load_estimator(path, trusted_types=own)) is type(estimator)
 

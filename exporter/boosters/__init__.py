@@ -1,1 +1,0 @@
-"""Reads what XGBoost, LightGBM and CatBoost say of their models, in plain numpy, without these libraries."""
