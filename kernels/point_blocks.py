@@ -370,6 +370,36 @@ def digit_block(
     points' weights, whose logarithms and signs `offsets` and `least` hold, and `offset` is that of a fixed-point
     number: see `exp2_of_fixed`.
     """
+    u = digit_sum(
+        z0, z1, z2, place, offset, digits, offsets, point,
+        POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WEIGHED=WEIGHED, SHORT=SHORT, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+    real = point < POINTS
+    if WEIGHED:
+        k = exp2_of_fixed(u, tl.load(least + point, mask=real, other=LEAST_HIGH)[None, :])
+    else:
+        k = function_of_product(u, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE)
+    return k
+
+
+@triton.jit
+def digit_sum(
+    z0,
+    z1,
+    z2,
+    place,
+    offset,
+    digits,
+    offsets,
+    point,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WEIGHED: tl.constexpr,
+    SHORT: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Return what products of digits make, of which `digit_block` takes the function."""
     feature = tl.arange(0, BLOCK_FEATURES)
     at = digits + point[None, :] * BLOCK_FEATURES + feature[:, None]
     real = point < POINTS
@@ -385,8 +415,4 @@ def digit_block(
         u = small.to(tl.float64) * place[:, None] + u
     if WEIGHED or METRIC == "squared_euclidean" or METRIC == "euclidean":
         u += offset[:, None]
-    if WEIGHED:
-        k = exp2_of_fixed(u, tl.load(least + point, mask=real, other=LEAST_HIGH)[None, :])
-    else:
-        k = function_of_product(u, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE)
-    return k
+    return u

@@ -27,14 +27,16 @@ and `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mea
 itself, whose square root would enlarge that, comes from differences, with ten digits only where it is near zero.
 
 All this is the precision "float64". With "ten digits" the functions come from `approximations.py`, and `z · s` is a
-product of digits (`digits.py`) where the profile is smooth in it: a function of a row and a point is then off by some
-1e-10. With "float32", for smooth profiles alone, two digits are multiplied and functions are float32, and they are off
-by some 1e-7.
+product of digits (`digits.py`) where the profile is smooth in it, or in the distance, which comes from differences too
+where it is near zero: a function of a row and a point is then off by some 1e-10. Manhattan and chi2 come from columns
+of numbers prepared for them (`columns.py`), off by some 1e-9 of the largest. With "float32", for manhattan and where
+the profile is smooth, two digits are multiplied and functions are float32, and they are off by some 1e-7.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,8 +45,10 @@ import torch
 import triton
 
 from .approximations import LOG2_E, emulated_exp2
+from .columns import PointColumns, emulated_metric, point_columns
 from .digit_rows import TINY_NORM
 from .digits import DIGITS, common_unit, digits_of, product_of_digits, product_of_two_digits, split
+from .distance_blocks import NEAR
 from .errors import PlanError
 from .plan import Operation, Parameters
 from .point_matrix import PointMatrix, differences, plain_profile
@@ -98,32 +102,51 @@ class PointFunction(Operation):
         approximate = self.profile not in ("sine", "table") and self.exponent != 0.0  # u⁰ is 1 for NaN too
         if self.profile == "power" and whole(self.exponent) is None:  # `log2` takes positive numbers alone
             approximate = self.metric not in ("dot", "cosine") and self.gamma >= 0 and self.coef0 > 0
-        return self.PRECISIONS[: 1 if not approximate else 3 if self._smooth_way() else 2]
+        if self._smooth_way() is None:
+            short = self.metric == "manhattan" and self._by_columns
+        else:
+            short = not self.by_distance()
+        return self.PRECISIONS[: 1 if not approximate else 3 if short else 2]
 
     def digits(self) -> int:
         """Return how many digits a number has."""
         return 2 if self.precision == "float32" else DIGITS
 
     def way(self) -> str:
-        """Return how `z · s` and the metric come about: by "products", "digits", "expanded" or "features".
+        """Return how the metric comes about: by "products", "digits", "columns", "expanded" or "features".
 
-        The first two are ten digits' for what is smooth in `z · s`, as the distance itself is not: with few features
-        float64 products are the fastest.
+        The first two are ten digits' for what is smooth in `z · s`, or in the distance: with few features float64
+        products are the fastest. The third is theirs for metrics that are no product.
         """
-        smooth = self._smooth_way() if self.precision != "float64" else None
-        return smooth or ("expanded" if self.expanded() else "features")
+        if self.precision != "float64":
+            smooth = "columns" if self._by_columns else self._smooth_way()
+            if smooth is not None:
+                return smooth
+        return "expanded" if self.expanded() else "features"
 
     def _smooth_way(self) -> str | None:
-        """Return how `z · s` comes about where the function is smooth in it and not float64."""
+        """Return how `z · s` comes about where the function is smooth in it, but for distances of zero."""
         points, features = self.points.shape
         smooth = self.metric in ("dot", "cosine", "squared_euclidean") or (
             self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
         )
+        smooth |= self.by_distance() and features > MANY_FEATURES
         if smooth and features <= FEW_FEATURES and self.metric != "cosine":
             return "products"
         if smooth and features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
             return "digits"
         return None
+
+    @functools.cached_property
+    def _by_columns(self) -> bool:
+        """Whether the metric is one of columns, with features enough to prepare them, and for chi2 with such points."""
+        if self.points.shape[1] <= FEW_FEATURES:
+            return False
+        return self.metric == "manhattan" or (self.metric == "chi2" and bool(self.points.min() >= 0))
+
+    def by_distance(self) -> bool:
+        """Whether the function is that of a distance that products give but near zero."""
+        return self.metric == "euclidean" and self.profile == "exp"
 
     def expanded(self) -> bool:
         """Whether the metric is computed from matrix products."""
@@ -135,7 +158,7 @@ class PointFunction(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
         points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
-        by_products = self.way() in ("products", "digits")
+        by_products, by_columns = self.way() in ("products", "digits"), self.way() == "columns"
         if self.metric == "cosine":
             length = np.sqrt(np.einsum("fp,fp->p", points, points))
             points /= np.where(length < TINY_NORM.value, 1.0, length)
@@ -149,6 +172,10 @@ class PointFunction(Operation):
         if by_products:
             more, of_products = self._products(points, norms)
             numbers += of_products
+        elif by_columns:
+            columns, per_unit = self._columns, self.gamma * scale
+            numbers += [1.0 / columns.unit, columns.unit * per_unit, per_unit, *columns.ends.ravel()]
+            more = {"products": columns.table, "offsets": columns.terms * per_unit + self.coef0 * scale}
         return {
             "shift": shift,
             "factor": self.factor,
@@ -158,6 +185,15 @@ class PointFunction(Operation):
             "table": self.table,
             **more,
         }
+
+    @functools.cached_property
+    def _columns(self) -> PointColumns:
+        """Return the points by columns, a whole number of blocks."""
+        return point_columns(self.points, self.metric, self.columns())
+
+    def columns(self) -> int:
+        """Return how many columns the points have, with those past the last."""
+        return len(self.points)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return none: `plain` holds what it reads."""
@@ -219,12 +255,14 @@ class PointFunction(Operation):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
             m = self._metric(tensors, torch.from_numpy(x).double())
             if self.precision == "float64":
-                given = m * self.gamma + self.coef0
-                exact: np.ndarray = plain_profile(given, self.profile, self.exponent, tensors["table"]).numpy()
-                return exact
+                plain = plain_profile(m * self.gamma + self.coef0, self.profile, self.exponent, tensors["table"])
+                return np.asarray(plain.numpy())
             return self._emulated_profile(m.numpy() * numbers[0] + numbers[1])
         number = np.float32 if self.precision == "float32" else np.float64
         z = (x - parameters["shift"]) * parameters["factor"]
+        if self.way() == "columns":
+            given = emulated_metric(z, self._columns, self.metric) * numbers[0] + numbers[1]
+            return self._emulated_profile(given.astype(number))
         norm = np.einsum("rf,rf->r", z, z)[:, None]
         u = np.tile(offsets.astype(number), (len(x), 1))
         if self.way() == "products":
@@ -243,6 +281,10 @@ class PointFunction(Operation):
                 whole_part, small = product_of_digits(digits, of_points)
                 u += whole_part * place + small * place
         u += (norm * numbers[5]).astype(number)
+        if self.by_distance():
+            points, exact = torch.from_numpy(parameters["points"]), torch.empty(u.shape, dtype=torch.float64)
+            differences(torch.from_numpy(z), points, self.metric, exact)
+            u = np.where(u < norm * NEAR.value, exact.numpy(), u)
         if self.metric == "euclidean":
             u = np.sqrt(np.maximum(u, 0)) * number(numbers[0]) + number(numbers[1])
         return self._emulated_profile(u)

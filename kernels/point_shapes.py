@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -35,13 +36,28 @@ DIGIT_SHAPES = (
 )
 """From the fastest for few features on; the third fits two digits alone."""
 
+DISTANCE_SHAPES = (Shape(64, 64, 64, warps=4, stages=3), *DIGIT_SHAPES[-2:])
+"""For distances, whose blocks are computed in another way too where a row is near a point: this takes registers."""
 
-def digit_shape(features: int, shared: int, digits: int = DIGITS) -> Shape | None:
+COLUMN_SHAPES = {
+    ("manhattan", "ten digits"): Shape(8, 128, 8, warps=1, stages=3),
+    ("manhattan", "float32"): Shape(8, 128, 4, warps=1, stages=3),
+    ("chi2", "ten digits"): Shape(4, 128, 4, warps=1, stages=3),
+}
+"""By metric and precision."""
+
+AT_ONCE = {"features": 2.0, "columns": 1.5}
+"""How many times as many programs run at once where a way leaves registers free."""
+
+
+def digit_shape(
+    features: int, shared: int, digits: int = DIGITS, shapes: Sequence[Shape] = DIGIT_SHAPES
+) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
 
     The digits of the rows lie there, and those of as many blocks of points as there are stages.
     """
-    for shape in DIGIT_SHAPES:
+    for shape in shapes:
         if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
             return shape._replace(features=features)
     return None

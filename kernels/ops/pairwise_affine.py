@@ -23,8 +23,10 @@ import triton
 import triton.language as tl
 
 from ..approximations import FIXED, LEAST_HIGH
+from ..columns import column_block, load_row_terms, rows_as_columns
 from ..contraction import Contraction, target_block
 from ..digit_rows import load_row_digits, rows_as_digits
+from ..distance_blocks import distance_block
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
@@ -40,13 +42,25 @@ from ..point_blocks import (
 )
 from ..point_function import FEW_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
-from ..point_shapes import MOST_BLOCK_POINTS, Shape, digit_shape, parts_of_a_program, shared_memory, slots
+from ..point_shapes import (
+    AT_ONCE,
+    COLUMN_SHAPES,
+    DIGIT_SHAPES,
+    DISTANCE_SHAPES,
+    MOST_BLOCK_POINTS,
+    Shape,
+    digit_shape,
+    parts_of_a_program,
+    shared_memory,
+    slots,
+)
 from ..tiles import apply, product
 
 MAX_TARGETS = 64
 EMULATED_ROWS = 128
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 NO_WEIGHT = 2.0**-1000  # what stands for a weight of zero
+BY_TABLES = ("products", "digits", "columns")  # ways with what the points add in a table
 
 
 @triton.jit(do_not_specialize=["rows", "program_parts"])
@@ -59,11 +73,11 @@ def pairwise_affine_kernel(
     numbers,  # float64 [3], or [6] for products and digits
     table,  # float64 [PIECES, TERMS]
     digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
-    products,  # float64 or float32 [FEATURES, POINTS]
+    products,  # float64 or float32 [FEATURES, POINTS], or the points' columns
     offsets,  # float64 or float32 [POINTS]
     least,  # int32 [POINTS], or [1] unless WEIGHED
-    row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES]
-    row_terms,  # float64 [3, rows]
+    row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES], or the rows' columns
+    row_terms,  # float64 [3, rows], or of columns [2, rows up to a whole block]
     weight,  # float64 or float32 [POINTS, TARGETS]
     intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
     out,  # float32 or float64 [rows, PARTS * TARGETS]
@@ -101,6 +115,8 @@ def pairwise_affine_kernel(
     elif WAY == "products":
         norm = norm_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES)
         offset, nothing = norm * tl.load(numbers + 5), norm * 0.0
+    elif WAY == "columns":
+        offset, nothing = load_row_terms(row_terms, row, rows)
     elif APPROXIMATE:
         nothing = nan_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES, METRIC=METRIC)
     if WEIGHED:
@@ -120,7 +136,12 @@ def pairwise_affine_kernel(
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             real = point < POINTS
-            if WAY == "digits":
+            if WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
+                k = distance_block(
+                    x, shift, factor, points, z0, z1, z2, place, offset, digits, offsets, numbers, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            elif WAY == "digits":
                 k = digit_block(
                     z0, z1, z2, place, offset, digits, offsets, least, numbers, point,
                     POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
@@ -130,6 +151,12 @@ def pairwise_affine_kernel(
                 k = block_by_features(
                     x, shift, factor, products, offsets, least, numbers, offset, row, point, rows,
                     FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, WEIGHED=WEIGHED,
+                )  # fmt: skip
+            elif WAY == "columns":
+                k = column_block(
+                    row_digits, products, offset, offsets, least, numbers, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, COLUMNS=PARTS * PART_POINTS, METRIC=METRIC, PROFILE=PROFILE,
+                    WHOLE=WHOLE, WEIGHED=WEIGHED, BLOCK_FEATURES=BLOCK_FEATURES,
                 )  # fmt: skip
             else:
                 if WAY == "expanded":
@@ -208,7 +235,9 @@ class PairwiseAffine(Contraction, PointFunction):
             found["offsets"] = found["offsets"] + np.log2(np.where(size > 0, size, NO_WEIGHT)) + SIGN * negative
             found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
         if self.precision == "float32":
-            found |= {name: found[name].astype(np.float32) for name in ("products", "offsets")}
+            found["offsets"] = found["offsets"].astype(np.float32)
+            if self.way() != "columns":
+                found["products"] = found["products"].astype(np.float32)
             found["weight"] = self.weight if self.weight.shape[1] > 1 else self.weight.astype(np.float32)
         return found
 
@@ -219,7 +248,8 @@ class PairwiseAffine(Contraction, PointFunction):
             self.precision == "ten digits"
             and self.profile == "exp"
             and self.weight.shape[1] == 1
-            and self.way() in ("products", "digits")
+            and self.way() in BY_TABLES
+            and self.metric != "euclidean"
             and bool(np.isfinite(self.weight).all())
         )
 
@@ -266,7 +296,7 @@ class PairwiseAffine(Contraction, PointFunction):
         return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
 
     def launches(self, inputs: int) -> int:
-        return 2 if self.way() == "digits" else 1
+        return 2 if self.way() in ("digits", "columns") else 1
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]
@@ -275,11 +305,13 @@ class PairwiseAffine(Contraction, PointFunction):
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
         if self.precision != "float64":  # whose parts are long
-            at_once = slots(device) // shape.warps * (2 if way == "features" else 1)  # which leaves registers free
+            at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
         if way == "digits":
             row_digits, row_terms = rows_as_digits(parameters, inputs[0], rows, self.metric, parameters["digits"].shape)
+        elif way == "columns":
+            row_digits, row_terms = rows_as_columns(parameters, inputs[0], rows, self.metric)
         pairwise_affine_kernel[(row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)](
             inputs[0],
             **parameters,
@@ -291,8 +323,8 @@ class PairwiseAffine(Contraction, PointFunction):
             **self.constants(),
             WAY=way,
             APPROXIMATE=self.precision != "float64",
-            SHORT=self.precision == "float32" and way in ("products", "digits"),
-            WEIGHED=self.weighed and way in ("products", "digits"),
+            SHORT=self.precision == "float32" and way in BY_TABLES,
+            WEIGHED=self.weighed and way in BY_TABLES,
             BY_POINTS=shape.by_points,
             TARGETS=targets,
             PARTS=self.parts,
@@ -310,12 +342,15 @@ class PairwiseAffine(Contraction, PointFunction):
         """Return the way on a device, and the shape of a program's block."""
         features, way = self.points.shape[1], self.way()
         if way == "digits":
-            shape = digit_shape(digit_features(features), shared_memory(device), self.digits())
+            shapes = DISTANCE_SHAPES if self.by_distance() else DIGIT_SHAPES
+            shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), shapes)
             if shape is not None:
                 return way, shape
             way = "expanded" if self.expanded() else "features"
         if way == "expanded":
             return way, Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
+        if way == "columns":
+            return way, COLUMN_SHAPES[self.metric, self.precision]
         if way == "products" and self.precision == "float32":
             return way, Shape(128, 16, 16, warps=1, stages=3, by_points=True)
         if way == "products":
@@ -351,6 +386,10 @@ class PairwiseAffine(Contraction, PointFunction):
     def part_points(self) -> int:
         """Return how many points a part covers: whole blocks, whatever their shape."""
         return triton.cdiv(triton.cdiv(len(self.points), self.parts), MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS
+
+    def columns(self) -> int:
+        """Return how many columns the points have, with those that fill the last part."""
+        return self.parts * self.part_points()
 
     def describe(self) -> str:
         parts = f" in {self.parts} parts" if self.parts > 1 else ""

@@ -73,7 +73,12 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             pairwise_affine(name, features, 150, targets, 2).in_precision("float32"),
             (features,),
         )
-        for name, features, targets in (("rbf", 3, 1), ("matern_5_2", 40, 1), ("rational_quadratic", 20, 3))
+        for name, features, targets in (
+            ("rbf", 3, 1),
+            ("matern_5_2", 40, 1),
+            ("rational_quadratic", 20, 3),
+            ("laplacian", 9, 1),
+        )
     },
     **{
         f"pairwise_affine {name} of {features} to {targets} in ten digits": (
@@ -85,6 +90,9 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             ("rbf", 40, 1),
             ("matern_5_2", 20, 3),
             ("chi2", 4, 1),
+            ("chi2", 19, 1),
+            ("laplacian", 33, 2),
+            ("matern_1_2", 20, 1),
             ("sigmoid", 9, 2),
         )
     },

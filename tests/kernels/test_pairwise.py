@@ -115,7 +115,10 @@ OF_A_POINT = {"ten digits": 1e-9, "float32": 3e-6}
 
 
 @pytest.mark.parametrize("precision", ["ten digits", "float32"])
-@pytest.mark.parametrize("name", ["rbf", "matern_3_2", "matern_5_2", "chi2", "sigmoid", "cosine", "rational_quadratic"])
+@pytest.mark.parametrize(
+    "name",
+    ["rbf", "matern_1_2", "matern_3_2", "matern_5_2", "laplacian", "chi2", "sigmoid", "cosine", "rational_quadratic"],
+)
 @pytest.mark.parametrize("features", [3, 20])
 def test_nan_and_the_largest_numbers_are_kept(device: torch.device, name: str, features: int, precision: str) -> None:
     op = pairwise_affine(name, features, 70, 1, 2)
@@ -140,7 +143,7 @@ def test_distances_of_rows_that_are_points_have_ten_digits(device: torch.device,
     x[20:] += 1e-7
     expected = run_reference(exact, [x])
     op = exact.in_precision("ten digits")
-    assert op.way() == ("expanded" if features > 16 else "features")
+    assert op.way() == ("digits" if features > 16 else "features")
     for found in (op.emulate(x), run_kernel(op, [x], device, torch.float64)):
         assert np.abs(found - expected).max() <= 2e-10 * np.abs(exact.weight).sum()
 
