@@ -96,10 +96,11 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
         yield Work("layers", title, compiled(estimator), (64, 4096, 262144), peer)
 
 
-def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
-    """Return what launches a plan's kernels on one of the inputs."""
+def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None = None) -> Callable[[int], Tensor]:
+    """Return what launches the kernels of a plan's outputs, all of them by default, on one of the inputs."""
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
-    parameters, steps = bind_parameters(plan, device, plain=device.type == "cpu"), plan.steps_for(tuple(plan.outputs))
+    parameters = bind_parameters(plan, device, plain=device.type == "cpu")
+    steps = plan.steps_for(tuple(outputs or plan.outputs))
     values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}
     values[steps[-1].output] = torch.empty(rows, widths[steps[-1].output], device=device)
 

@@ -148,7 +148,7 @@ def measure(work: Work, device: torch.device, effort: Effort, toy: bool) -> list
             return to[i].copy_(source[i], non_blocking=True)
 
         times = time_on_host([Contender(HOST, predict)], INPUTS, effort)
-        alone = [Contender(KERNELS, kernels(plan, there)), Contender(BUS, copy)]
+        alone = [Contender(KERNELS, kernels(plan, there, ("y",))), Contender(BUS, copy)]
         times |= time_on_device(alone, INPUTS, device, rounds=effort.rounds)
         host, busy, bus = (times[name].median_us for name in (HOST, KERNELS, BUS))
         over = host / max(busy, bus)
