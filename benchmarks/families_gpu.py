@@ -24,7 +24,7 @@ from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegr
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.checking import demand
-from benchmarks.environment import default_directory, device_name, save
+from benchmarks.environment import default_directory, device_name, save_models
 from benchmarks.expansions import expansions
 from benchmarks.forest_peer import nvforest, there_is_nvforest
 from benchmarks.neighborhoods import neighborhoods
@@ -197,7 +197,8 @@ def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, d
         found += measure(work, device, QUICK if quick or dry_run else Effort(rounds=15))
     if dry_run or directory is None:
         return None
-    return save(directory, "families", {"quick": quick, "families": list(chosen), "inputs": INPUTS}, {"cases": found})
+    settings = {"quick": quick, "inputs": INPUTS}
+    return save_models(directory, "families", settings, found, FAMILIES, among="cases", key="family")
 
 
 def main() -> None:
