@@ -3,8 +3,8 @@
 For a squared distance, rows and points are written as two float16 numbers each, `v = (x − shift) · scale ≈ h + l`, and
 matrix units compute `|y|² − 2 x · y` from them. A row's limits allow for what rounding and float32 sums may lose: a
 number up to the lower limit says that a point lies within the radius, and one beyond the upper limit that it does not.
-Where one of a tile's points lies between the two, float64 distances decide about the tile: these are few. So the points are those that these
-distances alone would choose, and neither rounding nor the shape of a program can change them.
+Where one of a tile's points lies between the two, float64 distances decide about the tile; such tiles are few. So the
+points are those that these distances alone would choose, and neither rounding nor a program's shape can change them.
 
 Targets are whole numbers of a `quantum`, and these are written as `DIGITS` digits that float16 holds. A second matrix
 product adds up the digits of the points within. Sums of whole numbers this small are exact in float32, in any order.
@@ -19,8 +19,17 @@ import triton
 
 from .bounds import MOST_BLOCK_POINTS, block_features, centred, grouping, in_groups
 from .distances import metric_constants
+from .float16_parts import multiplies_float16
 from .plan import Parameters
-from .within_kernels import BASE, DIGITS, SLACK_POINTS, mean_within_kernel, row_limits_kernel, sums_within_kernel
+from .within_kernels import (
+    BASE,
+    DIGITS,
+    LENGTHY,
+    SLACK_POINTS,
+    mean_within_kernel,
+    row_limits_kernel,
+    sums_within_kernel,
+)
 
 BITS = 54
 """A target has at most so many bits: four digits and all but one bit of the fifth."""
@@ -62,9 +71,8 @@ def decided_by_products(
     if not (1e-200 < unit < 1e200 and np.isfinite(targets).all()):
         return False
     squares, rows = (np.square(each).sum(axis=1) for each in (v, (some - rounding["shift"]) * rounding["scale"]))
-    with np.errstate(over="ignore"):
-        allowed = (rows[:, None] + squares + radius * unit) * slack_of(points.shape[1])
-        doubtful = np.abs(distance - radius) * unit <= allowed
+    reach = min(radius, LENGTHY.value**2 / unit) * unit
+    doubtful = np.abs(distance * unit - reach) <= (rows[:, None] + squares + reach) * slack_of(points.shape[1])
     pieces = np.logical_or.reduceat(doubtful, np.arange(0, len(points), LOOKED_AT), axis=1)
     return bool(pieces.mean() <= MOST_DOUBTS)
 
@@ -130,7 +138,7 @@ def launch_means(
 ) -> None:
     """Launch the kernels that write the mean of the targets of the points within the radius of each row."""
     (rows, features), outputs = x.shape, output.shape[1]
-    shape = dict(shape or sums_shape(rows, points))
+    shape = dict(shape or sums_shape(rows, points, multiplies_float16(x.device)))
     tiles_each, block_points = shape.pop("tiles_each"), shape["BLOCK_POINTS"]
     fused = shape.pop("FUSED", True) and padded_width(features) == block_features(features)
     rounding = {name: parameters[name] for name in ("shift", "scale", "radius", "unit", "lost")}
@@ -201,15 +209,20 @@ def launch_means(
         )
 
 
-def sums_shape(rows: int, points: int) -> dict[str, int]:
-    """Return how much of the work a program does: none of it changes an answer."""
-    block_rows, block_points = (16, 128) if rows <= 16 else (64, 128)
+def sums_shape(rows: int, points: int, matrix_units: bool) -> dict[str, int]:
+    """Return how much of the work a program does: none of it changes an answer.
+
+    Without matrix units a program keeps fewer products, which lie in registers one by one.
+    """
+    block_rows, block_points, warps = (16, 64, 1) if rows <= 16 else (64, 64, 4)
+    if not matrix_units:
+        block_rows, warps = 16, 8
     tiles = triton.cdiv(points, block_points) * triton.cdiv(rows, block_rows)
     return {
         "BLOCK_ROWS": block_rows,
         "BLOCK_POINTS": block_points,
         "tiles_each": min(max(tiles // PROGRAMS, 1), MOST_SUMMED // block_points),
-        "num_warps": 4,
+        "num_warps": warps,
     }
 
 
