@@ -51,8 +51,11 @@ LEAST_POINTS, MOST_POINTS = 1024, MAX_GROUPS * MOST_BLOCK_POINTS
 BOUNDS_AT_ONCE = 2**22
 """So many bounds lie in memory at a time; what has more rows is searched part by part."""
 
+FUSED_NUMBERS = 2048
+"""Where a block of rows has at most so many numbers, each program that bounds its distances rounds it first."""
+
 BOUND_LAUNCHES = 2
-"""How many kernels bound rows before a search that goes by bounds."""
+"""How many kernels bound rows before a search that goes by bounds, at most."""
 
 
 def bounded(
@@ -114,14 +117,16 @@ def bounds_of(
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        rounded, norms, gone = _rounded(x[part], parameters, metric)
+        fused = metric in SQUARED and _block_rows(part.stop - start) * _width(x.shape[1], metric) <= FUSED_NUMBERS
+        rounded, norms, gone = (bounds, bounds, bounds) if fused else _rounded(x[part], parameters, metric)
         shape = {
-            "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": len(rounded),
+            "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": part.stop - start,
             "groups": groups, "tiles": triton.cdiv(points, _tile_points(points)),
             "GROUP": group, "BLOCK_POINTS": _tile_points(points),
         }  # fmt: skip
         if metric in SQUARED:
-            _launch_euclidean(norms, parameters["norms"], x.shape[1], shape)
+            given = {name: parameters[name] for name in ("shift", "scale", "lost", "norms")}
+            _launch_euclidean(norms, x.shape[1], shape | given | {"x": x[part], "FUSED": fused})
         else:
             _launch_difference(x.shape[1], points, metric, _root(metric, p), shape)
         yield part, bounds
@@ -149,20 +154,26 @@ def _rounded(x: torch.Tensor, parameters: Parameters, metric: str) -> tuple[torc
     return rounded, norms, gone
 
 
-def _launch_euclidean(row_norms: torch.Tensor, norms: torch.Tensor, features: int, shape: dict[str, Any]) -> None:
+def _launch_euclidean(row_norms: torch.Tensor, features: int, shape: dict[str, Any]) -> None:
     rows = shape["rows"]
-    block_rows = 128 if rows > 64 else 64 if rows > 16 else 16
+    block_rows = _block_rows(rows)
     tiles_each = 16 if rows > 64 else 2 if rows > 16 else 1
     euclidean_bounds_kernel[(triton.cdiv(shape["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
         row_norms=row_norms,
-        norms=norms,
         **shape,
+        FEATURES=features,
+        SUM_SLACK=_sum_slack(features),
         WIDTH=_width(features, "euclidean"),
         TILES=tiles_each,
         BLOCK_ROWS=block_rows,
         BLOCK_FEATURES=block_features(features),
         num_warps=4,
     )
+
+
+def _block_rows(rows: int) -> int:
+    """Return how many rows a program bounds by matrix products."""
+    return 128 if rows > 64 else 64 if rows > 16 else 16
 
 
 def _launch_difference(features: int, points: int, metric: str, p: float, shape: dict[str, Any]) -> None:

@@ -34,8 +34,8 @@ from .within_kernels import (
 BITS = 54
 """A target has at most so many bits: four digits and all but one bit of the fifth."""
 
-MOST_SUMMED = 4096
-"""Points whose digits a program adds up: float32 holds sums of four times as many."""
+MOST_SUMMED = 2048
+"""Points whose digits a program adds up: float32 holds sums of several times as many."""
 
 MOST_COLUMNS = 64
 """How many sums of a row a program makes at most."""
@@ -46,8 +46,14 @@ LOOKED_AT = 128
 MOST_DOUBTS = 1 / 8
 """Float64 may look at this share of tiles; at more, another way is as fast."""
 
-PROGRAMS = 1024
-"""So many programs fill a GPU."""
+FEW_ROWS = 16
+"""So many rows are one block of the smallest matrix product."""
+
+PROGRAMS = 400
+"""So many programs, or of few rows twice as many, fill a GPU."""
+
+LAUNCHES = 3
+"""How many kernels `launch_means` starts."""
 
 SUMS_AT_ONCE = 2**23
 """So many sums lie in memory at a time; what has more rows is computed part by part."""
@@ -75,11 +81,6 @@ def decided_by_products(
     doubtful = np.abs(distance * unit - reach) <= (rows[:, None] + squares + reach) * slack_of(points.shape[1])
     pieces = np.logical_or.reduceat(doubtful, np.arange(0, len(points), LOOKED_AT), axis=1)
     return bool(pieces.mean() <= MOST_DOUBTS)
-
-
-def launches_of(features: int) -> int:
-    """Return how many kernels `launch_means` starts."""
-    return 3 if features > block_features(features) else 2
 
 
 def within_parameters(points: np.ndarray, targets: np.ndarray, factor: np.ndarray) -> dict[str, np.ndarray]:
@@ -133,15 +134,11 @@ def launch_means(
     factor: np.ndarray,
     points: int,
     output: torch.Tensor,
-    shape: dict[str, int] | None = None,
-    mean: dict[str, int] | None = None,
 ) -> None:
     """Launch the kernels that write the mean of the targets of the points within the radius of each row."""
     (rows, features), outputs = x.shape, output.shape[1]
-    shape = dict(shape or sums_shape(rows, points, multiplies_float16(x.device)))
-    tiles_each, block_points = shape.pop("tiles_each"), shape["BLOCK_POINTS"]
-    fused = shape.pop("FUSED", True) and padded_width(features) == block_features(features)
-    rounding = {name: parameters[name] for name in ("shift", "scale", "radius", "unit", "lost")}
+    shape, tiles_each = sums_shape(rows, points, multiplies_float16(x.device))
+    block_points = shape["BLOCK_POINTS"]
     tiles = triton.cdiv(points, block_points)
     shares = triton.cdiv(tiles, tiles_each)
     width, columns = padded_width(features), padded_columns(outputs)
@@ -153,22 +150,19 @@ def launch_means(
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
         count = part.stop - start
-        if not fused:
-            row_limits_kernel[(count,)](
-                x=x[part],
-                **rounding,
-                parts=written,
-                limits=limits,
-                FEATURES=features,
-                WIDTH=width,
-                SLACK=slack_of(features),
-                BLOCK_FEATURES=block_features(features),
-                num_warps=1,
-            )
+        row_limits_kernel[(count,)](
+            x=x[part],
+            **{name: parameters[name] for name in ("shift", "scale", "radius", "unit", "lost")},
+            parts=written,
+            limits=limits,
+            FEATURES=features,
+            WIDTH=width,
+            SLACK=slack_of(features),
+            BLOCK_FEATURES=block_features(features),
+            num_warps=1,
+        )
         block_columns = min(columns, MOST_COLUMNS)
         sums_within_kernel[(shares, triton.cdiv(count, shape["BLOCK_ROWS"]), columns // block_columns)](
-            x=x[part],
-            **rounding,
             **{name: parameters[name] for name in ("near", "norms", "slack", "digits")},
             parts=written,
             limits=limits,
@@ -178,11 +172,8 @@ def launch_means(
             tiles=tiles,
             tiles_each=tiles_each,
             shares=shares,
-            FEATURES=features,
             WIDTH=width,
-            SLACK=slack_of(features),
             COLUMNS=columns,
-            FUSED=fused,
             BLOCK_FEATURES=block_features(features),
             BLOCK_COLUMNS=block_columns,
             **shape,
@@ -205,30 +196,31 @@ def launch_means(
             BLOCK_POINTS=block_points,
             BLOCK_COLUMNS=triton.next_power_of_2(1 + DIGITS.value * block_outputs),
             BLOCK_OUTPUTS=block_outputs,
-            **(mean or mean_shape(shares)),
+            **mean_shape(rows),
         )
 
 
-def sums_shape(rows: int, points: int, matrix_units: bool) -> dict[str, int]:
-    """Return how much of the work a program does: none of it changes an answer.
+def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, int], int]:
+    """Return how much of the work a program adds up at a time, and through how many tiles it goes.
 
-    Without matrix units a program keeps fewer products, which lie in registers one by one.
+    None of it changes an answer. Few rows are shared among many small programs; without matrix units, where the
+    products of a thread lie in its registers, these are more threads.
     """
-    block_rows, block_points, warps = (16, 64, 1) if rows <= 16 else (64, 64, 4)
+    few = rows <= FEW_ROWS
+    shape = {"BLOCK_ROWS": 16 if few or not matrix_units else 64, "BLOCK_POINTS": 64, "num_warps": 1 if few else 4}
     if not matrix_units:
-        block_rows, warps = 16, 8
-    tiles = triton.cdiv(points, block_points) * triton.cdiv(rows, block_rows)
-    return {
-        "BLOCK_ROWS": block_rows,
-        "BLOCK_POINTS": block_points,
-        "tiles_each": min(max(tiles // PROGRAMS, 1), MOST_SUMMED // block_points),
-        "num_warps": warps,
-    }
+        shape["num_warps"] = 8
+    tiles = triton.cdiv(points, shape["BLOCK_POINTS"]) * triton.cdiv(rows, shape["BLOCK_ROWS"])
+    most = MOST_SUMMED // shape["BLOCK_POINTS"]
+    return shape, min(max(triton.cdiv(tiles, PROGRAMS * (2 if few else 1)), 1), most)
 
 
-def mean_shape(shares: int) -> dict[str, int]:
-    """Return how much of a row's sums a program takes at a time."""
-    return {"BLOCK_TILES": 1024, "BLOCK_SHARES": 256 if shares > 64 else 32, "UNROLL": 32, "num_warps": 4}
+def mean_shape(rows: int) -> dict[str, int]:
+    """Return how much of a row a program takes at a time.
+
+    With sums enough in a program's registers the compiler lets it load many features of a point at once.
+    """
+    return {"BLOCK_TILES": 2048, "BLOCK_SHARES": 1024 if rows <= FEW_ROWS else 512, "UNROLL": 32, "num_warps": 4}
 
 
 def slack_of(features: int) -> float:

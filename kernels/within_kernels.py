@@ -100,13 +100,7 @@ def row_limits_kernel(
 
 @triton.jit(do_not_specialize=["rows", "tiles", "tiles_each", "shares"])
 def sums_within_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    scale,  # float64 [FEATURES]
-    radius,  # float64 [1], reduced
-    unit,  # float64 [1], the reduced distance 1 in units of `scale`
-    lost,  # float64 [1], the largest distance between a point and its two numbers
-    parts,  # float16 [rows, 2, WIDTH], see `row_limits_kernel`; like the limits not read where a block holds a row
+    parts,  # float16 [rows, 2, WIDTH], see `row_limits_kernel`
     limits,  # float32 [rows, 2]
     near,  # float16 [tiles * BLOCK_POINTS, 2, WIDTH], the points like `parts`
     norms,  # float32 [tiles * BLOCK_POINTS], their squared norms; infinite past the last point
@@ -118,11 +112,8 @@ def sums_within_kernel(
     tiles,
     tiles_each,
     shares,
-    FEATURES: tl.constexpr,
     WIDTH: tl.constexpr,
-    SLACK: tl.constexpr,
     COLUMNS: tl.constexpr,
-    FUSED: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
@@ -135,16 +126,10 @@ def sums_within_kernel(
     feature = tl.arange(0, BLOCK_FEATURES)
     real = (row < rows)[:, None]
     lines = parts + row[:, None] * (2 * WIDTH) + feature[None, :]
-    if FUSED:
-        major, minor, fault, square, lacks = in_two(x, shift, scale, row, feature[None, :], rows, FEATURES=FEATURES)
-        low, high = limits_of(
-            tl.max(fault, axis=1), tl.sum(square, axis=1), tl.sum(lacks, axis=1), radius, unit, lost, SLACK=SLACK
-        )
-    else:
-        major = tl.load(lines, mask=real, other=0.0)
-        minor = tl.load(lines + WIDTH, mask=real, other=0.0)
-        low = tl.load(limits + 2 * row, mask=row < rows, other=-LARGEST)
-        high = tl.load(limits + 2 * row + 1, mask=row < rows, other=-LARGEST)
+    major = tl.load(lines, mask=real, other=0.0)
+    minor = tl.load(lines + WIDTH, mask=real, other=0.0)
+    low = tl.load(limits + 2 * row, mask=row < rows, other=-LARGEST)
+    high = tl.load(limits + 2 * row + 1, mask=row < rows, other=-LARGEST)
     total = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float32)
     first = share * tiles_each
     for tile in tl.range(first, tl.minimum(first + tiles_each, tiles)):

@@ -38,7 +38,7 @@ from ..pair_sums import sum_in_pairs
 from ..plan import Operation, Parameters
 from ..powers import whole
 from ..tiles import product
-from ..within import decided_by_products, launch_means, launches_of, within_parameters
+from ..within import LAUNCHES, decided_by_products, launch_means, within_parameters
 
 SAMPLE = 16
 LARGEST_SHARE = 0.1
@@ -299,7 +299,7 @@ class RadiusNeighbors(Operation):
                 yield slice(start + within.start, start + within.stop), bounds
 
     def launches(self, inputs: int) -> int:
-        return launches_of(self.points.shape[1]) if self._by_products else 2 + BOUND_LAUNCHES * self._few
+        return LAUNCHES if self._by_products else 2 + BOUND_LAUNCHES * self._few
 
     @functools.cached_property
     def _few(self) -> bool:
