@@ -40,11 +40,11 @@ MOST_SUMMED = 2048
 MOST_COLUMNS = 64
 """How many sums of a row a program makes at most."""
 
-LOOKED_AT = 128
-"""Points of the tiles of which float64 looks at all if it must look at one."""
+TILE_POINTS = 64
+"""Points of a tile. Float64 looks at all of them if it must look at one."""
 
-MOST_DOUBTS = 1 / 8
-"""Float64 may look at this share of tiles; at more, another way is as fast."""
+MOST_DOUBTS = 1 / 16
+"""Float64 may look at this share of a row's tiles; at more, another way is as fast."""
 
 FEW_ROWS = 16
 """So many rows are one block of the smallest matrix product."""
@@ -79,7 +79,7 @@ def decided_by_products(
     squares, rows = (np.square(each).sum(axis=1) for each in (v, (some - rounding["shift"]) * rounding["scale"]))
     reach = min(radius, LENGTHY.value**2 / unit) * unit
     doubtful = np.abs(distance * unit - reach) <= (rows[:, None] + squares + reach) * slack_of(points.shape[1])
-    pieces = np.logical_or.reduceat(doubtful, np.arange(0, len(points), LOOKED_AT), axis=1)
+    pieces = np.logical_or.reduceat(doubtful, np.arange(0, len(points), TILE_POINTS), axis=1)
     return bool(pieces.mean() <= MOST_DOUBTS)
 
 
@@ -194,9 +194,8 @@ def launch_means(
             COLUMNS=columns,
             **metric_constants("euclidean", 2.0, factor),
             BLOCK_POINTS=block_points,
-            BLOCK_COLUMNS=triton.next_power_of_2(1 + DIGITS.value * block_outputs),
             BLOCK_OUTPUTS=block_outputs,
-            **mean_shape(rows),
+            **mean_shape(rows, int(triton.next_power_of_2(1 + DIGITS.value * block_outputs))),
         )
 
 
@@ -207,20 +206,19 @@ def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, in
     products of a thread lie in its registers, these are more threads.
     """
     few = rows <= FEW_ROWS
-    shape = {"BLOCK_ROWS": 16 if few or not matrix_units else 64, "BLOCK_POINTS": 64, "num_warps": 1 if few else 4}
-    if not matrix_units:
-        shape["num_warps"] = 8
-    tiles = triton.cdiv(points, shape["BLOCK_POINTS"]) * triton.cdiv(rows, shape["BLOCK_ROWS"])
-    most = MOST_SUMMED // shape["BLOCK_POINTS"]
-    return shape, min(max(triton.cdiv(tiles, PROGRAMS * (2 if few else 1)), 1), most)
+    block_rows, warps = ((16, 1) if few else (64, 4)) if matrix_units else (16, 8)
+    shape = {"BLOCK_ROWS": block_rows, "BLOCK_POINTS": TILE_POINTS, "num_warps": warps}
+    tiles = triton.cdiv(points, TILE_POINTS) * triton.cdiv(rows, block_rows)
+    return shape, min(max(triton.cdiv(tiles, PROGRAMS * (2 if few else 1)), 1), MOST_SUMMED // TILE_POINTS)
 
 
-def mean_shape(rows: int) -> dict[str, int]:
-    """Return how much of a row a program takes at a time.
+def mean_shape(rows: int, columns: int) -> dict[str, int]:
+    """Return how much of a row with so many sums a program takes at a time.
 
     With sums enough in a program's registers the compiler lets it load many features of a point at once.
     """
-    return {"BLOCK_TILES": 2048, "BLOCK_SHARES": 1024 if rows <= FEW_ROWS else 512, "UNROLL": 32, "num_warps": 4}
+    shares = (8192 if rows <= FEW_ROWS else 4096) // columns
+    return {"BLOCK_TILES": 2048, "BLOCK_SHARES": shares, "BLOCK_COLUMNS": columns, "UNROLL": 32, "num_warps": 4}
 
 
 def slack_of(features: int) -> float:

@@ -5,6 +5,10 @@ weights of a metric that has them; `empty`: `[outputs]`; `out`: `[rows, outputs]
 distance by the metric (see `distances.py`) is at most `radius`; `w` is 1 for uniform weights, and for distance weights
 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row with no point within
 the radius answers `empty`.
+
+With uniform weights and Euclidean distances matrix products find the points and add up their targets (`within.py`).
+Otherwise a kernel adds up what float64 distances choose: of all groups of points, or where few groups hold a
+neighbour, of those that bounds leave (`bounds.py`).
 """
 
 from __future__ import annotations
