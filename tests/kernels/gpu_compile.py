@@ -27,6 +27,7 @@ from benchmarks.shape_classes import OPERATIONS as MEASURED
 from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
+from triton_regressors.kernels import within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -144,10 +145,25 @@ def launches() -> list[Launch]:
     batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
-            for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
+            for capability in capabilities if not needs_matrix_units(kernel, arguments) else capabilities[-2:]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *gathered()]
+    return [*found.values(), *tabled(), *gathered(), *without_matrix_units()]
+
+
+def without_matrix_units() -> Iterator[Launch]:
+    """Yield launches that take another shape where the Triton language multiplies float16 without matrix units."""
+    multiplies, within.multiplies_float16 = within.multiplies_float16, lambda device: False
+    try:
+        for launch in record(*IN_GROUPS["radius_neighbors by products"]):
+            yield (TARGETS[0], *launch)
+    finally:
+        within.multiplies_float16 = multiplies
+
+
+def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
+    """Return whether a launch is one that a GPU of capability 7.5 does not get."""
+    return arguments.get("WAY") == "digits" or kernel.__name__ == "sums_within_kernel"
 
 
 def gathered() -> Iterator[Launch]:
