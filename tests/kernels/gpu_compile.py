@@ -38,6 +38,7 @@ from triton_regressors.kernels.plan import Operation
 POINTERS = {
     torch.bool: "*i1",
     torch.uint8: "*u8",
+    torch.int8: "*i8",
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
@@ -144,7 +145,8 @@ def launches() -> list[Launch]:
     batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
-            for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
+            digits = arguments.get("WAY") == "digits" or kernel.__name__ == "digit_layers_kernel"  # from 8.0 on
+            for capability in capabilities[-2:] if digits else capabilities:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     return [*found.values(), *tabled(), *gathered()]
