@@ -120,7 +120,7 @@ def multiply(d0, d1, d2, d3, w, PART):
     s2 = tl.dot(d2, e, acc=s2, out_dtype=tl.int32)
     s1 = tl.dot(d1, e, acc=s1, out_dtype=tl.int32)
     s0 = tl.dot(d0, e, acc=none, out_dtype=tl.int32)
-    return combined(s0 * 256 + s1, s2 + (s3 >> 8) + MIDDLE)
+    return combined(s0 * 256 + s1, s2 + ((s3 + 128) >> 8) + MIDDLE)
 
 
 @triton.jit
@@ -195,6 +195,7 @@ def layer_outputs(
 def digit_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
+    scale,  # float64 [FEATURES]
     used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
     shapes,  # int32 [HIDDEN, 2]: of each hidden layer the units and where its weights begin
     weight,  # int8: of each hidden layer [4, units, its inputs]
@@ -232,6 +233,7 @@ def digit_layers_kernel(
         z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         if SHIFTED:
             z = tl.where(inside, z - tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :], 0.0)
+        z *= tl.load(scale + feature, mask=feature < FEATURES, other=1.0)[None, :]
         single = z.to(tl.float32)
         nothing = tl.sum(single * 0.0, axis=1)  # which is NaN where a number is NaN or infinite, as digits are not
         unit, inverse = unit_of(tl.max(tl.abs(single), axis=1).to(tl.float64))
@@ -261,9 +263,11 @@ def digit_layers_kernel(
             )  # fmt: skip
         tl.debug_barrier()  # the next rows' digits are written where these were read
         real = target < TARGETS
-        scale = tl.load(last_unit + target, mask=real, other=0.0)
+        unit_of_target = tl.load(last_unit + target, mask=real, other=0.0)
         b = tl.load(last_intercept + target, mask=real, other=0.0)
-        y = sums.to(tl.float64) * unit[:, None] * scale[None, :] + (b[None, :] + nothing.to(tl.float64)[:, None])
+        y = sums.to(tl.float64) * unit[:, None] * unit_of_target[None, :] + (
+            b[None, :] + nothing.to(tl.float64)[:, None]
+        )
         inside = (row < rows)[:, None] & real[None, :]
         answer = apply_function(y, FUNCTION).to(out.dtype.element_ty)
         tl.store(out + row[:, None] * TARGETS + target[None, :], answer, mask=inside)
@@ -273,8 +277,9 @@ Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 """The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
 
 
-def digit_tables(layers: Layers, shift: np.ndarray) -> dict[str, np.ndarray]:
+def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str, np.ndarray]:
     """Return what the kernel reads of a network whose features have `shift` subtracted."""
+    scale, layers = _balanced(layers, shift, activation)
     *hidden, (last, last_intercept) = layers
     width = whole_width(max(weight.shape[1] for weight, _ in hidden))
     block = min(width, UNITS)
@@ -285,8 +290,8 @@ def digit_tables(layers: Layers, shift: np.ndarray) -> dict[str, np.ndarray]:
         padded = np.zeros((width if index else whole_width(inputs), -(-units // block) * block))
         padded[:inputs, :units] = weight
         digits, unit = _weight_digits(padded)
-        intercepts[index, :units] = intercept if index else intercept + np.einsum("i,ij->j", shift, weight)
-        limits.append((unit * 2.0**32, np.sqrt((weight * weight).sum(axis=0)).max(), np.abs(intercepts[index]).max()))
+        intercepts[index, :units] = intercept
+        limits.append((unit * 2.0**32, np.sqrt((weight * weight).sum(axis=0)).max(), np.abs(intercept).max()))
         shapes.append((padded.shape[1], first))
         packed.append(digits.transpose(0, 2, 1).ravel())
         first += digits.size
@@ -295,6 +300,7 @@ def digit_tables(layers: Layers, shift: np.ndarray) -> dict[str, np.ndarray]:
     last_weight[:, : len(last)] = last_numbers.T
     return {
         "shift": shift,
+        "scale": scale,
         "shapes": np.array(shapes, dtype=np.int32),
         "weight": np.concatenate(packed),
         "limits": np.array(limits),
@@ -333,15 +339,17 @@ def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, acti
     Returns:
         float64 `[rows, targets]`.
     """
-    tables = digit_tables(layers, shift)
+    tables = digit_tables(layers, shift, activation)
+    scale, layers = _balanced(layers, shift, activation)
     *hidden, (last, last_intercept) = layers
+    z = z * scale
     unit = _units(np.abs(z.astype(np.float32)).max(axis=1))
     q = np.rint(z / unit[:, None]).astype(np.int64)
-    for (weight, _), b, (factor, growth, largest) in zip(hidden, tables["intercept"], tables["limits"], strict=True):
+    for (weight, intercept), (factor, growth, largest) in zip(hidden, tables["limits"], strict=True):
         d, e = (digits.astype(np.float64) for digits in (_digits(q), _weight_digits(weight)[0]))
         s0, s1, s2, s3 = (sum(d[i] @ e[level - i] for i in range(level + 1)) for level in range(4))
-        v = 256 * (256 * s0 + s1) + s2 + np.floor(s3 / 256)
-        h = FUNCTIONS[activation](torch.from_numpy(v * (unit * factor)[:, None] + b[: weight.shape[1]])).numpy()
+        v = 256 * (256 * s0 + s1) + s2 + np.floor((s3 + 128) / 256)
+        h = FUNCTIONS[activation](torch.from_numpy(v * (unit * factor)[:, None] + intercept)).numpy()
         highest = np.sqrt(((q >> 20) ** 2).sum(axis=1).astype(np.float32)) + np.float32(16)
         bound = highest * 2.0**20 * unit * growth + largest
         unit = _units(np.ones(len(z)) if activation in ("tanh", "expit") else bound)
@@ -351,10 +359,34 @@ def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, acti
     return answer
 
 
+def _balanced(layers: Layers, shift: np.ndarray, activation: str) -> tuple[np.ndarray, Layers]:
+    """Return what to multiply features with, less `shift`, and layers that compute the same of them.
+
+    All is multiplied by powers of two: the features by that of their largest weight, and what a unit makes, where the
+    activation allows, by one that brings its weights and intercept to a norm of about one.
+    """
+    weights, intercepts = [weight for weight, _ in layers], [intercept for _, intercept in layers]
+    intercepts[0] = intercepts[0] + np.einsum("i,ij->j", shift, weights[0])
+    scale = 1.0 / _towards_one(np.abs(weights[0]).max(axis=1))
+    weights[0] = weights[0] / scale[:, None]
+    for index in range(len(weights) - 1 if activation in ("identity", "relu") else 0):
+        factor = _towards_one(np.sqrt((weights[index] ** 2).sum(axis=0) + intercepts[index] ** 2))
+        weights[index], intercepts[index] = weights[index] * factor, intercepts[index] * factor
+        weights[index + 1] = weights[index + 1] / factor[:, None]
+    return scale, list(zip(weights, intercepts, strict=True))
+
+
 def _units(largest: np.ndarray) -> np.ndarray:
     """Return the units of `unit_of`."""
     exponent = np.frexp(np.asarray(largest, dtype=np.float64) * SLACK.value)[1]
     found: np.ndarray = np.maximum(np.ldexp(1.0, exponent - 31), SMALLEST)
+    return found
+
+
+def _towards_one(magnitude: np.ndarray) -> np.ndarray:
+    """Return the power of two that brings each magnitude closest to one; one for zero."""
+    known = np.where(magnitude > 0, magnitude, 1.0)
+    found: np.ndarray = np.ldexp(1.0, -np.rint(np.log2(known)).clip(-500, 500).astype(int))
     return found
 
 

@@ -216,7 +216,7 @@ class DenseLayers(Operation):
         for index, (weight, intercept) in enumerate(self.layers()):
             tables |= {f"weight{index}": weight, f"intercept{index}": intercept}
         if self.precision == "int8":
-            return tables | digit_tables(list(self.layers()), self.shift)
+            return tables | digit_tables(list(self.layers()), self.shift, self.activation)
         return tables if self.precision == "float64" else tables | self._tables()
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
@@ -314,11 +314,12 @@ class DenseLayers(Operation):
         device, width = parameters["weight"].device, whole_width(max(self.widths[1:-1]))
         shape = digit_shape(rows, width, program_limit(device) // PROGRAMS_PER_MULTIPROCESSOR)
         programs = min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device))
-        names = ("shift", "shapes", "weight", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
+        names = ("shift", "scale", "shapes", "weight", "limits", "intercept")
+        last = ("last_weight", "last_unit", "last_intercept")
         digit_layers_kernel[(programs,)](
             x=x,
             used=parameters.get("used", parameters["shift"]),
-            **{name: parameters[name] for name in names},
+            **{name: parameters[name] for name in (*names, *last)},
             values=torch.empty(8 * programs * shape["BLOCK_ROWS"] * width, dtype=torch.int8, device=device),
             out=output,
             rows=rows,
