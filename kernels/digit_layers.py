@@ -31,6 +31,9 @@ LARGEST_WIDTH = 256
 UNITS = 64
 """The units of hidden layers are filled up to a multiple of so many, or of fewer where all layers are narrow."""
 
+ROUNDS = 3
+"""How often features and units are balanced."""
+
 LEAST_UNIT = tl.constexpr(SMALLEST)
 SLACK = tl.constexpr(1.0101)  # the largest digit is 127 and not 128
 INVERSE = tl.constexpr(0x7FE0000000000000)  # less the bits of a power of two: those of one through it
@@ -53,10 +56,23 @@ TRANSPOSED = tl.constexpr("""{
 """The bytes of four numbers, those of one place together, the highest first."""
 
 
+MANY_FLOAT64_UNITS = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+"""Compute capabilities of the GPUs whose float64 units are half as many as those of float32."""
+
+NARROW = 128
+"""Up to this width digits are faster on such GPUs too, however few rows there are."""
+
+
 @functools.cache
-def multiplies_int8(device: torch.device) -> bool:
-    """Whether the Triton language multiplies int8 on matrix units there: from compute capability 8.0 on."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+def computes_by_digits(device: torch.device, width: int) -> bool:
+    """Whether a GPU computes layers of up to that width by digits, as it would take longer in float64.
+
+    Before compute capability 8.0 the Triton language multiplies no int8 on matrix units. A CPU stands for a GPU that
+    computes by digits.
+    """
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
+    narrow = device.type != "cuda" or width <= NARROW
+    return capability >= (8, 0) and (narrow or capability not in MANY_FLOAT64_UNITS)
 
 
 @triton.jit
@@ -317,10 +333,16 @@ def whole_width(width: int) -> int:
 
 
 def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows and units a program takes at once, which changes no bit; `width`: the widest layer's."""
-    few = rows <= 16 * multiprocessors
+    """Return how many rows and units a program takes at once, and its warps; none changes a bit.
+
+    Args:
+        rows: the batch's.
+        width: of the widest hidden layer.
+        multiprocessors: the GPU's; each shall have a program before one has more rows.
+    """
+    block_rows = min(max(triton.next_power_of_2(triton.cdiv(rows, multiprocessors)), 16), 64)
     return {
-        "BLOCK_ROWS": 16 if few else 64,
+        "BLOCK_ROWS": block_rows,
         "BLOCK_UNITS": min(whole_width(width), UNITS),
         "STAGES": 1,
         "num_warps": 4,
@@ -363,16 +385,19 @@ def _balanced(layers: Layers, shift: np.ndarray, activation: str) -> tuple[np.nd
     """Return what to multiply features with, less `shift`, and layers that compute the same of them.
 
     All is multiplied by powers of two: the features by that of their largest weight, and what a unit makes, where the
-    activation allows, by one that brings its weights and intercept to a norm of about one.
+    activation allows, by one that brings its weights and intercept to a norm of about one; and again, as one changes
+    the other.
     """
     weights, intercepts = [weight for weight, _ in layers], [intercept for _, intercept in layers]
     intercepts[0] = intercepts[0] + np.einsum("i,ij->j", shift, weights[0])
-    scale = 1.0 / _towards_one(np.abs(weights[0]).max(axis=1))
-    weights[0] = weights[0] / scale[:, None]
-    for index in range(len(weights) - 1 if activation in ("identity", "relu") else 0):
-        factor = _towards_one(np.sqrt((weights[index] ** 2).sum(axis=0) + intercepts[index] ** 2))
-        weights[index], intercepts[index] = weights[index] * factor, intercepts[index] * factor
-        weights[index + 1] = weights[index + 1] / factor[:, None]
+    scale = np.ones(len(weights[0]))
+    for _ in range(ROUNDS):
+        factor = _towards_one(np.abs(weights[0]).max(axis=1))
+        weights[0], scale = weights[0] * factor[:, None], scale / factor
+        for index in range(len(weights) - 1 if activation in ("identity", "relu") else 0):
+            factor = _towards_one(np.sqrt((weights[index] ** 2).sum(axis=0) + intercepts[index] ** 2))
+            weights[index], intercepts[index] = weights[index] * factor, intercepts[index] * factor
+            weights[index + 1] = weights[index + 1] / factor[:, None]
     return scale, list(zip(weights, intercepts, strict=True))
 
 

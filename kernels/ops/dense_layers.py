@@ -5,12 +5,14 @@ one after the other in `weights` and `intercepts`; `f`: one of `ACTIVATIONS`; `g
 `[rows, widths[n]]`, float32 or float64. A feature without any weight in `W₁` is not looked at: it may be NaN.
 
 `precision` says how the hidden layers are computed: in "float64" one layer after the other, a launch each, on the
-float64 matrix units, or in "float16" all in one launch, as three products of float16 numbers. Each number is then the
-sum of two, which hold 22 bits of it: the rows' numbers are multiplied by a power of two for each row and block of
-columns first, the weights by one for each column, so that none is too large or too small. The product of the two lower
-parts is left out. Matrix units round sums towards zero, so they add up few products each, and what they found is added
-up in float32. The input is shifted before, by what takes most of it away where features lie far from zero. The last
-layer is summed in float32, its intercept added in float64. All this loses about as much as float32 sums do.
+float64 matrix units; in "int8" all in one launch, by digits of eight bits, as exact as some nine decimal digits
+(`digit_layers.py`), or as in "float64" on GPUs where that takes no longer; or in "float16" all in one launch, as three
+products of float16 numbers. Each number is then the sum of two, which hold 22 bits of it: the rows' numbers are
+multiplied by a power of two for each row and block of columns first, the weights by one for each column, so that none
+is too large or too small. The product of the two lower parts is left out. Matrix units round sums towards zero, so they
+add up few products each, and what they found is added up in float32. The input is shifted before, by what takes most of
+it away where features lie far from zero. The last layer is summed in float32, its intercept added in float64. All this
+loses about as much as float32 sums do.
 
 A program takes a block of rows through all layers. What a layer makes lies in a workspace of the program, which a GPU
 keeps in its second-level cache; the last hidden layer is multiplied with the output's weights before it is written.
@@ -33,11 +35,11 @@ from ..affine_map import launch_affine
 from ..contraction import target_block
 from ..digit_layers import (
     LARGEST_WIDTH,
+    computes_by_digits,
     digit_layers_kernel,
     digit_shape,
     digit_tables,
     emulated_digit_layers,
-    multiplies_int8,
     whole_width,
 )
 from ..errors import PlanError
@@ -275,11 +277,10 @@ class DenseLayers(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,) = inputs
         device = parameters["weight0"].device  # rows that a GPU reads across the bus lie on the CPU
-        if self.precision == "float64" or (self.precision == "int8" and not multiplies_int8(device)):
-            self._launch_layers(parameters, x, output, rows)
-            return
-        if self.precision == "int8":
-            self._launch_digits(parameters, x, output, rows)
+        by_digits = self.precision == "int8" and computes_by_digits(device, max(self.widths[:-1]))
+        if self.precision != "float16":
+            launch = self._launch_digits if by_digits else self._launch_layers
+            launch(parameters, x, output, rows)
             return
         blocks, width, hidden = self._blocks(), self._width(), len(self.widths) - 2
         programs = min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device))
@@ -382,9 +383,7 @@ class DenseLayers(Operation):
         return answer
 
     def reads_input_once(self) -> bool:
-        if self.precision == "int8":
-            return True
-        block = target_block(self.widths[1]) if self.precision == "float64" else self._blocks()["BLOCK_UNITS"]
+        block = self._blocks()["BLOCK_UNITS"] if self.precision == "float16" else target_block(self.widths[1])
         return self.widths[1] <= block
 
     def describe(self) -> str:

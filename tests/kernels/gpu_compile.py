@@ -52,7 +52,7 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and layers by digits launch other kernels, or others of their shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -142,7 +142,8 @@ def launches() -> list[Launch]:
     kinds = ((torch.float32, list(TARGETS), ROWS), (torch.float64, [90], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
-    batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
+    alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith("in int8")}
+    batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
             digits = arguments.get("WAY") == "digits" or kernel.__name__ == "digit_layers_kernel"  # from 8.0 on

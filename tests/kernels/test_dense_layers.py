@@ -6,6 +6,7 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
+from triton_regressors.kernels.digit_layers import computes_by_digits
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import dense_layers as module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
@@ -98,6 +99,34 @@ def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) ->
     assert np.isnan(found[[3, 7]]).all()
     others = np.delete(np.arange(20), [3, 7])
     assert np.array_equal(found[others], run_kernel(op, [x], device)[others])
+
+
+def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
+    op = dense_layers(6, 20, 30, 2, precision="int8")
+    (x,) = inputs_for([6], 40)
+    expected = in_layers(op, x)
+    magnitude = np.float32(10.0) ** np.arange(-6, 6, 2, dtype=np.float32)
+    (first, _), (second, _), _ = op.layers()
+    first /= magnitude[:, None].astype(np.float64)
+    for unit, factor in enumerate((1e-6, 1e6)):
+        first[:, unit] *= factor
+        op.intercepts[unit] *= factor
+        second[unit] /= factor
+    for found in (run_kernel(op, [x * magnitude], device, torch.float64), op.emulate(x * magnitude)):
+        assert np.abs(found - in_layers(op, x * magnitude)).max() <= 1e-7 * expected.std()
+
+
+@pytest.mark.parametrize(
+    ("capability", "widest"), [((7, 5), 0), ((8, 0), 128), ((8, 6), 256), ((8, 9), 256), ((9, 0), 128)]
+)
+def test_which_gpus_compute_by_digits(
+    capability: tuple[int, int], widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    computes = computes_by_digits.__wrapped__
+    assert [computes(torch.device("cuda", 0), width) for width in (1, 128, 129, 256)] == [
+        width <= widest for width in (1, 128, 129, 256)
+    ]
 
 
 def test_wide_layers_have_no_digits() -> None:
