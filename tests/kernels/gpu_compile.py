@@ -39,6 +39,7 @@ from triton_regressors.kernels.plan import Operation
 POINTERS = {
     torch.bool: "*i1",
     torch.uint8: "*u8",
+    torch.int8: "*i8",
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
@@ -52,7 +53,7 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and layers by digits launch other kernels, or others of their shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -142,7 +143,8 @@ def launches() -> list[Launch]:
     kinds = ((torch.float32, list(TARGETS), ROWS), (torch.float64, [90], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
-    batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
+    alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith("in int8")}
+    batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
             for capability in capabilities if not needs_matrix_units(kernel, arguments) else capabilities[-2:]:
@@ -163,7 +165,7 @@ def without_matrix_units() -> Iterator[Launch]:
 
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
     """Return whether a launch is one that a GPU of capability 7.5 does not get."""
-    return arguments.get("WAY") == "digits" or kernel.__name__ == "sums_within_kernel"
+    return arguments.get("WAY") == "digits" or kernel.__name__ in ("sums_within_kernel", "digit_layers_kernel")
 
 
 def gathered() -> Iterator[Launch]:
