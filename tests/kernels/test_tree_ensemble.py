@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.documents import write_plan
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
+from triton_regressors.kernels import tree_sum
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
@@ -133,7 +133,7 @@ def test_rows_with_missing_numbers_among_others(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """A tile whose rows are complete goes down nodes of its own; the others know where NaN goes."""
-    monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_: Tile(16, 8, 1, 8, form, num_warps=4))
+    monkeypatch.setattr(tree_sum, "tree_tile", lambda *_: Tile(16, 8, 1, 8, form, num_warps=4))
     op = tree_ensemble(6, 20, 5)
     assert len(op.parameters()[form])
     (x,) = inputs_for([6], 100)
@@ -207,7 +207,7 @@ def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.Mon
             (8, 64, 1, 8, "plain"),
         ):
             tile = Tile(*sizes, num_warps=4)
-            monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
+            monkeypatch.setattr(tree_sum, "tree_tile", lambda *_, tile=tile: tile)
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 
