@@ -34,6 +34,7 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.tree_tile import tree_ensemble_shape
 
 POINTERS = {
     torch.bool: "*i1",
@@ -147,7 +148,15 @@ def launches() -> list[Launch]:
             for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *gathered()]
+    return [*found.values(), *tabled(), *in_parts(), *gathered()]
+
+
+def in_parts() -> Iterator[Launch]:
+    """Yield sums of trees that are made in parts, for which the other trees are too few."""
+    operation, widths = OPERATIONS["many trees"]
+    with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
+        for launch in record(operation, list(widths)):
+            yield from ((capability, *launch) for capability in TARGETS)
 
 
 def gathered() -> Iterator[Launch]:
