@@ -159,7 +159,7 @@ def tree_values_kernel(
             x, table, swizzle, complete, row, tree,
             nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
             HOLDS=HOLDS, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
-            FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+            FORM=FORM, TOGETHER=False, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
         filled = (tree < PLACES) & (row < rows)
         place = tl.load(places + tree, mask=filled, other=0)

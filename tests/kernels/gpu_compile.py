@@ -35,6 +35,7 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.tree_tile import tree_ensemble_shape
 
 POINTERS = {
     torch.bool: "*i1",
@@ -150,7 +151,7 @@ def launches() -> list[Launch]:
             for capability in capabilities if not needs_matrix_units(kernel, arguments) else capabilities[-2:]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *gathered(), *without_matrix_units()]
+    return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units()]
 
 
 def without_matrix_units() -> Iterator[Launch]:
@@ -166,6 +167,14 @@ def without_matrix_units() -> Iterator[Launch]:
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
     """Return whether a launch is one that a GPU of capability 7.5 does not get."""
     return arguments.get("WAY") == "digits" or kernel.__name__ in ("sums_within_kernel", "digit_layers_kernel")
+
+
+def in_parts() -> Iterator[Launch]:
+    """Yield sums of trees that are made in parts, for which the other trees are too few."""
+    operation, widths = OPERATIONS["many trees"]
+    with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
+        for launch in record(operation, list(widths)):
+            yield from ((capability, *launch) for capability in TARGETS)
 
 
 def gathered() -> Iterator[Launch]:
