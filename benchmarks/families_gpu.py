@@ -98,6 +98,7 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
 
 def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
     """Return what launches a plan's kernels on one of the inputs."""
+    plan = plan.on_device(inputs[0].device)
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
     parameters, steps = bind_parameters(plan, device, plain=device.type == "cpu"), plan.steps_for(tuple(plan.outputs))
     values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}

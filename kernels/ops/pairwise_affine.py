@@ -42,7 +42,17 @@ from ..point_blocks import (
 )
 from ..point_function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
-from ..point_shapes import MOST_BLOCK_POINTS, Shape, digit_shape, parts_of_a_program, shared_memory, slots
+from ..point_shapes import (
+    EXPONENTIAL_PAIRS,
+    MOST_BLOCK_POINTS,
+    Shape,
+    digit_shape,
+    has_many_float64_units,
+    parts_of_a_program,
+    shared_memory,
+    slots,
+)
+from ..powers import whole
 from ..tiles import apply, product
 
 MAX_TARGETS = 64
@@ -239,6 +249,17 @@ class PairwiseAffine(Contraction, PointFunction):
             name for name in self.PRECISIONS if name in found or (name == "float32 pairs" and self._fits_pairs)
         )
 
+    def on_device(self, device: torch.device) -> PairwiseAffine:
+        """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
+
+        GPUs with many float64 units do, but for exponential functions and fractional powers of many features.
+        """
+        faster = self.profile == "exp" or (self.profile == "power" and whole(self.exponent) is None)
+        faster &= self.points.shape[1] > FEW_FEATURES
+        if self.precision != "float32 pairs" or faster or not has_many_float64_units(device):
+            return self
+        return dataclasses.replace(self, precision="ten digits")
+
     @functools.cached_property
     def _fits_pairs(self) -> bool:
         """Whether there is one target, and the function and the numbers are such as pairs have."""
@@ -347,7 +368,8 @@ class PairwiseAffine(Contraction, PointFunction):
         """Return the way on a device, and the shape of a program's block."""
         features, way = self.points.shape[1], self.way()
         if way == "digits":
-            shape = digit_shape(digit_features(features), shared_memory(device), self.digits())
+            first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
+            shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), first)
             if shape is not None:
                 return way, shape
             way = "expanded" if self.expanded() else "features"

@@ -9,6 +9,7 @@ import torch
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan import INPUT, Plan, Step
 
 PAIRS = "float32 pairs"
 NAMES = ("rbf", "matern_3_2", "matern_5_2", "rational_quadratic", "reciprocal", "polynomial", "sigmoid")
@@ -65,6 +66,25 @@ def test_weights_of_any_size_and_sign(device: torch.device, name: str) -> None:
     (x,) = inputs_for([20], 20)
     found, expected = run_kernel(op, [x], device, torch.float64), run_reference(op, [x])
     assert np.abs(found - expected).max() <= 1e-8 * np.abs(weight).max()
+
+
+def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They then make ten digits of the same sum, in the same parts."""
+    few, many = {}, {}
+    for name, features in (("rbf", 20), ("rbf", 3), ("matern_3_2", 20), ("rational_quadratic", 20), ("polynomial", 20)):
+        op = in_pairs(name, features)
+        few[name, features] = op.on_device(torch.device("cpu"))
+        assert few[name, features] is op
+        with monkeypatch.context() as patch:
+            patch.setattr("triton_regressors.kernels.ops.pairwise_affine.has_many_float64_units", lambda device: True)
+            found = op.on_device(torch.device("cpu"))
+            plan = Plan(features, (Step(op, (INPUT,), "y"),), {"y": "y"})
+            assert (plan.on_device(torch.device("cpu")) is plan) == (found is op)
+        many[name, features] = found.precision
+        assert (found.parts, found.part_points()) == (op.parts, op.part_points())
+    assert many == {key: PAIRS if key in {("rbf", 20), ("rational_quadratic", 20)} else "ten digits" for key in few}
+    exact = pairwise_affine("matern_3_2", 20, 150).in_precision("float32")
+    assert exact.on_device(torch.device("cpu")) is exact
 
 
 def test_what_pairs_are_for() -> None:

@@ -79,9 +79,7 @@ def test_an_operation_has_float64_sums_unless_it_says_more() -> None:
     assert form.precision == "float32"
 
 
-@pytest.mark.parametrize(
-    ("alpha", "chosen"), [(1.0, "float32 pairs"), (1e-3, "ten digits"), (1e-9, "float64")]
-)  # fmt: skip
+@pytest.mark.parametrize(("alpha", "chosen"), [(1.0, "float32 pairs"), (1e-2, "ten digits"), (1e-6, "float64")])
 def test_sums_that_cancel_more_are_made_more_exactly(alpha: float, chosen: str) -> None:
     """With less regularisation weights grow, and the sum of what they multiply stays as it is."""
     rng = np.random.default_rng(0)
