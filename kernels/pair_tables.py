@@ -40,9 +40,9 @@ def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
         return False
     match function.metric, function.profile:
         case "squared_euclidean", "exp":
-            return gamma < 0 and reach <= MOST_REACH and abs(coef0) <= 1
+            return gamma < 0 and coef0 == 0 and reach <= MOST_REACH
         case "squared_euclidean", "power":
-            return gamma > 0 and coef0 > 0 and function.exponent < 0
+            return gamma > 0 and coef0 > 1e-3 and -MOST_DEGREE <= function.exponent < 0
         case "euclidean", "matern_3_2" | "matern_5_2":
             return gamma > 0 and coef0 == 0 and reach * gamma <= 16 * MOST_REACH
         case "dot", "power":
@@ -80,6 +80,8 @@ def tables(function: Function, found: Mapping[str, np.ndarray], weight: np.ndarr
         offsets = offsets + np.log2(np.where(size > 0, size, NO_WEIGHT)) + BIAS.value + negative
     first, rest, _ = split_offsets(offsets, function.metric, function.profile)
     above = 1.1 * max(float(np.abs(weight).max()), 1.0 / MOST_WEIGHT)
+    if function.metric == "squared_euclidean" and function.profile == "power":
+        above *= function.coef0**function.exponent  # which is the largest; of others it is 1, or follows the row
     return {
         "offsets": np.array([first, rest], dtype=np.float32),
         "least": least.astype(np.float32),

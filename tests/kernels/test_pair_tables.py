@@ -99,6 +99,7 @@ def test_what_pairs_are_for() -> None:
     for other in (
         dataclasses.replace(rbf, gamma=-1e3),
         dataclasses.replace(rbf, gamma=0.2),
+        dataclasses.replace(rbf, coef0=1.0),
         dataclasses.replace(rbf, weight=rbf.weight * 1e30),
         dataclasses.replace(pairwise_affine("matern_3_2", 5, 9), gamma=100.0),
         dataclasses.replace(pairwise_affine("polynomial", 5, 9), exponent=9.0),
