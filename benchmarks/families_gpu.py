@@ -98,6 +98,7 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
 
 def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None = None) -> Callable[[int], Tensor]:
     """Return what launches the kernels of a plan's outputs, all of them by default, on one of the inputs."""
+    plan = plan.on_device(inputs[0].device)
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
     parameters = bind_parameters(plan, device, plain=device.type == "cpu")
     steps = plan.steps_for(tuple(outputs or plan.outputs))

@@ -14,7 +14,7 @@ BLOCK = 4096
 WARPS = 8
 
 MOST_PROGRAMS = 16
-"""As many have enough reads under way for the bus. More would hold up the kernels that compute other rows beside them."""
+"""As many have enough reads under way for the bus. More would hold up the kernels that compute other rows."""
 
 
 @triton.jit(do_not_specialize=["size"])

@@ -76,6 +76,13 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
         for name, features, targets in (("rbf", 3, 1), ("matern_5_2", 40, 1), ("rational_quadratic", 20, 3))
     },
     **{
+        f"pairwise_affine {name} of {features} in float32 pairs": (
+            pairwise_affine(name, features, 150, 1, 2).in_precision("float32 pairs"),
+            (features,),
+        )
+        for name, features in (("rbf", 40), ("matern_5_2", 3), ("rational_quadratic", 20), ("polynomial", 5))
+    },
+    **{
         f"pairwise_affine {name} of {features} to {targets} in ten digits": (
             pairwise_affine(name, features, 150, targets, 2).in_precision("ten digits"),
             (features,),

@@ -12,9 +12,11 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import triton_regressors
 from tests.kernels import operations
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.passes.precision import allowed_error, choose_precision, in_words, precision_choices
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation, Plan, Step
 
@@ -77,12 +79,23 @@ def test_an_operation_has_float64_sums_unless_it_says_more() -> None:
     assert form.precision == "float32"
 
 
+@pytest.mark.parametrize(("alpha", "chosen"), [(1.0, "float32 pairs"), (1e-2, "ten digits"), (1e-6, "float64")])
+def test_sums_that_cancel_more_are_made_more_exactly(alpha: float, chosen: str) -> None:
+    """With less regularisation weights grow, and the sum of what they multiply stays as it is."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=(400, 10))
+    y = np.sin(4 * rows[:, 0]) * rows[:, 1] + rows[:, 2] + 0.1 * rng.standard_normal(400)
+    estimator = KernelRidge(kernel="rbf", gamma=0.1, alpha=alpha).fit(rows, y)
+    plan = compile_estimator(estimator, sample=rows[:100]).plan
+    assert [step.operation.precision for step in plan.steps if isinstance(step.operation, PairwiseAffine)] == [chosen]
+
+
 def test_what_was_asked_for_and_chosen_is_kept(tmp_path: Path) -> None:
-    """Ten digits are exact enough for a sum over points, and float32 is fast enough for a quadratic form."""
+    """Pairs are exact enough for a sum over points, and float32 is fast enough for a quadratic form."""
     rows = np.random.default_rng(0).standard_normal((150, 3))
     y = rows[:, 0] * rows[:, 1] + rows[:, 2]
     for estimator, precision, chosen in (
-        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in ten digits"),
+        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in float32 pairs"),
         (make_pipeline(PolynomialFeatures(2), Ridge()), "fast", "1 in float32"),
         (Ridge(), "fast", None),
     ):
