@@ -1,5 +1,6 @@
 """XGBoost's regressors as plans: their bits through the kernels, what is missing, categories, files and refusals."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.exporter.data import small
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.sparsity import makes_sparse
+from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.run import Runner
 
@@ -82,6 +84,33 @@ def test_any_options_keep_the_bits(seed: int) -> None:
     estimator = XGBRegressor(**{**SIZE, **options}).fit(X, targets)
     rows = at_edges(estimator, X, 400)
     np.testing.assert_array_equal(answers(estimator, rows), estimator.predict(rows).reshape(len(rows), -1))
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
+@pytest.mark.parametrize("missing", [np.nan, 0.0])
+def test_linear_boosters_have_xgboosts_bits(objective: str, missing: float, engine: str) -> None:
+    """Of products and sums that vanish or overflow too, and with numbers missing."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((200, 9)) * 10 ** rng.uniform(-3, 3, 9), np.exp(rng.standard_normal((200, 3)))
+    X[rng.random(X.shape) < 0.1] = missing
+    outputs = 3 if objective == "reg:squarederror" else 1
+    linear = XGBRegressor(booster="gblinear", objective=objective, missing=missing, n_estimators=20, n_jobs=1)
+    linear.fit(X, Y[:, :outputs])
+    rows = adversarial_rows(X, {}, rows=400, infinite=False)
+    rows[rng.random(rows.shape) < 0.01] = 3e38
+    plan = compile_estimator(linear).plan
+    (step,) = [step for step in plan.steps if isinstance(step.operation, OrderedAffine)]
+    plain = plan.with_steps(
+        dataclasses.replace(each, operation=dataclasses.replace(step.operation, function="identity"))
+        if each is step
+        else each
+        for each in plan.steps
+    )
+    found = Runner(plain, engine=engine, max_rows=400).predict(rows)["y"]
+    expected = linear.predict(rows, output_margin=True).reshape(found.shape)
+    assert not np.isfinite(expected).all()
+    np.testing.assert_array_equal(found, expected)
+    assert compile_estimator(linear).report.outputs["y"].max_ulp <= (2 if objective == "count:poisson" else 0)
 
 
 def test_the_count_of_wrong_decisions() -> None:
