@@ -102,7 +102,7 @@ def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.
 
 
 def add_in_order(terms: torch.Tensor) -> torch.Tensor:
-    """Return the float32 sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
+    """Return the sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
     columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
     with np.errstate(all="ignore"):  # infinity is an answer
         few = columns.shape[1] < FEW_NUMBERS
