@@ -144,10 +144,15 @@ def launches() -> list[Launch]:
     batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
-            for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
+            for capability in capabilities[-2:] if for_matrix_units(kernel, arguments) else capabilities:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     return [*found.values(), *tabled(), *gathered()]
+
+
+def for_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
+    """Whether a launch is one of GPUs with matrix units for float16, and another on others."""
+    return arguments.get("WAY") == "digits" or kernel.__name__ in ("digit_norm_kernel", "pairwise_digits_kernel")
 
 
 def gathered() -> Iterator[Launch]:
