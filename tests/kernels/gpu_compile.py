@@ -164,9 +164,12 @@ def without_matrix_units() -> Iterator[Launch]:
         within.multiplies_float16 = multiplies
 
 
+BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "pairwise_digits_kernel")
+
+
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
     """Return whether a launch is one that a GPU of capability 7.5 does not get."""
-    return arguments.get("WAY") == "digits" or kernel.__name__ in ("sums_within_kernel", "digit_layers_kernel")
+    return arguments.get("WAY") == "digits" or kernel.__name__ in BY_DIGITS
 
 
 def in_parts() -> Iterator[Launch]:
