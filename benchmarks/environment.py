@@ -80,13 +80,24 @@ def save_models(
     settings: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
     order: Sequence[str],
+    *,
+    among: str = "models",
+    key: str = "model",
 ) -> Path:
-    """Write the results of models, and of those not among them what the file holds from such a machine and settings."""
+    """Write the results of models, and of those not among them what the file holds from such a machine and settings.
+
+    The file has them as the list `among`, in which `key` says whose each is.
+    """
     path = directory / f"{benchmark}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     same = before.get("environment") == environment() and before.get("settings") == dict(settings)
-    by_name = {result["model"]: result for result in [*(before["models"] if same else []), *results]}
-    return save(directory, benchmark, settings, {"models": [by_name[name] for name in order if name in by_name]})
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for held in (before[among] if same else (), results):
+        fresh: dict[str, list[Mapping[str, Any]]] = {}
+        for result in held:
+            fresh.setdefault(result[key], []).append(result)
+        found |= fresh
+    return save(directory, benchmark, settings, {among: [result for name in order for result in found.get(name, ())]})
 
 
 def default_directory() -> Path:

@@ -67,7 +67,8 @@ def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
         operation = PairwiseAffine(
             **places, metric=metric, profile=profile, gamma=gamma, **fields, weight=weight, intercept=np.zeros(1)
         )
-        step = Step(operation.in_precision("ten digits"), (INPUT,), "y")
+        precision = "float32 pairs" if "float32 pairs" in operation.precisions() else "ten digits"
+        step = Step(operation.in_precision(precision), (INPUT,), "y")
         plan = split_sums(Plan(features, (step,), {"y": "y"}))
         peer = compiled_sum(name, X, weight, abs(gamma), device)
         yield Work("expansions", f"{name}, {count:,} points × {features}", plan, EXPANSION_ROWS, peer, positive=True)

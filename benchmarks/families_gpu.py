@@ -24,7 +24,7 @@ from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegr
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.checking import demand
-from benchmarks.environment import default_directory, device_name, save
+from benchmarks.environment import default_directory, device_name, save_models
 from benchmarks.expansions import expansions
 from benchmarks.forest_peer import nvforest, there_is_nvforest
 from benchmarks.neighborhoods import neighborhoods
@@ -96,10 +96,12 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
         yield Work("layers", title, compiled(estimator), (64, 4096, 262144), peer)
 
 
-def kernels(plan: Plan, inputs: Sequence[Tensor]) -> Callable[[int], Tensor]:
-    """Return what launches a plan's kernels on one of the inputs."""
+def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None = None) -> Callable[[int], Tensor]:
+    """Return what launches the kernels of a plan's outputs, all of them by default, on one of the inputs."""
+    plan = plan.on_device(inputs[0].device)
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
-    parameters, steps = bind_parameters(plan, device, plain=device.type == "cpu"), plan.steps_for(tuple(plan.outputs))
+    parameters = bind_parameters(plan, device, plain=device.type == "cpu")
+    steps = plan.steps_for(tuple(outputs or plan.outputs))
     values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}
     values[steps[-1].output] = torch.empty(rows, widths[steps[-1].output], device=device)
 
@@ -196,7 +198,8 @@ def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, d
         found += measure(work, device, QUICK if quick or dry_run else Effort(rounds=15))
     if dry_run or directory is None:
         return None
-    return save(directory, "families", {"quick": quick, "families": list(chosen), "inputs": INPUTS}, {"cases": found})
+    settings = {"quick": quick, "inputs": INPUTS}
+    return save_models(directory, "families", settings, found, FAMILIES, among="cases", key="family")
 
 
 def main() -> None:

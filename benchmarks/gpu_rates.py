@@ -23,7 +23,7 @@ FLOAT64, FLOAT32, INTEGER, SPECIAL, ISSUE, LOADS = "float64", "float32", "intege
 TENSOR16, TENSOR32 = "tensor_float16", "tensor_tf32"
 
 SHAPE = re.compile(r"\.(\d+)x(\d+)x(\d+)")
-PACKED = {"884": 8 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "1684": 16 * 8 * 4}
+PACKED = {"884": 8 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32, "1684": 16 * 8 * 4}
 BRANCHES = ("BRA", "BSSY", "BSYNC", "BMOV", "BAR", "EXIT", "NOP", "WARPSYNC", "DEPBAR", "YIELD", "CALL", "RET", "BREAK")
 FLOAT32_KINDS = ("FADD", "FMUL", "FFMA", "HADD2", "HMUL2", "HFMA2", "FSWZADD")
 LOAD_KINDS = (
@@ -132,7 +132,8 @@ def seconds(executed: Mapping[str, float], issued: float, gpu: Gpu) -> dict[str,
                 clocks[FLOAT64] += count * multiplications(opcode) / gpu.float64_matrix
             continue
         if kind in ("HMMA", "IMMA", "HGMMA", "IGMMA"):
-            products[TENSOR32 if "TF32" in opcode else TENSOR16] += count * multiplications(opcode)
+            ways = 2 if "S8" in opcode else 1  # every GPU here multiplies int8 twice as fast as float16
+            products[TENSOR32 if "TF32" in opcode else TENSOR16] += count * multiplications(opcode) / ways
         elif kind in LOAD_KINDS:
             clocks[LOADS] += count * WARP * access_bytes(opcode) / gpu.load_bytes
         elif kind in FLOAT32_KINDS or kind == "IMAD":

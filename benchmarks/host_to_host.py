@@ -34,7 +34,7 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardSca
 from sklearn.svm import SVR
 
 from benchmarks.checking import demand, error_of_arrays
-from benchmarks.environment import default_directory, device_name, save
+from benchmarks.environment import default_directory, device_name, save_models
 from benchmarks.families_gpu import kernels
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
 from triton_regressors.exporter.compiler import compile_estimator
@@ -148,7 +148,7 @@ def measure(work: Work, device: torch.device, effort: Effort, toy: bool) -> list
             return to[i].copy_(source[i], non_blocking=True)
 
         times = time_on_host([Contender(HOST, predict)], INPUTS, effort)
-        alone = [Contender(KERNELS, kernels(plan, there)), Contender(BUS, copy)]
+        alone = [Contender(KERNELS, kernels(plan, there, ("y",))), Contender(BUS, copy)]
         times |= time_on_device(alone, INPUTS, device, rounds=effort.rounds)
         host, busy, bus = (times[name].median_us for name in (HOST, KERNELS, BUS))
         over = host / max(busy, bus)
@@ -181,8 +181,9 @@ def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, d
     found = [case for name in chosen for case in measure(WORKS[name], device, effort, dry_run)]
     if dry_run or directory is None:
         return None
-    settings = {"quick": quick, "works": list(chosen), "inputs": INPUTS, "host_cores": os.cpu_count()}
-    return save(directory, "host_to_host", settings, {"cases": found})
+    settings = {"quick": quick, "inputs": INPUTS, "host_cores": os.cpu_count()}
+    order = [work.title for work in WORKS.values()]
+    return save_models(directory, "host_to_host", settings, found, order, among="cases", key="work")
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.plan import INPUT, Plan
 
 POINTERS = {
-    torch.bool: "*i1", torch.uint8: "*u8", torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64",
-    torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64",
+    torch.bool: "*i1", torch.int8: "*i8", torch.uint8: "*u8", torch.int16: "*i16", torch.int32: "*i32",
+    torch.int64: "*i64", torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64",
 }  # fmt: skip
 FIRST_ARGUMENT = {75: 0x160, 80: 0x160, 86: 0x160, 89: 0x160, 90: 0x210}
 """Where a kernel's arguments begin in the constant bank, by compute capability."""
@@ -97,6 +97,8 @@ def pretended(gpu: Gpu) -> Iterator[list[Recorded]]:
 
 def record(plan: Plan, rows: int, gpu: Gpu) -> tuple[list[Recorded], list[torch.Tensor]]:
     """Return what a plan launches for so many rows, and the tensors whose contents are the model's."""
+    with pretended(gpu):
+        plan = plan.on_device(OnGpu.pretended)
     widths = plan.widths()
     outputs = set(plan.outputs.values())
     bound = bind_parameters(plan, torch.device("cpu"))

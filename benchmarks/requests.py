@@ -88,10 +88,10 @@ def checked_rows(source: Model, who: str) -> CheckedRows:
 
 
 @contextlib.contextmanager
-def measuring(url: str, settings: Settings, generator: str) -> Any:
-    """Yield what measures one model of the server at this address under one load."""
+def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load] = LOADS) -> Any:
+    """Yield what measures one model of the server at this address under one of the loads."""
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
-    processes = {load: load.processes(None) for load in LOADS}
+    processes = {load: load.processes(None) for load in loads}
     with Client(url) as client, LoadGenerator(0 if tool else max(processes.values())) as workers:
 
         def measure(name: str, rows: CheckedRows, load: Load) -> Figures:

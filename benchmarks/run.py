@@ -15,15 +15,29 @@ import torch
 
 from benchmarks.environment import RESULTS, default_directory
 
-BENCHMARKS = ("predict", "worth", "kernels_gpu", "families_gpu", "host_to_host", "served", "requests", "large")
+BENCHMARKS = (
+    "predict",
+    "worth",
+    "kernels_gpu",
+    "families_gpu",
+    "host_to_host",
+    "served",
+    "requests",
+    "several_gpus",
+    "large",
+)
 ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host")
+ON_A_SERVER = ("served", "requests", "several_gpus", "large")
+WITH_A_GENERATOR = ("served", "requests", "several_gpus")
 
 
 def missing(benchmark: str) -> str:
     """Return why this machine cannot run a benchmark, or nothing."""
     if benchmark in ON_A_GPU and not torch.cuda.is_available():
         return "torch finds no CUDA GPU"
-    if benchmark in ("served", "requests", "large") and importlib.util.find_spec("tritonclient") is None:
+    if benchmark == "several_gpus" and torch.cuda.device_count() < 2:
+        return "torch finds fewer than two CUDA GPUs"
+    if benchmark in ON_A_SERVER and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""
 
@@ -38,7 +52,7 @@ def run(chosen: list[str], directory: Path, *, quick: bool, generator: str) -> l
             continue
         command = [sys.executable, "-u", "-m", f"benchmarks.{benchmark}", "--output", str(directory)]
         command += ["--quick"] * quick
-        command += ["--generator", generator] * (benchmark in ("served", "requests"))
+        command += ["--generator", generator] * (benchmark in WITH_A_GENERATOR)
         if subprocess.run(command, check=False).returncode:
             failed.append(benchmark)
     return failed

@@ -150,14 +150,16 @@ def trees(toy: bool = False) -> Iterator[ShapeClass]:
         summed = ensemble(estimator.fit(X, y), packed)
         kinds = [("one", summed), *([("ordered", in_order(summed))] if packed else [])]
         for (kind, operation), rows in itertools.product(kinds, ((1, 128), (1024, 4096), (65536, 2**20))):
-            parts = (*tree_class(rows[0], nodes, 64, packed), kind)
+            parts = (*tree_class(rows[0], 100, nodes, 64, packed), kind)
             default = tree_ensemble_shape.default(*parts)
             many, block_rows, elements = rows[0] == 65536, default["BLOCK_ROWS"], default["ELEMENTS"]
             plain = packed and nodes <= MOST_PLAIN
+            few_trees = (512, 1024) if many and nodes > MOST_PLAIN and kind == "one" else ()
             candidates = grid(
                 default,
                 BLOCK_ROWS=(1, 2) if rows[0] == 1 else (block_rows // 2, block_rows, 2 * block_rows),
-                ELEMENTS=(elements // 2, elements) if rows[0] == 1 else (elements, 2 * elements),
+                ELEMENTS=(elements // 2, elements) if rows[0] == 1 else (*few_trees, elements, 2 * elements),
+                **({"PARTS": (False, True)} if few_trees else {}),
                 FORM=("quads", "plain") if plain else (default["FORM"],),
                 num_warps=(4, 8, 16) if rows[0] == 1 else (4, 8),
                 maxnreg=(64, None) if many and packed else (default["maxnreg"],),

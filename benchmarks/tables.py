@@ -52,6 +52,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "host_to_host": host_to_host_section,
         "served": served_section,
         "requests": requests_section,
+        "several_gpus": several_gpus_section,
         "large": large_section,
     }
     parts = []
@@ -248,6 +249,31 @@ def requests_section(document: Document, where: str) -> str:
     intro = "From request to answer on one Triton server, over gRPC, closed loop, 32 features, dynamic batching, one "
     intro += "instance each: ours, a model that does nothing, and scikit-learn's own predict in a Python backend"
     return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
+
+
+def several_gpus_section(document: Document, where: str) -> str:
+    """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
+    rows = [
+        [
+            model["title"],
+            f"{point['clients']} × {point['rows']:,}",
+            *(f"{rate:,.0f}" for rate in point["requests_per_s"].values()),
+            f"{point['requests_per_s_of_best']:.2f} ×",
+            f"{point['nothing_of_best']:.2f} ×",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    names = list(document["models"][0]["points"][0]["requests_per_s"])
+    header = ["model", "clients × rows", *(f"requests/s, {name}" for name in names), "all ÷ best one", "do-nothing"]
+    intro = (
+        "One instance on each GPU, on one Triton server over gRPC, closed loop, 32 features: every place answers with "
+    )
+    intro += (
+        "the same bits, and this many requests; beside it the same quotient of a model that does nothing, with one "
+    )
+    intro += "instance on the CPU for each GPU"
+    return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * (len(header) - 2), rows)}"
 
 
 def cost_of_fp64_served(document: Document) -> list[str]:

@@ -8,8 +8,9 @@ The rows lie at the thresholds and categories of each model, see `tests/exporter
 where a row reaches another leaf of a tree than the library says. How the plan numbers a leaf is read off the rows: to
 each of its leaves belongs the leaf of the library's that most of its rows have. XGBoost names no leaves of rows with
 infinity; their answers are compared. Of margins, which are sums of leaves before any function, XGBoost's bits are
-compared, and those of the float32 nearest to the others' float64. Exits with 1 where a decision is wrong, or a bit of
-XGBoost's.
+compared, and those of the float32 nearest to the others' float64. LightGBM compares in float64: of its estimators rows
+in float64 are tried as well, beside its thresholds by units of theirs. Exits with 1 where a decision is wrong, or a
+bit of XGBoost's.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ from unittest import mock
 
 import numpy as np
 
-from tests.exporter.adversarial import adversarial_rows, edges_of
+from tests.exporter.adversarial import adversarial_rows, edges_of, in_float64
 from tests.exporter.cases import CASES, Case
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.lower import Lowered, lower
 from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.parity import ulps
 from triton_regressors.kernels.plan import Plan
@@ -45,7 +48,10 @@ from triton_regressors.kernels.run import Runner
 PAIRS = 1_000_000
 AT_ONCE = 4096
 LIBRARIES = ("xgboost", "lightgbm", "catboost")
-HEADER = f"{'variant':32}{'trees':>7}{'rows':>9}{'pairs':>11}{'wrong':>7}{'answers':>10}{'other bits':>12}{'ulp':>6}"
+DTYPES = {"lightgbm": ("float32", "float64")}
+"""The rows that are tried of a library that does not round them to float32."""
+
+HEADER = f"{'variant':34}{'trees':>7}{'rows':>9}{'pairs':>11}{'wrong':>7}{'answers':>10}{'other bits':>12}{'ulp':>6}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Found:
 
     def __str__(self) -> str:
         counts = f"{self.trees:>7,}{self.rows:>9,}{self.pairs:>11,}{self.wrong:>7,}"
-        return f"{self.name:32}{counts}{self.answers:>10,}{self.other_bits:>12,}{self.ulp:>6.1f}"
+        return f"{self.name:34}{counts}{self.answers:>10,}{self.other_bits:>12,}{self.ulp:>6.1f}"
 
 
 def variants() -> dict[str, Case]:
@@ -76,30 +82,44 @@ def library_of(estimator: Any) -> str:
     return type(estimator).__module__.partition(".")[0]
 
 
-def count(name: str, case: Case, pairs: int) -> Found:
-    """Compare at least so many pairs of a row and a tree, where there are trees, and as many rows' answers."""
-    estimator, like = case.fitted()
-    compilation = compile_estimator(estimator, sample=like)
+def count(name: str, case: Case, pairs: int, dtype: str = "float32") -> Found:
+    """Return what `compare` finds of a case."""
+    return compare(name, *case.fitted(), pairs, dtype)
+
+
+def compare(
+    name: str, estimator: Any, like: Any, pairs: int, dtype: str = "float32", engine: str = "auto", seed: int = 0
+) -> Found:
+    """Compare at least so many pairs of a row and a tree, where there are trees, and as many rows' answers.
+
+    Args:
+        name: what the estimator is called.
+        estimator: fitted.
+        like: rows that it was fitted on.
+        pairs: how many.
+        dtype: of the rows, "float32" or "float64".
+        engine: what runs the plan.
+        seed: other rows for another one.
+    """
+    compilation = compile_estimator(estimator, sample=like, **({"input": "fp64"} if dtype == "float64" else {}))
     with _numbered_leaves(library_of(estimator)) as made:
         lowered = lower(estimator, like)
-    oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
+    plan, oracle = compilation.plan, Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
     trees = len(made[0][0].roots) if made else 0
-    X = _rows(compilation, lowered, made, _rows_for(pairs, trees))
+    X = _rows(compilation, lowered, made, _rows_for(pairs, trees), dtype, seed)
     finite = ~np.isinf(X).any(axis=1)
     compared = wrong = 0
     if made:
         asked = X[finite] if library_of(estimator) == "xgboost" else X
-        leaves, library = _predict(_of_leaves(lowered.plan, *made[0]), asked), _leaves(estimator, oracle.asked(asked))
+        leaves = _predict(_of_leaves(lowered.plan, *made[0], dtype), asked, engine)
+        library = _leaves(estimator, oracle.asked(asked))
         compared, wrong = library.size, _conflicts(leaves.astype(np.int64), library)
-    try:
-        expected = _margins(estimator, oracle.asked(X))
-    except Exception:  # what is no tree may refuse infinity
-        X = X[finite]
-        expected = _margins(estimator, oracle.asked(X))
-    plan = compilation.plan
+    if any(isinstance(step.operation, Affine | OrderedAffine) for step in plan.steps):
+        X = X[finite]  # no request holds infinity, and what multiplies it by 0 answers with NaN
+    expected = _margins(estimator, oracle.asked(X))
     rows = X.astype(plan.dtype)
-    answers, own = _predict(plan, rows), oracle.of_matrix(X)["y"]
-    found = answers if expected is None else _predict(_without_function(plan), rows)
+    answers, own = _predict(plan, rows, engine), oracle.of_matrix(X)["y"]
+    found = answers if expected is None else _predict(_without_function(plan), rows, engine)
     margins = own if expected is None else expected.reshape(len(X), -1)
     with np.errstate(over="ignore", invalid="ignore"):
         other = (found != margins.astype(np.float32)) & np.isfinite(margins)
@@ -128,12 +148,12 @@ def _numbered_leaves(library: str) -> Iterator[list[tuple[TreeEnsemble, TreeEnse
         yield made
 
 
-def _of_leaves(plan: Plan, ensemble: TreeEnsemble, numbered: TreeEnsemble) -> Plan:
-    """Return a lowered plan up to an ensemble, with another one in its place."""
+def _of_leaves(plan: Plan, ensemble: TreeEnsemble, numbered: TreeEnsemble, dtype: str) -> Plan:
+    """Return a lowered plan for rows of this dtype up to an ensemble, with another one in its place."""
     place = next(place for place, step in enumerate(plan.steps) if step.operation is ensemble)
     step = plan.steps[place]
     steps = (*plan.steps[:place], dataclasses.replace(step, operation=numbered))
-    return specialise(Plan(plan.n_features, steps, {"y": step.output}), "float32")
+    return specialise(Plan(plan.n_features, steps, {"y": step.output}), dtype)
 
 
 def _rows_for(pairs: int, trees: int) -> int:
@@ -142,15 +162,22 @@ def _rows_for(pairs: int, trees: int) -> int:
 
 
 def _rows(
-    compilation: Compilation, lowered: Lowered, made: Sequence[tuple[TreeEnsemble, Any]], rows: int
+    compilation: Compilation,
+    lowered: Lowered,
+    made: Sequence[tuple[TreeEnsemble, Any]],
+    rows: int,
+    dtype: str,
+    seed: int,
 ) -> np.ndarray:
-    """Return adversarial rows of the plan's matrix, float32. What requests are refused for is not in them."""
+    """Return adversarial rows of the plan's matrix. What requests are refused for is not in them."""
     profile, like = lowered.profile, compilation.sample.X
     thresholds, codes = edges_of(made[0][0]) if made else ({}, {})
     codes = {**profile.choices, **codes}
-    X = adversarial_rows(like, thresholds, codes, rows=rows)
+    X = adversarial_rows(like, thresholds, codes, rows=rows, seed=seed)
+    if dtype == "float64":
+        X = in_float64(X, thresholds, seed=seed)
     rng, texts, exact = (
-        np.random.default_rng(0),
+        np.random.default_rng(seed),
         profile.text.columns(),
         profile.categories.keys() | profile.never_floats,
     )
@@ -166,18 +193,18 @@ def _rows(
     return X
 
 
-def _predict(plan: Plan, X: np.ndarray) -> np.ndarray:
-    """Return `y` as the kernels make it, or on a CPU their references."""
-    runner = Runner(plan, engine="auto", max_rows=AT_ONCE)
+def _predict(plan: Plan, X: np.ndarray, engine: str) -> np.ndarray:
+    """Return `y` as an engine makes it; "auto" are the kernels, or on a CPU their references."""
+    runner = Runner(plan, engine=engine, max_rows=min(AT_ONCE, len(X)))
     parts = [runner.predict(np.ascontiguousarray(X[at : at + AT_ONCE]))["y"] for at in range(0, len(X), AT_ONCE)]
     return np.concatenate(parts)
 
 
 def _without_function(plan: Plan) -> Plan:
-    """Return the plan with sums of trees as they are."""
+    """Return the plan with sums of trees, or of XGBoost's features, as they are."""
     steps = [
         dataclasses.replace(step, operation=dataclasses.replace(step.operation, function="identity"))
-        if isinstance(step.operation, TreeEnsemble)
+        if isinstance(step.operation, TreeEnsemble | OrderedAffine)
         else step
         for step in plan.steps
     ]
@@ -225,12 +252,14 @@ def main() -> int:
     found, start = [], time.monotonic()
     for name, case in variants().items():
         if fnmatch.fnmatch(name, arguments.only):
-            found.append(count(name, case, arguments.pairs))
-            print(found[-1], flush=True)
+            for dtype in DTYPES.get(library_of(case.estimator), ("float32",)):
+                said = name if dtype == "float32" else f"{name} {dtype}"
+                found.append(count(said, case, arguments.pairs, dtype))
+                print(found[-1], flush=True)
     wrong, pairs = sum(one.wrong for one in found), sum(one.pairs for one in found)
-    bits = sum(one.other_bits for one in found if one.name.startswith("xgboost") and one.trees)
+    bits = sum(one.other_bits for one in found if one.name.startswith("xgboost"))
     seconds = time.monotonic() - start
-    print(f"{wrong:,} wrong decisions of {pairs:,}; {bits:,} other bits of XGBoost's sums of trees; {seconds:.0f} s")
+    print(f"{wrong:,} wrong decisions of {pairs:,}; {bits:,} other bits of XGBoost's sums; {seconds:.0f} s")
     return int(wrong > 0 or bits > 0)
 
 

@@ -82,7 +82,11 @@ def round_rows_kernel(
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])
 def euclidean_bounds_kernel(
-    rounded,  # float16 [rows, WIDTH]
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    scale,  # float64 [FEATURES]
+    lost,  # float64 [1], see `round_rows_kernel`
+    rounded,  # float16 [rows, WIDTH]; like the norms and `gone` not read if FUSED
     row_norms,  # float32 [rows]
     gone,  # float32 [rows]
     near,  # float16 [tiles * BLOCK_POINTS, WIDTH], the rounded points
@@ -91,21 +95,35 @@ def euclidean_bounds_kernel(
     rows,
     groups,
     tiles,
+    FEATURES: tl.constexpr,
     WIDTH: tl.constexpr,
+    SUM_SLACK: tl.constexpr,
+    FUSED: tl.constexpr,
     GROUP: tl.constexpr,
     TILES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """A program bounds `BLOCK_ROWS` rows and `TILES` tiles of points."""
+    """A program bounds `BLOCK_ROWS` rows and `TILES` tiles of points, and rounds the rows first if FUSED."""
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     feature = tl.arange(0, BLOCK_FEATURES)
     lines = rounded + row[:, None] * WIDTH + feature[None, :]
-    if WIDTH == BLOCK_FEATURES:
-        h = tl.load(lines, mask=(row < rows)[:, None], other=0.0)
-    squares = tl.load(row_norms + row, mask=row < rows, other=0.0)
-    lost = tl.load(gone + row, mask=row < rows, other=0.0)
+    if FUSED:
+        real = (feature < FEATURES)[None, :]
+        u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=real & (row < rows)[:, None], other=0.0)
+        s = tl.load(shift + feature, mask=feature < FEATURES, other=0.0)
+        v = (u.to(tl.float64) - s[None, :]) * tl.load(scale + feature, mask=feature < FEATURES, other=0.0)[None, :]
+        h = v.to(tl.float32).to(tl.float16)
+        g = h.to(tl.float64)
+        squares = (tl.sum(g * g, axis=1) * (1.0 - SUM_SLACK)).to(tl.float32)
+        away = (tl.sqrt(tl.sum((v - g) * (v - g), axis=1)) + tl.load(lost)).to(tl.float32) * 1.001
+        away = tl.where(tl.max(tl.abs(v), axis=1) <= FURTHEST, away, INFINITY)
+    else:
+        if WIDTH == BLOCK_FEATURES:
+            h = tl.load(lines, mask=(row < rows)[:, None], other=0.0)
+        squares = tl.load(row_norms + row, mask=row < rows, other=0.0)
+        away = tl.load(gone + row, mask=row < rows, other=0.0)
     first = tl.program_id(0) * TILES
     for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
         point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
@@ -120,7 +138,7 @@ def euclidean_bounds_kernel(
         distance = tl.load(norms + point)[None, :] - 2.0 * product
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         least += squares[:, None]
-        store_bounds(bounds, least, lost, row, tile, rows, groups, SLACK=2.0**-20, ROOT=2.0)
+        store_bounds(bounds, least, away, row, tile, rows, groups, SLACK=2.0**-20, ROOT=2.0)
 
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])

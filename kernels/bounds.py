@@ -51,8 +51,11 @@ LEAST_POINTS, MOST_POINTS = 1024, MAX_GROUPS * MOST_BLOCK_POINTS
 BOUNDS_AT_ONCE = 2**22
 """So many bounds lie in memory at a time; what has more rows is searched part by part."""
 
+FUSED_NUMBERS = 2048
+"""Where a block of rows has at most so many numbers, each program that bounds its distances rounds it first."""
+
 BOUND_LAUNCHES = 2
-"""How many kernels bound rows before a search that goes by bounds."""
+"""How many kernels bound rows before a search that goes by bounds, at most."""
 
 
 def bounded(
@@ -75,20 +78,11 @@ def bound_parameters(
     if not bounded(points, n_neighbors, factor, metric, p):
         return {"columns": transposed(points)}
     euclidean, width, tile = metric in SQUARED, _width(features, metric), _tile_points(count)
-    weights = np.ones(features) if factor is None else factor ** (1 / root)
-    shift = points.mean(axis=0)
-    largest = np.abs((points - shift) * weights).max()
-    power_of_two = 2.0 ** (8 - math.frexp(largest)[1])  # so that float16 has few small numbers
-    v = (points - shift) * (weights * power_of_two)
+    v, rounding = centred(points, factor, root)
     near = np.zeros((triton.cdiv(count, MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS, width), np.float16)
     near[:count, :features] = v
     away = np.abs(v - near[:count, :features])
-    found = {
-        "columns": in_groups(points),
-        "shift": shift,
-        "scale": weights * power_of_two,
-        "unit": np.array([power_of_two**root]),
-    }
+    found = {"columns": in_groups(points), **rounding}
     if not euclidean:
         lost = _length(away, metric, root) + np.abs(v).sum(axis=1) * SINGLE_SLACK.value
         near = np.ascontiguousarray(near.reshape(-1, tile, features).transpose(0, 2, 1))
@@ -96,6 +90,22 @@ def bound_parameters(
     norms = np.full(len(near), np.inf, dtype=np.float32)
     norms[:count] = np.square(near[:count], dtype=np.float64).sum(axis=1) * (1 - _sum_slack(features))
     return found | {"near": near, "norms": norms, "lost": np.array([_length(away, metric, root).max()])}
+
+
+def centred(points: np.ndarray, factor: np.ndarray | None, root: float) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the points as `(x − shift) · scale`, with what makes a row such numbers, and `unit`.
+
+    Args:
+        points: `[points, features]`.
+        factor: the weights of the metric, if there are any.
+        root: the power of a distance that is the metric's reduced distance.
+    """
+    weights = np.ones(points.shape[1]) if factor is None else factor ** (1 / root)
+    shift = points.mean(axis=0)
+    largest = np.abs((points - shift) * weights).max()
+    power_of_two = 2.0 ** (8 - math.frexp(largest)[1])  # so that float16 has few small numbers
+    scale = weights * power_of_two
+    return (points - shift) * scale, {"shift": shift, "scale": scale, "unit": np.array([power_of_two**root])}
 
 
 def bounds_of(
@@ -107,14 +117,16 @@ def bounds_of(
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        rounded, norms, gone = _rounded(x[part], parameters, metric)
+        fused = metric in SQUARED and _block_rows(part.stop - start) * _width(x.shape[1], metric) <= FUSED_NUMBERS
+        rounded, norms, gone = (bounds, bounds, bounds) if fused else _rounded(x[part], parameters, metric)
         shape = {
-            "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": len(rounded),
+            "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": part.stop - start,
             "groups": groups, "tiles": triton.cdiv(points, _tile_points(points)),
             "GROUP": group, "BLOCK_POINTS": _tile_points(points),
         }  # fmt: skip
         if metric in SQUARED:
-            _launch_euclidean(norms, parameters["norms"], x.shape[1], shape)
+            given = {name: parameters[name] for name in ("shift", "scale", "lost", "norms")}
+            _launch_euclidean(norms, x.shape[1], shape | given | {"x": x[part], "FUSED": fused})
         else:
             _launch_difference(x.shape[1], points, metric, _root(metric, p), shape)
         yield part, bounds
@@ -136,26 +148,32 @@ def _rounded(x: torch.Tensor, parameters: Parameters, metric: str) -> tuple[torc
         WIDTH=width,
         SLACK=_sum_slack(features),
         SQUARED=euclidean,
-        BLOCK_FEATURES=_block_features(features),
+        BLOCK_FEATURES=block_features(features),
         num_warps=1,
     )
     return rounded, norms, gone
 
 
-def _launch_euclidean(row_norms: torch.Tensor, norms: torch.Tensor, features: int, shape: dict[str, Any]) -> None:
+def _launch_euclidean(row_norms: torch.Tensor, features: int, shape: dict[str, Any]) -> None:
     rows = shape["rows"]
-    block_rows = 128 if rows > 64 else 64 if rows > 16 else 16
+    block_rows = _block_rows(rows)
     tiles_each = 16 if rows > 64 else 2 if rows > 16 else 1
     euclidean_bounds_kernel[(triton.cdiv(shape["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
         row_norms=row_norms,
-        norms=norms,
         **shape,
+        FEATURES=features,
+        SUM_SLACK=_sum_slack(features),
         WIDTH=_width(features, "euclidean"),
         TILES=tiles_each,
         BLOCK_ROWS=block_rows,
-        BLOCK_FEATURES=_block_features(features),
+        BLOCK_FEATURES=block_features(features),
         num_warps=4,
     )
+
+
+def _block_rows(rows: int) -> int:
+    """Return how many rows a program bounds by matrix products."""
+    return 128 if rows > 64 else 64 if rows > 16 else 16
 
 
 def _launch_difference(features: int, points: int, metric: str, p: float, shape: dict[str, Any]) -> None:
@@ -204,7 +222,7 @@ def _sum_slack(features: int) -> float:
 
 def _width(features: int, metric: str) -> int:
     """Return how many numbers a rounded point has, those that fill the last block of a matrix product up among them."""
-    block = _block_features(features) if metric in SQUARED else 1
+    block = block_features(features) if metric in SQUARED else 1
     return int(triton.cdiv(features, block)) * block
 
 
@@ -220,6 +238,6 @@ def _length(away: np.ndarray, metric: str, p: float) -> np.ndarray:
     return np.asarray((away**p).sum(axis=1) ** (1 / p))
 
 
-def _block_features(features: int) -> int:
+def block_features(features: int) -> int:
     """Return how many features a product takes at a time: all, or of many so few that two tiles fit shared memory."""
     return max(16, int(triton.next_power_of_2(features))) if features <= 128 else 64

@@ -79,6 +79,7 @@ def reach(
     WORDS: tl.constexpr,
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
+    TOGETHER: tl.constexpr,  # see `descend_quads`
     WIDTH: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
@@ -92,7 +93,7 @@ def reach(
         if FORM == "quads":
             held = descend_quads(
                 table, swizzle, quads, tl.load(quad_roots + tree, mask=inside, other=0), levels, inside,
-                FEATURE_BITS=FEATURE_BITS, BLOCK_ROWS=BLOCK_ROWS,
+                FEATURE_BITS=FEATURE_BITS, TOGETHER=TOGETHER, BLOCK_ROWS=BLOCK_ROWS,
             )  # fmt: skip
         else:
             held = descend_plain(
@@ -193,22 +194,72 @@ def descend_quads(
     levels,  # int32, of the deepest tree
     inside,  # bool [lanes]
     FEATURE_BITS: tl.constexpr,
+    TOGETHER: tl.constexpr,  # whether to read all features of a quad together, and to look whether lanes have arrived
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return what the leaf holds that each lane reaches, int64, through nodes as `quads.py` describes them."""
+    """Return what the leaf holds that each lane reaches, int64, through nodes as `quads.py` describes them.
+
+    Where a program's trees are few, most of the work is to write the table, which each reading does. `TOGETHER` halves
+    that, and leaves early: few lanes rarely go as deep as their trees.
+    """
     nothing = tl.zeros([group.shape[0]], tl.int64)
     first, second = _load_pair(quads, group * 4, inside, nothing, nothing - 1)
-    for _ in tl.range(0, levels, 2):
-        high = (second >> 32).to(tl.int32)
-        value = from_table(table, high & ((1 << FEATURE_BITS) - 1), swizzle, BLOCK_ROWS=BLOCK_ROWS)
-        right = value > first.to(tl.int32).to(tl.float32, bitcast=True)
-        threshold = tl.where(right, second.to(tl.int32), (first >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
-        feature = tl.where(right, high >> (2 * FEATURE_BITS), high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)
-        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
-        group += high >> (3 * FEATURE_BITS)
-        slot = group * 4 + (right.to(tl.int32) * 2 + (value > threshold).to(tl.int32))
-        first, second = _load_pair(quads, slot, high >= 0, first, second)
+    if TOGETHER:
+        going = 1
+        for _ in tl.range(0, levels, 4):
+            if going > 0:
+                for _twice in tl.static_range(2):
+                    group, first, second = _visit(
+                        table, swizzle, quads, group, first, second,
+                        FEATURE_BITS=FEATURE_BITS, TOGETHER=True, BLOCK_ROWS=BLOCK_ROWS,
+                    )  # fmt: skip
+                going = tl.max((second >= 0).to(tl.int32), axis=0)
+    else:
+        for _ in tl.range(0, levels, 2):
+            group, first, second = _visit(
+                table, swizzle, quads, group, first, second,
+                FEATURE_BITS=FEATURE_BITS, TOGETHER=False, BLOCK_ROWS=BLOCK_ROWS,
+            )  # fmt: skip
     return first
+
+
+@triton.jit
+def _visit(
+    table,
+    swizzle,
+    quads,
+    group,
+    first,
+    second,
+    FEATURE_BITS: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return the groups and words of the quads two levels further down; those of a leaf stay."""
+    high = (second >> 32).to(tl.int32)
+    top = high & ((1 << FEATURE_BITS) - 1)
+    if TOGETHER:
+        left = ((high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)) * BLOCK_ROWS ^ swizzle
+        right = ((high >> (2 * FEATURE_BITS)) & ((1 << FEATURE_BITS) - 1)) * BLOCK_ROWS ^ swizzle
+        top = top * BLOCK_ROWS ^ swizzle
+        places = tl.join(tl.join(top, left), tl.join(right, top))
+        values = tl.gather(table, tl.reshape(places, [4 * group.shape[0]]), 0)
+        of_first, of_second = tl.split(tl.reshape(values, [group.shape[0], 2, 2]))
+        value, of_left = tl.split(of_first)
+        of_right, _ = tl.split(of_second)
+    else:
+        value = from_table(table, top, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+    to_right = value > first.to(tl.int32).to(tl.float32, bitcast=True)
+    threshold = tl.where(to_right, second.to(tl.int32), (first >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
+    if TOGETHER:
+        value = tl.where(to_right, of_right, of_left)
+    else:
+        feature = tl.where(to_right, high >> (2 * FEATURE_BITS), high >> FEATURE_BITS) & ((1 << FEATURE_BITS) - 1)
+        value = from_table(table, feature, swizzle, BLOCK_ROWS=BLOCK_ROWS)
+    group += high >> (3 * FEATURE_BITS)
+    slot = group * 4 + (to_right.to(tl.int32) * 2 + (value > threshold).to(tl.int32))
+    first, second = _load_pair(quads, slot, high >= 0, first, second)
+    return group, first, second
 
 
 @triton.jit

@@ -152,7 +152,7 @@ class KernelExecutor:
     """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
-        self._plan = plan
+        self._plan = plan = plan.on_device(device)
         self._on_gpu = device.type == "cuda"
         self._device = device
         self._staging = staging

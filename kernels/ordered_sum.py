@@ -97,12 +97,17 @@ def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.
         held = leaves.index_select(0, leaf[first * rows : last * rows]).view(torch.float32)
         total = sums[:, group * width : (group + 1) * width]
         held[:rows] += total
-        terms = held.view(last - first, rows * width).cpu().numpy()
-        few = terms.shape[1] < FEW_NUMBERS
-        with np.errstate(all="ignore"):  # infinity is an answer
-            added = np.add.accumulate(terms, axis=0)[-1] if few else np.add.reduce(terms, axis=0)  # row after row
-        total.copy_(torch.from_numpy(added).view(rows, width))
+        total.copy_(add_in_order(held.view(last - first, rows, width)))
     return sums
+
+
+def add_in_order(terms: torch.Tensor) -> torch.Tensor:
+    """Return the sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
+    columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
+    with np.errstate(all="ignore"):  # infinity is an answer
+        few = columns.shape[1] < FEW_NUMBERS
+        added = np.add.accumulate(columns, axis=0)[-1] if few else np.add.reduce(columns, axis=0)  # row after row
+    return torch.from_numpy(added).view(terms.shape[1:])
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -159,7 +164,7 @@ def tree_values_kernel(
             x, table, swizzle, complete, row, tree,
             nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
             HOLDS=HOLDS, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
-            FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+            FORM=FORM, TOGETHER=False, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
         filled = (tree < PLACES) & (row < rows)
         place = tl.load(places + tree, mask=filled, other=0)

@@ -119,6 +119,10 @@ class Operation(ABC):
         """Return the operation that computes at another of its precisions."""
         return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
 
+    def on_device(self, device: torch.device) -> Operation:
+        """Return what computes the operation on a device: itself, or a more exact precision where that is as fast."""
+        return self
+
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
 
@@ -215,6 +219,12 @@ class Plan:
     def with_steps(self, steps: Iterable[Step]) -> Plan:
         """Return the plan with other steps and everything else as it is."""
         return dataclasses.replace(self, steps=tuple(steps))
+
+    def on_device(self, device: torch.device) -> Plan:
+        """Return the plan of what computes its operations on a device."""
+        found = [Step(step.operation.on_device(device), step.inputs, step.output) for step in self.steps]
+        changed = any(a.operation is not b.operation for a, b in zip(found, self.steps, strict=True))
+        return self.with_steps(found) if changed else self
 
     def widths(self) -> dict[str, int]:
         """Return the width of every value."""

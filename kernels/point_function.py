@@ -44,6 +44,7 @@ import numpy as np
 import torch
 import triton
 
+from . import pair_tables
 from .approximations import LOG2_E, emulated_exp2
 from .columns import PointColumns, emulated_metric, point_columns
 from .digit_rows import TINY_NORM
@@ -79,7 +80,7 @@ class PointFunction(Operation):
     table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
     precision: str = "float64"
 
-    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits", "float32")
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits", "float32 pairs", "float32")
 
     def check_points(self, features: int) -> None:
         """Raise `PlanError` unless the fields fit a matrix of `features` columns."""
@@ -106,7 +107,8 @@ class PointFunction(Operation):
             short = self.metric == "manhattan" and self._by_columns
         else:
             short = not self.by_distance()
-        return self.PRECISIONS[: 1 if not approximate else 3 if short else 2]
+        kept = ["float64"] + approximate * ["ten digits"] + (approximate and short) * ["float32"]
+        return tuple(name for name in self.PRECISIONS if name in kept)
 
     def digits(self) -> int:
         """Return how many digits a number has."""
@@ -131,7 +133,7 @@ class PointFunction(Operation):
             self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
         )
         smooth |= self.by_distance() and features > MANY_FEATURES
-        if smooth and features <= FEW_FEATURES and self.metric != "cosine":
+        if smooth and features <= FEW_FEATURES and self.metric != "cosine" and self.precision != "float32 pairs":
             return "products"
         if smooth and features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
             return "digits"
@@ -216,16 +218,26 @@ class PointFunction(Operation):
                 norm, product = self.gamma * scale, -2.0 * self.gamma * scale
                 offsets = (self.gamma * norms + self.coef0) * scale
             case "euclidean":
-                norm, product, offsets = 1.0, -2.0, norms
+                norm = (self.gamma * LOG2_E) ** 2 if self.precision == "float32 pairs" else 1.0
+                product, offsets = -2.0 * norm, norm * norms
             case _:
-                norm, product, offsets = 0.0, self.gamma * scale, np.full(count, self.coef0 * scale)
+                product, offsets = self.gamma * scale, np.full(count, self.coef0 * scale)
+                norm = product**2 * float(norms.max()) if self.precision == "float32 pairs" else 0.0
         tables = {"offsets": offsets}
-        if self.way() == "digits":
-            tables["digits"] = np.zeros((self.digits(), count, digit_features(features)), dtype=np.float16)
-            tables["digits"][:, :, :features] = split(points.T, unit)[: self.digits()]
-        else:
+        if self.way() == "products":
             tables["products"] = points * product
-        return tables, [unit, product * unit, norm]
+            return tables, [unit, product * unit, norm]
+        found, place = split(points.T, unit), product * unit
+        if self.precision == "float32 pairs":  # whose products take a power of two alone
+            place = common_unit(points.T * product)
+            found = split(points.T * product, place)
+        tables["digits"] = np.zeros((self.digits(), count, digit_features(features)), dtype=np.float16)
+        tables["digits"][:, :, :features] = found[: self.digits()]
+        return tables, [unit, place, norm]
+
+    def function_of_pairs(self) -> pair_tables.Function:
+        """Return the metric, the profile and their numbers."""
+        return pair_tables.Function(self.metric, self.profile, self.gamma, self.coef0, self.exponent)
 
     def plain(self, columns: int = 0) -> PointMatrix:
         """Return what computes the function in plain torch, for so many columns or a few more than points."""
@@ -250,6 +262,8 @@ class PointFunction(Operation):
     def emulated(self, x: np.ndarray) -> np.ndarray:
         """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
         parameters = PointFunction.parameters(self)
+        if self.precision == "float32 pairs":
+            return pair_tables.emulated(self.function_of_pairs(), parameters, x)
         numbers, offsets = parameters["numbers"], parameters.get("offsets", np.zeros(1))
         if self.way() in ("expanded", "features"):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}

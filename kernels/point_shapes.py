@@ -36,8 +36,8 @@ DIGIT_SHAPES = (
 )
 """From the fastest for few features on; the third fits two digits alone."""
 
-DISTANCE_SHAPES = (Shape(64, 64, 64, warps=4, stages=3), *DIGIT_SHAPES[-2:])
-"""For distances, whose blocks are computed in another way too where a row is near a point: this takes registers."""
+DISTANCES = Shape(64, 64, 64, warps=4, stages=3)
+"""What is faster than those for distances: computing near ones in another way takes registers."""
 
 COLUMN_SHAPES = {
     ("manhattan", "ten digits"): Shape(8, 128, 8, warps=1, stages=3),
@@ -49,15 +49,20 @@ COLUMN_SHAPES = {
 AT_ONCE = {"features": 2.0, "columns": 1.5}
 """How many times as many programs run at once where a way leaves registers free."""
 
+EXPONENTIAL_PAIRS = Shape(128, 64, 32, warps=4, stages=3)
+"""What is faster than those for sums of exponential functions in float32 pairs."""
 
-def digit_shape(
-    features: int, shared: int, digits: int = DIGITS, shapes: Sequence[Shape] = DIGIT_SHAPES
-) -> Shape | None:
+MANY_FLOAT64_UNITS = ((8, 0), (9, 0), (10, 0))
+"""Compute capabilities of GPUs with half as many units for float64 as for float32; others have a 32nd or a 64th."""
+
+
+def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
 
-    The digits of the rows lie there, and those of as many blocks of points as there are stages.
+    The digits of the rows lie there, and those of as many blocks of points as there are stages. The `first` shapes go
+    before all others.
     """
-    for shape in shapes:
+    for shape in (*first, *DIGIT_SHAPES):
         if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
             return shape._replace(features=features)
     return None
@@ -74,6 +79,12 @@ def shared_memory(device: torch.device) -> int:
     properties = torch.cuda.get_device_properties(device)
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
     return most - RESERVED_BYTES if properties.major >= 8 else 0
+
+
+@functools.cache
+def has_many_float64_units(device: torch.device) -> bool:
+    """Whether float64 arithmetic takes a device no more than twice the time that float32 takes."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) in MANY_FLOAT64_UNITS
 
 
 @functools.cache

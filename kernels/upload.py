@@ -13,6 +13,9 @@ import triton.language as tl
 BLOCK = 4096
 WARPS = 8
 
+MOST_PROGRAMS = 16
+"""As many have enough reads under way for the bus. More would hold up the kernels that compute other rows."""
+
 
 @triton.jit(do_not_specialize=["size"])
 def upload_kernel(
@@ -21,12 +24,15 @@ def upload_kernel(
     size,
     BLOCK: tl.constexpr,
 ):
-    """A program copies `BLOCK` numbers."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + at, tl.load(x + at, mask=at < size), mask=at < size)
+    """Each program copies blocks of `BLOCK` numbers, as far apart as there are programs."""
+    step = tl.num_programs(0).to(tl.int64) * BLOCK
+    for start in tl.range(tl.program_id(0).to(tl.int64) * BLOCK, size, step):
+        at = start + tl.arange(0, BLOCK)
+        tl.store(out + at, tl.load(x + at, mask=at < size), mask=at < size)
 
 
 def upload(source: torch.Tensor, target: torch.Tensor, rows: int) -> None:
     """Copy the first `rows` of a contiguous matrix to one of its shape and dtype; both may lie anywhere."""
     size = rows * source.shape[1]
-    upload_kernel[(triton.cdiv(size, BLOCK),)](x=source, out=target, size=size, BLOCK=BLOCK, num_warps=WARPS)
+    programs = min(triton.cdiv(size, BLOCK), MOST_PROGRAMS)
+    upload_kernel[(programs,)](x=source, out=target, size=size, BLOCK=BLOCK, num_warps=WARPS)

@@ -23,7 +23,7 @@ def parse_ubjson(data: bytes | bytearray) -> Any:
     """
     try:
         return _Reader(data).value()
-    except (IndexError, struct.error, UnicodeDecodeError, RecursionError) as error:
+    except (IndexError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("it is no UBJSON, or its end is missing") from error
 
 
@@ -57,9 +57,8 @@ class _Reader:
         kind, count = self._size()
         if kind in _NUMBERS:
             dtype = np.dtype(_NUMBERS[kind])
-            found = np.frombuffer(self._data, dtype, count, self._at)
-            self._at += count * dtype.itemsize
-            return found
+            start = self._skip(count * dtype.itemsize)
+            return np.frombuffer(self._data, dtype, count, start)
         if count is None:
             items = []
             while not self._ends("]"):
@@ -87,9 +86,15 @@ class _Reader:
         return found
 
     def _text(self) -> str:
-        length = self._number(self._mark())
-        self._at += length
-        return self._data[self._at - length : self._at].decode()
+        start = self._skip(self._number(self._mark()))
+        return self._data[start : self._at].decode()
+
+    def _skip(self, size: int) -> int:
+        """Pass so many bytes, and return where they begin."""
+        start, self._at = self._at, self._at + size
+        if size < 0 or self._at > len(self._data):
+            raise IndexError
+        return start
 
     def _number(self, mark: str) -> Any:
         number = _FORMATS[mark]

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
-from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
-from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.impute import Impute
+from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.piecewise import Piecewise
 from triton_regressors.kernels.trees import CATEGORICAL
 
@@ -99,6 +98,17 @@ def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -
 
 def _sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
     """Return the sum of the trees' values, or their mean; feature `i` is in column `columns[i]`."""
+    trees, read = _trees(model, x, columns, builder)
+    return builder.add(arrange(trees, exact=True, divisor=_divisor(model)), read)
+
+
+def _divisor(model: LightGBMModel) -> float:
+    """Return what the sum of the trees is divided by."""
+    return float(model.rounds) if model.averaged else 1.0
+
+
+def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> tuple[Trees, Value]:
+    """Return the trees, and what they read."""
     trees = model.trees
     feature = columns[trees.feature]
     if model.zero_missing.any():
@@ -107,8 +117,7 @@ def _sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) 
         only = model.zero_missing | (trees.left < 0)
         feature = np.where(model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature)
         x = holes if only.all() else builder.concatenate([holes, x])
-    divisor = float(model.rounds) if model.averaged else 1.0
-    return builder.add(arrange(dataclasses.replace(trees, feature=feature), exact=True, divisor=divisor), x)
+    return dataclasses.replace(trees, feature=feature), x
 
 
 def _without_zeros(x: Value, builder: Builder) -> Value:
@@ -122,12 +131,15 @@ def _without_zeros(x: Value, builder: Builder) -> Value:
 
 
 def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
-    """Return the sum of linear trees: the trees add coefficients up, which then meet the row."""
-    model, used = with_coefficients(model)
-    sums = _sum(model, x, columns, builder)
-    if not len(used):
-        return sums
-    # NaN meets coefficients that are 0: leaves that would read it have none.
-    complete = Impute(columns[used].astype(np.int32), np.zeros(len(used)), np.zeros(0, dtype=np.int32))
-    terms = builder.add(Combine("product"), builder.columns(sums, np.arange(1, sums.width)), builder.add(complete, x))
-    return builder.affine(builder.concatenate([builder.columns(sums, [0]), terms]), np.ones(sums.width), 0.0)
+    """Return the sum of linear trees: the trees say which leaves a row reaches, whose functions are added up."""
+    trees, read = _trees(model, x, columns, builder)
+    is_leaf, linear = trees.left < 0, model.linear
+    assert linear is not None
+    number = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0)[:, None].astype(np.float64)
+    leaves = builder.add(arrange(dataclasses.replace(trees, value=number), exact=True, output="each"), read)
+    feature = np.full((len(linear.terms), max(linear.terms.max(), 1)), -1, dtype=np.int32)
+    coefficient = np.zeros(feature.shape)
+    held = np.arange(feature.shape[1]) < linear.terms[:, None]
+    feature[held], coefficient[held] = columns[linear.feature], linear.coefficient
+    y = builder.add(LinearLeaves(linear.constant, trees.value[is_leaf, 0], feature, coefficient), leaves, x)
+    return builder.affine(y, np.full((1, 1), 1 / _divisor(model)), np.zeros(1)) if model.averaged else y

@@ -1,6 +1,7 @@
-"""XGBoost's regressors: float32 sums of trees in their order, or an affine map, read from the model that it saves.
+"""XGBoost's regressors: float32 sums, of trees or of features, in their order, read from the model that it saves.
 
-XGBoost rounds what it is given to float32. The trees do so as well, and their sum is XGBoost's own, bit for bit.
+XGBoost rounds what it is given to float32. So do these, and their sums are XGBoost's own, bit for bit; of features as
+its builds for x86-64 add them, which round each product first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
+from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.trees import CATEGORICAL
 
 refuses(
@@ -65,13 +67,10 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
 
 
 def _lower_linear(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> Value:
-    """Missing numbers count as 0. XGBoost adds up in float32, and this in float64."""
+    """Numbers of features are added to the intercept one after the other, and missing ones are left out."""
     assert model.weights is not None
-    z = builder.add(Float32(), _lower_missing(estimator, x, builder))
-    every = np.arange(x.width, dtype=np.int32)
-    filled = builder.add(Impute(every, np.zeros(x.width), every[:0]), z)
-    weights = model.weights.astype(np.float64)
-    return builder.affine(filled, weights[:-1], weights[-1] + model.base, model.link)
+    sums = OrderedAffine(model.weights[:-1], model.weights[-1] + model.base, model.link)
+    return builder.add(sums, _lower_missing(estimator, x, builder))
 
 
 def _lower_missing(estimator: Any, x: Value, builder: Builder) -> Value:

@@ -4,6 +4,9 @@ An operation computes in float64 unless something cheaper was measured to lose n
 answer on the sample is computed at each of its precisions, the steps after it follow in float64, and the cheapest
 precision is chosen with which no output of the plan moves further than is allowed. Operations are tried in the plan's
 order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
+
+A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there. So
+some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import torch
 
 from triton_regressors.defaults import DEFAULT_PRECISION
 from triton_regressors.kernels.executors import bind_parameters
+from triton_regressors.kernels.ops.pairwise import Pairwise
+from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 from triton_regressors.kernels.parity import units
 from triton_regressors.kernels.plan import INPUT, Plan, Step
 from triton_regressors.kernels.tiles import one_thread
@@ -31,6 +36,9 @@ In wider units it would be seen: an answer's last float32 place is about 1e-7 of
 
 SHARE_OF_TOLERANCE = 0.25
 """What "fast" allows of the tolerance; the rest is for rounding the input (`input_type.py`)."""
+
+ROWS_AT_POINTS = 256
+"""How many points are tried beside the sample."""
 
 Values = Mapping[str, torch.Tensor]
 
@@ -75,26 +83,43 @@ def precision_choices(plan: Plan, X: np.ndarray, limit: float) -> dict[str, Choi
     """Return the choice for each step that has one, by the value that it makes."""
     if all(len(step.operation.precisions()) == 1 for step in plan.steps):
         return {}
-    run = _References(plan)
-    exact = run.all({INPUT: torch.from_numpy(X)}, plan.steps)
+    run, near = _References(plan), rows_at_points(plan)
+    exact = run.all({INPUT: torch.from_numpy(np.concatenate([X, near.astype(X.dtype)]))}, plan.steps)
     expected = {value: exact[value].numpy() for value in plan.outputs.values()}
+    scales = {value: units(y[: len(X)]) for value, y in expected.items()}
     found: dict[str, Choice] = {}
     values, spent = exact, 0.0
     for place, step in enumerate(plan.steps):
         precisions = step.operation.precisions()
-        if len(precisions) == 1:
+        if len(precisions) == 1 or (isinstance(step.operation, Pairwise | SquaredNorm) and not len(near)):
             continue
         found[step.output] = Choice(precisions[0], spent)
         for precision in reversed(precisions[1:]):
             inputs = [values[name].numpy() for name in step.inputs]
             answer = step.operation.in_precision(precision).emulate(*inputs)
             tried = run.all({**values, step.output: torch.from_numpy(answer)}, plan.steps[place + 1 :], step.output)
-            error = _largest_error({value: tried[value].numpy() for value in expected}, expected)
+            error = _largest_error({value: tried[value].numpy() for value in expected}, expected, scales)
             if error <= limit:
                 values, spent = tried, error
                 found[step.output] = Choice(precision, error)
                 break
     return found
+
+
+def rows_at_points(plan: Plan) -> np.ndarray:
+    """Return rows `[*, n_features]` at points that a squared norm of the plan is of; none where there is no such norm.
+
+    Of each function only those that read the plan's input are known to be rows.
+    """
+    if not any(isinstance(step.operation, SquaredNorm) for step in plan.steps):
+        return np.zeros((0, plan.n_features))
+    found = [np.zeros((0, plan.n_features))]
+    for step in plan.steps:
+        if isinstance(step.operation, Pairwise) and step.inputs == (INPUT,):
+            points, factor = step.operation.points, step.operation.factor
+            some = points[np.unique(np.linspace(0, len(points) - 1, ROWS_AT_POINTS).astype(int))]
+            found.append(some / np.where(factor != 0, factor, 1.0) + step.operation.shift)
+    return np.concatenate(found[:2])
 
 
 def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | None:
@@ -129,10 +154,12 @@ class _References:
         return values
 
 
-def _largest_error(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
-    """Return the largest difference in units of each column; infinity where one is no number and the other is."""
+def _largest_error(
+    found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], scales: Mapping[str, np.ndarray]
+) -> float:
+    """Return the largest difference in the columns' units; infinity where one is no number and the other is."""
     largest = 0.0
     for name, y in expected.items():
-        error = np.where(np.isnan(y) & np.isnan(found[name]), 0.0, np.abs(found[name] - y)) / units(y)
+        error = np.where(np.isnan(y) & np.isnan(found[name]), 0.0, np.abs(found[name] - y)) / scales[name]
         largest = max(largest, float(np.nan_to_num(error.max(), nan=np.inf)))
     return largest

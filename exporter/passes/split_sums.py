@@ -16,7 +16,7 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan import Plan, Step
 
-PART_POINTS = {"float64": 1024, "ten digits": 128, "float32": 128}
+PART_POINTS = {"float64": 1024, "ten digits": 128, "float32 pairs": 128, "float32": 128}
 """How many points a part covers at least, by precision, but for what rounding up to whole blocks makes of it."""
 
 MOST_PARTS = 64

@@ -5,12 +5,14 @@ one after the other in `weights` and `intercepts`; `f`: one of `ACTIVATIONS`; `g
 `[rows, widths[n]]`, float32 or float64. A feature without any weight in `W₁` is not looked at: it may be NaN.
 
 `precision` says how the hidden layers are computed: in "float64" one layer after the other, a launch each, on the
-float64 matrix units, or in "float16" all in one launch, as three products of float16 numbers. Each number is then the
-sum of two, which hold 22 bits of it: the rows' numbers are multiplied by a power of two for each row and block of
-columns first, the weights by one for each column, so that none is too large or too small. The product of the two lower
-parts is left out. Matrix units round sums towards zero, so they add up few products each, and what they found is added
-up in float32. The input is shifted before, by what takes most of it away where features lie far from zero. The last
-layer is summed in float32, its intercept added in float64. All this loses about as much as float32 sums do.
+float64 matrix units; in "int8" all in one launch, by digits of eight bits, as exact as some nine decimal digits
+(`digit_layers.py`), or as in "float64" on GPUs where that takes no longer; or in "float16" all in one launch, as three
+products of float16 numbers. Each number is then the sum of two, which hold 22 bits of it: the rows' numbers are
+multiplied by a power of two for each row and block of columns first, the weights by one for each column, so that none
+is too large or too small. The product of the two lower parts is left out. Matrix units round sums towards zero, so they
+add up few products each, and what they found is added up in float32. The input is shifted before, by what takes most of
+it away where features lie far from zero. The last layer is summed in float32, its intercept added in float64. All this
+loses about as much as float32 sums do.
 
 A program takes a block of rows through all layers. What a layer makes lies in a workspace of the program, which a GPU
 keeps in its second-level cache; the last hidden layer is multiplied with the output's weights before it is written.
@@ -31,6 +33,15 @@ import triton.language as tl
 
 from ..affine_map import launch_affine
 from ..contraction import target_block
+from ..digit_layers import (
+    LARGEST_WIDTH,
+    computes_by_digits,
+    digit_layers_kernel,
+    digit_shape,
+    digit_tables,
+    emulated_digit_layers,
+    whole_width,
+)
 from ..errors import PlanError
 from ..float16_parts import (
     ROW_TOP,
@@ -167,7 +178,11 @@ class DenseLayers(Operation):
     function: str = "identity"
     precision: str = "float64"
 
-    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "float16")
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "int8", "float16")
+
+    def precisions(self) -> tuple[str, ...]:
+        wide = max(self.widths[:-1]) > LARGEST_WIDTH
+        return tuple(precision for precision in self.PRECISIONS if not (wide and precision == "int8"))
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -202,6 +217,8 @@ class DenseLayers(Operation):
         tables = self.plain_parameters()
         for index, (weight, intercept) in enumerate(self.layers()):
             tables |= {f"weight{index}": weight, f"intercept{index}": intercept}
+        if self.precision == "int8":
+            return tables | digit_tables(list(self.layers()), self.shift, self.activation)
         return tables if self.precision == "float64" else tables | self._tables()
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
@@ -259,10 +276,12 @@ class DenseLayers(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,) = inputs
-        if self.precision == "float64":
-            self._launch_layers(parameters, x, output, rows)
+        device = parameters["weight0"].device  # rows that a GPU reads across the bus lie on the CPU
+        by_digits = self.precision == "int8" and computes_by_digits(device, max(self.widths[:-1]))
+        if self.precision != "float16":
+            launch = self._launch_digits if by_digits else self._launch_layers
+            launch(parameters, x, output, rows)
             return
-        device = parameters["weight"].device  # rows that a GPU reads across the bus lie on the CPU
         blocks, width, hidden = self._blocks(), self._width(), len(self.widths) - 2
         programs = min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device))
         size = 2 * programs * BLOCK_ROWS * width if hidden > 1 else width  # of one hidden layer none is read again
@@ -291,6 +310,33 @@ class DenseLayers(Operation):
             num_warps=4,
         )
 
+    def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
+        """Launch all layers by digits of eight bits."""
+        device, width = parameters["weight"].device, whole_width(max(self.widths[1:-1]))
+        shape = digit_shape(rows, width, program_limit(device) // PROGRAMS_PER_MULTIPROCESSOR)
+        programs = min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device))
+        names = ("shift", "scale", "shapes", "weight", "limits", "intercept")
+        last = ("last_weight", "last_unit", "last_intercept")
+        digit_layers_kernel[(programs,)](
+            x=x,
+            used=parameters.get("used", parameters["shift"]),
+            **{name: parameters[name] for name in (*names, *last)},
+            values=torch.empty(8 * programs * shape["BLOCK_ROWS"] * width, dtype=torch.int8, device=device),
+            out=output,
+            rows=rows,
+            FEATURES=self.widths[0],
+            INPUTS=whole_width(self.widths[0]),
+            HIDDEN=len(self.widths) - 2,
+            WIDTH=width,
+            TARGETS=self.widths[-1],
+            ACTIVATION=self.activation,
+            FUNCTION=self.function,
+            SHIFTED=bool(self.shift.any()),
+            SPARSE="used" in parameters,
+            BLOCK_TARGETS=triton.next_power_of_2(self.widths[-1]),
+            **shape,
+        )
+
     def _launch_layers(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
         """Launch one layer after the other, in float64."""
         for index, (units, function) in enumerate(zip(self.widths[1:], self._functions(), strict=True)):
@@ -310,6 +356,11 @@ class DenseLayers(Operation):
             tensors = {name: torch.from_numpy(np.ascontiguousarray(table)) for name, table in tables.items()}
             exact: np.ndarray = self.reference(tensors, torch.from_numpy(x)).numpy()
             return exact
+        if self.precision == "int8":
+            z = np.where(tables.get("used", 1.0) != 0, x - self.shift, 0.0)
+            sums = emulated_digit_layers(z, list(self.layers()), self.shift, self.activation)
+            whole: np.ndarray = FUNCTIONS[self.function](torch.from_numpy(sums)).numpy()
+            return whole
         h = np.zeros((len(x), tables["shapes"][0, 0]), dtype=np.float32)
         h[:, : self.widths[0]] = np.where(tables.get("used", 1.0) != 0, x - tables["shift"], 0.0)
         for layer, weight in enumerate(self._padded()):
@@ -332,7 +383,7 @@ class DenseLayers(Operation):
         return answer
 
     def reads_input_once(self) -> bool:
-        block = target_block(self.widths[1]) if self.precision == "float64" else self._blocks()["BLOCK_UNITS"]
+        block = self._blocks()["BLOCK_UNITS"] if self.precision == "float16" else target_block(self.widths[1])
         return self.widths[1] <= block
 
     def describe(self) -> str:

@@ -5,18 +5,30 @@ The function and the points are those of `point_function.py`. `x`: `[rows, F]`, 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from ..digit_norm import few_float64
+from ..digit_rows import load_row_digits, rows_as_digits
 from ..plan import Parameters
-from ..point_blocks import expanded_metric, metric_by_features, point_profile
-from ..point_function import PointFunction
+from ..point_blocks import digit_block, expanded_metric, metric_by_features, point_profile
+from ..point_function import PointFunction, digit_features
 from ..point_matrix import PointMatrix
+from ..point_shapes import shared_memory
+
+DIGIT = "digit_"
+"""What the names of digits' tables begin with, beside those of float64's."""
+
+DIGIT_TABLES = ("shift", "factor", "numbers", "offsets", "digits")
+TABLES = ("shift", "factor", "points", "norms", "numbers", "table")
+BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_stages": 1}
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -63,13 +75,47 @@ def pairwise_kernel(
     tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def pairwise_digits_kernel(
+    numbers,  # float64 [6]
+    digits,  # float16 [3, POINTS, BLOCK_FEATURES]
+    offsets,  # float64 [POINTS]
+    row_digits,  # float16 [3, rows, BLOCK_FEATURES]
+    row_terms,  # float64 [3, rows]
+    out,  # float32 or float64 [rows, POINTS]
+    rows,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output to ten digits."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+    z0, z1, z2, place, offset, nothing = load_row_digits(
+        row_digits, row_terms, row, rows, COUNT=3, BLOCK_FEATURES=BLOCK_FEATURES
+    )
+    y = digit_block(
+        z0, z1, z2, place, offset, digits, offsets, offsets, numbers, point,
+        POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
+        WEIGHED=False, SHORT=False, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+    y += nothing[:, None]
+    inside = (row < rows)[:, None] & (point < POINTS)[None, :]
+    tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pairwise(PointFunction):
     """Write the function of each row and each point."""
 
     def precisions(self) -> tuple[str, ...]:
-        """Return float64: what reads the matrix may enlarge its errors without bounds, as a variance near zero does."""
-        return self.PRECISIONS[:1]
+        """Return float64, and ten digits where they take less time."""
+        several = self._smooth_way() == "digits" and "ten digits" in super().precisions()
+        return self.PRECISIONS[: 2 if several else 1]
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -90,28 +136,68 @@ class Pairwise(PointFunction):
         """What makes the functions in plain torch."""
         return self.plain()
 
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        return self.emulated(inputs[0])
+
+    def launches(self, inputs: int) -> int:
+        return 2 if self.way() == "digits" else 1
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return float64's tables, and those of digits beside them for the GPUs that are faster with these."""
+        if self.precision == "float64":
+            return super().parameters()
+        of_digits = super().parameters()
+        return self._exact.parameters() | {f"{DIGIT}{name}": of_digits[name] for name in DIGIT_TABLES}
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        device = parameters["points"].device
+        if self.way() == "digits" and few_float64(device) and shared_memory(device):
+            self._launch_digits(parameters, inputs[0], output, rows)
+            return
+        expanded = self._exact.expanded()
         block_rows, block_points = self._block()
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(len(self.points), block_points))
         pairwise_kernel[grid](
             inputs[0],
-            **parameters,
+            **{name: parameters[name] for name in TABLES},
             out=output,
             rows=rows,
             **self.constants(),
-            EXPANDED=self.expanded(),
+            EXPANDED=expanded,
             BLOCK_FEATURES=16 if self.points.shape[1] <= 16 else 32,
             BLOCK_ROWS=block_rows,
             BLOCK_POINTS=block_points,
-            num_warps=8 if self.expanded() else 4,
+            num_warps=8 if expanded else 4,
         )
+
+    def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
+        tables, (points, features) = {name: parameters[f"{DIGIT}{name}"] for name in DIGIT_TABLES}, self.points.shape
+        row_digits, row_terms = rows_as_digits(tables, x, rows, self.metric, tables["digits"].shape)
+        constants, shape = self.constants(), BLOCK_OF_DIGITS
+        pairwise_digits_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), triton.cdiv(points, shape["BLOCK_POINTS"]))](
+            numbers=tables["numbers"],
+            digits=tables["digits"],
+            offsets=tables["offsets"],
+            row_digits=row_digits,
+            row_terms=row_terms,
+            out=output,
+            rows=rows,
+            **{name: constants[name] for name in ("POINTS", "METRIC", "PROFILE", "WHOLE")},
+            BLOCK_FEATURES=digit_features(features),
+            **shape,
+        )
+
+    @functools.cached_property
+    def _exact(self) -> Pairwise:
+        """The same in float64."""
+        return self if self.precision == "float64" else dataclasses.replace(self, precision="float64")
 
     def _block(self) -> tuple[int, int]:
         """Return the rows and points of a block; matrix products want it square, single features few rows."""
-        return (64, 64) if self.expanded() else (16, 128)
+        return (64, 64) if self._exact.expanded() else (16, 128)
 
     def reads_input_once(self) -> bool:
-        return len(self.points) <= self._block()[1]
+        return self.way() != "digits" and len(self.points) <= self._block()[1]
 
     def describe(self) -> str:
         return self.what()

@@ -30,6 +30,8 @@ from ..distance_blocks import distance_block
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
+from ..pair_blocks import row_pairs, sums_of_points
+from ..pair_tables import NO_WEIGHT, fits, tables
 from ..plan import Parameters
 from ..point_blocks import (
     block_by_features,
@@ -40,26 +42,28 @@ from ..point_blocks import (
     norm_of_rows,
     point_profile,
 )
-from ..point_function import FEW_FEATURES, PointFunction, digit_features
+from ..point_function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
 from ..point_shapes import (
     AT_ONCE,
     COLUMN_SHAPES,
-    DIGIT_SHAPES,
-    DISTANCE_SHAPES,
+    DISTANCES,
+    EXPONENTIAL_PAIRS,
     MOST_BLOCK_POINTS,
     Shape,
     digit_shape,
+    has_many_float64_units,
     parts_of_a_program,
     shared_memory,
     slots,
 )
+from ..powers import whole
 from ..tiles import apply, product
 
 MAX_TARGETS = 64
+MOST_PAIRS = 2**29  # numbers of points' digits
 EMULATED_ROWS = 128
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
-NO_WEIGHT = 2.0**-1000  # what stands for a weight of zero
 BY_TABLES = ("products", "digits", "columns")  # ways with what the points add in a table
 
 
@@ -70,15 +74,15 @@ def pairwise_affine_kernel(
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
     norms,  # float64 [POINTS]
-    numbers,  # float64 [3], or [6] for products and digits
+    numbers,  # float64 [3], or [6] for products and digits, or [8] in pairs
     table,  # float64 [PIECES, TERMS]
     digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
     products,  # float64 or float32 [FEATURES, POINTS], or the points' columns
-    offsets,  # float64 or float32 [POINTS]
-    least,  # int32 [POINTS], or [1] unless WEIGHED
+    offsets,  # float64 or float32 [POINTS], or float32 [2, POINTS] in pairs
+    least,  # int32 [POINTS], or [1] unless WEIGHED; float32 in pairs
     row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES], or the rows' columns
     row_terms,  # float64 [3, rows], or of columns [2, rows up to a whole block]
-    weight,  # float64 or float32 [POINTS, TARGETS]
+    weight,  # float64 or float32 [POINTS, TARGETS], or float32 [2, POINTS] in pairs
     intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
     out,  # float32 or float64 [rows, PARTS * TARGETS]
     rows,
@@ -94,6 +98,7 @@ def pairwise_affine_kernel(
     APPROXIMATE: tl.constexpr,
     SHORT: tl.constexpr,  # whether functions of rows and points are float32
     WEIGHED: tl.constexpr,  # whether they come with their weights
+    PAIRS: tl.constexpr,  # whether tables are pairs of float32 numbers, and so functions made of digits
     BY_POINTS: tl.constexpr,  # whether blocks are [points, rows]
     BLOCK_FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -119,7 +124,11 @@ def pairwise_affine_kernel(
         offset, nothing = load_row_terms(row_terms, row, rows)
     elif APPROXIMATE:
         nothing = nan_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES, METRIC=METRIC)
-    if WEIGHED:
+    if PAIRS and WAY == "digits":
+        place, offset, offset_rest, bound, after = row_pairs(
+            place, offset, nothing, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE
+        )
+    elif WEIGHED:
         offset += FIXED
     if SHORT:
         farthest = 1e30 if METRIC == "euclidean" else 1e38
@@ -136,7 +145,13 @@ def pairwise_affine_kernel(
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             real = point < POINTS
-            if WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
+            if PAIRS and WAY == "digits":
+                sums, rests = sums_of_points(
+                    z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, least, weight, numbers, point,
+                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            elif WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
                 k = distance_block(
                     x, shift, factor, points, z0, z1, z2, place, offset, digits, offsets, numbers, row, point, rows,
                     FEATURES=FEATURES, POINTS=POINTS, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
@@ -175,10 +190,15 @@ def pairwise_affine_kernel(
                 )  # fmt: skip
                 if PARTS * PART_POINTS > POINTS:
                     k = tl.where(real[:, None] if BY_POINTS else real[None, :], k, 0.0)
-            if WEIGHED:
+            if PAIRS and WAY == "digits":
+                total += sums.to(tl.float64)
+                total += rests.to(tl.float64)
+            elif WEIGHED:
                 total += tl.sum(k, axis=0 if BY_POINTS else 1)
             elif TARGETS == 1:
                 w = tl.load(weight + point, mask=real, other=0.0).to(k.dtype)
+                if PAIRS:
+                    w += tl.load(weight + POINTS + point, mask=real, other=0.0).to(k.dtype)
                 w = w[:, None] if BY_POINTS else w[None, :]
                 if APPROXIMATE:  # parts are short
                     terms = rounded_product(k, tl.broadcast_to(w, k.shape))
@@ -191,7 +211,7 @@ def pairwise_affine_kernel(
                 w = tl.load(weight + at, mask=inside, other=0.0)
                 k = k.to(tl.float64)
                 total = dot(tl.trans(k) if BY_POINTS else k, w, total)
-        if APPROXIMATE:
+        if APPROXIMATE and not (PAIRS and WAY == "digits"):
             total += nothing if TARGETS == 1 else nothing[:, None]
         if TARGETS == 1:
             if not APPROXIMATE:
@@ -234,12 +254,41 @@ class PairwiseAffine(Contraction, PointFunction):
             negative, size = self.weight[:, 0] < 0, np.abs(self.weight[:, 0])
             found["offsets"] = found["offsets"] + np.log2(np.where(size > 0, size, NO_WEIGHT)) + SIGN * negative
             found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
+        if self.precision == "float32 pairs":
+            found |= tables(self.function_of_pairs(), found, self.weight[:, 0])
         if self.precision == "float32":
             found["offsets"] = found["offsets"].astype(np.float32)
             if self.way() != "columns":
                 found["products"] = found["products"].astype(np.float32)
             found["weight"] = self.weight if self.weight.shape[1] > 1 else self.weight.astype(np.float32)
         return found
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return the function's, with float32 pairs where one target's sum fits them."""
+        found = super().precisions()
+        return tuple(
+            name for name in self.PRECISIONS if name in found or (name == "float32 pairs" and self._fits_pairs)
+        )
+
+    def on_device(self, device: torch.device) -> PairwiseAffine:
+        """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
+
+        GPUs with many float64 units do, but for exponential functions and fractional powers of many features.
+        """
+        faster = self.profile == "exp" or (self.profile == "power" and whole(self.exponent) is None)
+        faster &= self.points.shape[1] > FEW_FEATURES
+        if self.precision != "float32 pairs" or faster or not has_many_float64_units(device):
+            return self
+        return dataclasses.replace(self, precision="ten digits")
+
+    @functools.cached_property
+    def _fits_pairs(self) -> bool:
+        """Whether there is one target, and the function and the numbers are such as pairs have."""
+        points, features = self.points.shape
+        if self.weight.shape[1] > 1 or features > MOST_DIGIT_FEATURES or points * digit_features(features) > MOST_PAIRS:
+            return False
+        numbers = self.points - np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
+        return fits(self.function_of_pairs(), np.einsum("pf,pf->p", numbers, numbers), self.weight)
 
     @functools.cached_property
     def weighed(self) -> bool:
@@ -325,6 +374,7 @@ class PairwiseAffine(Contraction, PointFunction):
             APPROXIMATE=self.precision != "float64",
             SHORT=self.precision == "float32" and way in BY_TABLES,
             WEIGHED=self.weighed and way in BY_TABLES,
+            PAIRS=self.precision == "float32 pairs",
             BY_POINTS=shape.by_points,
             TARGETS=targets,
             PARTS=self.parts,
@@ -342,8 +392,10 @@ class PairwiseAffine(Contraction, PointFunction):
         """Return the way on a device, and the shape of a program's block."""
         features, way = self.points.shape[1], self.way()
         if way == "digits":
-            shapes = DISTANCE_SHAPES if self.by_distance() else DIGIT_SHAPES
-            shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), shapes)
+            first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
+            if self.by_distance():
+                first = (DISTANCES,)
+            shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), first)
             if shape is not None:
                 return way, shape
             way = "expanded" if self.expanded() else "features"

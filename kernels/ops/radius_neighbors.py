@@ -5,6 +5,10 @@ weights of a metric that has them; `empty`: `[outputs]`; `out`: `[rows, outputs]
 distance by the metric (see `distances.py`) is at most `radius`; `w` is 1 for uniform weights, and for distance weights
 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row with no point within
 the radius answers `empty`.
+
+With uniform weights and Euclidean distances matrix products find the points and add up their targets (`within.py`).
+Otherwise a kernel adds up what float64 distances choose: of all groups of points, or where few groups hold a
+neighbour, of those that bounds leave (`bounds.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from ..bounds import BOUND_LAUNCHES, bound_parameters, bounded, bounds_of, group
 from ..candidates import Candidates, candidates, in_parts
 from ..distances import (
     INFINITY,
+    SQUARED,
     check_points,
     distances_between,
     finish_distance,
@@ -37,6 +42,7 @@ from ..pair_sums import sum_in_pairs
 from ..plan import Operation, Parameters
 from ..powers import whole
 from ..tiles import product
+from ..within import LAUNCHES, decided_by_products, launch_means, within_parameters
 
 SAMPLE = 16
 LARGEST_SHARE = 0.1
@@ -212,12 +218,15 @@ class RadiusNeighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
+        if self._by_products:
+            found = self.plain_parameters() | within_parameters(self.points, self.targets, self.factor)
+            return {name: array for name, array in found.items() if name != "targets"}
         if not self._few:
             return self.plain_parameters() | {"columns": in_groups(self.points)}
         return self.plain_parameters() | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        radius = reduced_radius(self.radius, self.metric, self.p)
+        radius = self._reduced_radius
         tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
         return {"columns": transposed(self.points), **tables}
 
@@ -233,6 +242,9 @@ class RadiusNeighbors(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
+        if self._by_products:
+            launch_means(x[:rows], parameters, self.factor, points, output[:rows])
+            return
         groups, group = grouping(points)
         in_part = max(LEAST_IN_PART, triton.cdiv(groups, MOST_PARTS))
         means = {"OUTPUTS": outputs, "BY_DISTANCE": self.weights == "distance", "PARTS": triton.cdiv(groups, in_part)}
@@ -291,18 +303,34 @@ class RadiusNeighbors(Operation):
                 yield slice(start + within.start, start + within.stop), bounds
 
     def launches(self, inputs: int) -> int:
-        return 2 + BOUND_LAUNCHES * self._few
+        return LAUNCHES if self._by_products else 2 + BOUND_LAUNCHES * self._few
 
     @functools.cached_property
     def _few(self) -> bool:
         """Whether few groups of points hold a neighbour of a row, judged by some of the points themselves."""
         if not bounded(self.points, 1, self.factor, self.metric, self.p):
             return False
-        some = torch.from_numpy(self.points[:: -(-len(self.points) // SAMPLE)])
-        columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
-        distance = reference_reduced_distances(some, columns, factor, self.metric, self.p)
-        within = (distance <= float(reduced_radius(self.radius, self.metric, self.p)[0])).double().mean()
+        within = (self._sample()[1] <= float(self._reduced_radius[0])).mean()
         return bool(within * grouping(len(self.points))[1] <= LARGEST_SHARE)
+
+    @functools.cached_property
+    def _by_products(self) -> bool:
+        """Whether matrix products find the neighbours and add their targets up, see `within.py`."""
+        if self.weights != "uniform" or self.metric not in SQUARED or not bounded(self.points, 1, self.factor):
+            return False
+        radius = float(self._reduced_radius[0])
+        return decided_by_products(self.points, self.targets, self.factor, radius, *self._sample())
+
+    @property
+    def _reduced_radius(self) -> np.ndarray:
+        return reduced_radius(self.radius, self.metric, self.p)
+
+    def _sample(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return some of the points, and their reduced distances to all of them."""
+        some = self.points[:: -(-len(self.points) // SAMPLE)]
+        columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
+        distance = reference_reduced_distances(torch.from_numpy(some), columns, factor, self.metric, self.p)
+        return some, distance.numpy()
 
     def describe(self) -> str:
         return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"

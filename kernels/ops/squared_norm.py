@@ -13,19 +13,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from ..digit_norm import PART_TARGETS, emulated_norms, few_float64, launch_digit_norm, weight_digits
 from ..dots import dot, rounded_product
 from ..errors import PlanError
-from ..large_weight import LargeWeight, Source, rows_of
+from ..large_weight import LARGE, LargeWeight, Source, rows_of
 from ..plan import Operation, Parameters
 from ..triangular_weight import TriangularWeight
 
-PART_TARGETS = 32
+MOST_DIGITS = 2**27
+"""A weight of more numbers takes long to try out."""
+
 BLOCK_ROWS = 64
 BLOCK_FEATURES = 32
 
@@ -71,6 +75,9 @@ class SquaredNorm(Operation):
 
     weight: np.ndarray
     offset: np.ndarray
+    precision: str = "float64"
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "ten digits")
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -79,9 +86,19 @@ class SquaredNorm(Operation):
         if self.offset.shape != self.weight.shape[1:]:
             shapes = f"{list(self.weight.shape[1:])}, not {list(self.offset.shape)}"
             raise PlanError(f"squared_norm: offset must be {shapes}.")
+        self.check_precision()
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return float64, and ten digits where a triangle is so large that they take less time."""
+        return self.PRECISIONS if self.triangular and LARGE <= self.weight.size <= MOST_DIGITS else self.PRECISIONS[:1]
 
     def output_width(self, *widths: int) -> int:
         return -(-len(self.offset) // PART_TARGETS)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the fields, and the weight's digits beside them for the GPUs that are faster with these."""
+        fields = super().parameters()
+        return fields if self.precision == "float64" else fields | weight_digits(self.weight, self.offset)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         return {"offset": self.offset}
@@ -101,11 +118,21 @@ class SquaredNorm(Operation):
             torch.sum(squares, 2, out=answer[start : start + len(tile)])
         return answer
 
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        return emulated_norms(inputs[0], weight_digits(self.weight, self.offset), self.output_width())
+
+    def launches(self, inputs: int) -> int:
+        return 1 if self.precision == "float64" else 2
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        if self.precision != "float64" and few_float64(parameters["digits"].device):
+            launch_digit_norm(parameters, inputs[0], output, rows)
+            return
         (features, targets), parts = self.weight.shape, self.output_width()
         squared_norm_kernel[(parts, triton.cdiv(rows, BLOCK_ROWS))](
             inputs[0],
-            **parameters,
+            weight=parameters["weight"],
+            offset=parameters["offset"],
             out=output,
             rows=rows,
             FEATURES=features,
@@ -142,5 +169,6 @@ class SquaredNorm(Operation):
         return not np.tril(self.weight, -1).any()
 
     def describe(self) -> str:
+        precision = "" if self.precision == "float64" else f" in {self.precision}"
         triangle = " by a triangle" if self.triangular else ""
-        return f"{self.weight.shape[0]} → {self.weight.shape[1]}{triangle} in {self.output_width()} parts"
+        return f"{self.weight.shape[0]} → {self.weight.shape[1]}{triangle} in {self.output_width()} parts{precision}"

@@ -36,13 +36,14 @@ import torch
 import triton
 import triton.language as tl
 
-from ..descent import descend, feature_table, is_complete, reach
+from ..descent import descend, feature_table
 from ..errors import PlanError
-from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ..functions import FUNCTIONS, check_function, function_suffix
 from ..ordered_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
 from ..plan import Operation, Parameters
 from ..quads import Quads, pack_quads
 from ..tree_cells import Cells, build_cells
+from ..tree_sum import launch_sum
 from ..tree_tile import MOST_PLAIN, tree_tile
 from ..trees import (
     ROUNDINGS,
@@ -61,77 +62,6 @@ LANES = 2**15
 
 LARGEST_TILE = 2**22
 """How many numbers the rows of such a tile hold at most."""
-
-
-@triton.jit(do_not_specialize=["rows"])
-def tree_sum_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    nodes,  # int64 [nodes]
-    thresholds,  # float32 or float64 [nodes] where WIDE
-    sets,  # int32 [sets, WORDS]
-    roots,  # int32 [TREES]
-    depths,  # int32 [TREES], of the deepest tree so far
-    plain,  # int64 [nodes] where FORM is "plain"
-    quads,  # int64 [groups, 4, 2] where FORM is "quads"
-    quad_roots,  # int32 [TREES] where FORM is "quads"
-    leaves,  # int64 [leaves, OUTPUTS]
-    unit,  # float64 [OUTPUTS]
-    baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
-    FEATURES: tl.constexpr,
-    TREES: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    FEATURE_BITS: tl.constexpr,
-    WIDE: tl.constexpr,
-    WORDS: tl.constexpr,
-    FLOOR: tl.constexpr,
-    FORM: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK_TREES: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
-):
-    """The sum of all trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output, `BLOCK_TREES` at a time."""
-    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
-    lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
-    r = lane % BLOCK_ROWS
-    row = first_row + r
-    table = None
-    if WIDTH is not None:
-        table = feature_table(
-            x, first_row, rows,
-            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-        )  # fmt: skip
-    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
-    complete = is_complete(table) if FORM != "nodes" else 0
-    total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
-    for start in tl.range(0, TREES, BLOCK_TREES):
-        tree = start + lane // BLOCK_ROWS
-        inside = (tree < TREES) & (row < rows)
-        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
-        held = reach(
-            x, table, swizzle, complete, row, tree,
-            nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
-            HOLDS=OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
-            FORM=FORM, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-        )  # fmt: skip
-        if OUTPUTS == 1:
-            total += held[:, None]
-        else:
-            mask = inside[:, None] & (output < OUTPUTS)[None, :]
-            total += tl.load(leaves + held[:, None] * OUTPUTS + output[None, :], mask=mask, other=0)
-    scale = tl.load(unit + output, mask=output < OUTPUTS, other=0.0)
-    first = tl.load(baseline + output, mask=output < OUTPUTS, other=0.0)
-    total = tl.sum(tl.reshape(total, [BLOCK_TREES, BLOCK_ROWS, BLOCK_OUTPUTS]), axis=0)
-    y = (first[None, :] + total.to(tl.float64) * scale[None, :]) / DIVISOR
-    row = first_row + tl.arange(0, BLOCK_ROWS)
-    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
-    at = row[:, None] * OUTPUTS + output[None, :]
-    tl.store(out + at, apply_function(y, FUNCTION).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -349,28 +279,21 @@ class TreeEnsemble(Operation):
             block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
             tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
             return
-        packed, device = len(parameters.get("quads", ())) > 0, parameters["nodes"].device
-        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), packed, device)
-        blocks = triton.cdiv(rows, tile.block_rows)
-        shape = {
-            **layout,
-            "TREES": trees,
-            "OUTPUTS": outputs,
-            "WIDTH": tile.width,
-            "BLOCK_TREES": tile.block_trees,
-            "BLOCK_ROWS": tile.block_rows,
-            "BLOCK_OUTPUTS": tile.block_outputs,
-            "num_warps": tile.num_warps,
-        }
         if self.output == "sum":
-            form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
-            grid = (blocks, triton.cdiv(outputs, tile.block_outputs))
-            registers = tile.registers if form == "plain" else None
-            tree_sum_kernel[grid](
-                **values, DIVISOR=self.divisor, FUNCTION=self.function, FORM=form, **shape, maxnreg=registers
-            )
-        else:
-            tree_each_kernel[(blocks, triton.cdiv(trees, tile.block_trees))](**values, **shape)
+            launch_sum(parameters, x, output, rows, layout, self.divisor, self.function)
+            return
+        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), False, parameters["nodes"].device)
+        tree_each_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
+            **values,
+            **layout,
+            TREES=trees,
+            OUTPUTS=outputs,
+            WIDTH=tile.width,
+            BLOCK_TREES=tile.block_trees,
+            BLOCK_ROWS=tile.block_rows,
+            BLOCK_OUTPUTS=tile.block_outputs,
+            num_warps=tile.num_warps,
+        )
 
     def launches(self, inputs: int) -> int:
         return 2 if self.output == "ordered" else 1

@@ -173,6 +173,16 @@ def test_models_measured_alone_stand_beside_the_others_of_the_same_settings(tmp_
     assert [result["model"] for result in document["models"]] == kept
 
 
+def test_the_cases_of_a_family_measured_anew_replace_those_before(tmp_path):
+    runs = [[("trees", 1), ("trees", 64), ("layers", 1)], [("neighbors", 1), ("trees", 128)]]
+    for cases in runs:
+        found = [{"family": family, "rows": rows} for family, rows in cases]
+        order = ("neighbors", "trees", "layers")
+        path = environment.save_models(tmp_path, "families", {}, found, order, among="cases", key="family")
+    held = [(case["family"], case["rows"]) for case in json.loads(path.read_text(encoding="utf-8"))["cases"]]
+    assert held == [("neighbors", 1), ("trees", 128), ("layers", 1)]
+
+
 def test_results_carry_versions_and_no_dates(tmp_path):
     path = environment.save(tmp_path / "made", "toy", {"quick": True}, {"points": []})
     document = json.loads(path.read_text(encoding="utf-8"))

@@ -77,6 +77,22 @@ def adversarial_rows(
     return found
 
 
+def in_float64(X: np.ndarray, thresholds: Mapping[int, np.ndarray], *, seed: int = 0) -> np.ndarray:
+    """Return float32 rows as float64, half of their numbers at exact thresholds and one unit of float64 beside these.
+
+    The numbers beside LightGBM's zero, and float64's own denormal and large ones, are among them.
+    """
+    rng, found = np.random.default_rng(seed), X.astype(np.float64)
+    zero = float(_ZERO_OF_LIGHTGBM)
+    special = [zero, -zero, 1e-35, -1e-35, 5e-324, -5e-324, 0.0, 1e300, -1e300]
+    for feature in sorted(thresholds.keys() & range(X.shape[1])):
+        exact = np.concatenate([thresholds[feature].astype(np.float64), special])
+        near = np.concatenate([exact, np.nextafter(exact, np.inf), np.nextafter(exact, -np.inf)])
+        at = np.flatnonzero(rng.random(len(found)) < 0.5)
+        found[at, feature] = rng.choice(near, len(at))
+    return found
+
+
 def special_numbers(*, missing: bool = True, infinite: bool = True) -> np.ndarray:
     """Return the float32 numbers that decisions treat apart, those beside LightGBM's zero among them."""
     zero = np.concatenate([_units_beside(np.array([sign * _ZERO_OF_LIGHTGBM], np.float32)) for sign in (1, -1)])

@@ -27,7 +27,7 @@ from tests.exporter.data import (
     targets_between,
 )
 
-IN_FLOAT32 = ("aft", "cox", "gamma", "linear", "logistic", "poisson", "scaled", "tweedie", "vote")
+IN_FLOAT32 = ("aft", "cox", "gamma", "logistic", "poisson", "scaled", "tweedie", "vote")
 """Cases in which more than the trees' sums is computed in float32: a function, products, a mean."""
 
 CODES = ("q", "c", "c", "q")

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor, sum_models
+from catboost import CatBoost, CatBoostClassifier, CatBoostError, CatBoostRanker, CatBoostRegressor, sum_models
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import StackingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
+from docs.boosters import compare
 from tests.exporter.adversarial import adversarial_rows, edges_of
 from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
 from tests.exporter.cases_text import NUMERIC
@@ -112,6 +115,47 @@ def test_answers_are_the_float32_nearest_to_the_librarys(name: str) -> None:
     if name in ("lossguide", "combined"):
         again = Runner(compilation.plan, engine="interpret").predict(X[:16])["y"]
         assert again.tobytes() == found[:16].tobytes()
+
+
+OPTIONS = st.fixed_dictionaries(
+    {"depth": st.sampled_from([1, 3, 5])},
+    optional={
+        "bagging_temperature": st.just(5.0),
+        "boost_from_average": st.booleans(),
+        "boosting_type": st.sampled_from(["Ordered", "Plain"]),
+        "border_count": st.sampled_from([1, 7]),
+        "bootstrap_type": st.sampled_from(["No", "MVS"]),
+        "counter_calc_method": st.sampled_from(["Full", "SkipTest"]),
+        "feature_border_type": st.sampled_from(["Uniform", "MinEntropy"]),
+        "grow_policy": st.sampled_from(["Depthwise", "Lossguide"]),
+        "l2_leaf_reg": st.sampled_from([0.1, 100.0]),
+        "leaf_estimation_method": st.just("Newton"),
+        "loss_function": st.sampled_from(
+            ["MAE", "Quantile:alpha=0.8", "RMSEWithUncertainty", "Poisson", "Huber:delta=1"]
+        ),
+        "max_ctr_complexity": st.sampled_from([1, 3]),
+        "model_shrink_rate": st.just(0.1),
+        "monotone_constraints": st.just("0:1"),
+        "nan_mode": st.sampled_from(["Max", "Min"]),
+        "one_hot_max_size": st.sampled_from([1, 20]),
+        "rsm": st.just(0.5),
+        "simple_ctr": st.sampled_from(["Buckets", "Counter", "BinarizedTargetMeanValue", "FloatTargetMeanValue"]),
+    },
+)
+
+
+@settings(max_examples=20, derandomize=True, database=None)
+@given(options=OPTIONS, categories=st.booleans(), seed=st.integers(0, 99))
+def test_whatever_the_options(options: dict[str, Any], categories: bool, seed: int) -> None:
+    X, y = tenants() if categories else with_holes()
+    options = {**options, **({"cat_features": CATEGORIES} if categories else {})}
+    try:
+        model = catboost(iterations=5, **options | {"random_seed": seed}).fit(X, np.abs(y))
+    except CatBoostError:  # it refuses some together
+        assume(False)
+    found = compare("drawn", model, X, 1500, seed=seed)
+    assert found.wrong == 0
+    assert found.ulp <= NEAREST
 
 
 def test_the_base_class_answers_raw_scores() -> None:

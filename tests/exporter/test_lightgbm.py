@@ -10,49 +10,33 @@ from hypothesis import strategies as st
 from lightgbm import Booster, Dataset, LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor, train
 from lightgbm.basic import LightGBMError
 
-from tests.exporter.cases_lightgbm import lgbm, with_codes, with_pandas_categories
+from docs.boosters import compare, count, library_of, variants
+from tests.exporter.cases import CASES
+from tests.exporter.cases_lightgbm import grouped, lgbm, with_codes, with_pandas_categories
 from tests.exporter.data import several_targets, small
-from tests.exporter.decisions_lightgbm import (
-    GROUPED,
-    VARIANTS,
-    fitted,
-    plan_of_answers,
-    plan_of_leaves,
-    rows_at_edges,
-    ulps_from_lightgbm,
-    wrong_leaves,
-)
 from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.boosters.lightgbm_model import read_model
 from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.passes import specialise
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.run import Runner
 
-ROWS = 1500
+NAMES = [name for name, case in variants().items() if library_of(case.estimator) == "lightgbm"]
+PAIRS = 12_000
+NEAREST = 0.5001
+"""Units in the last place between LightGBM's float64 answer and a float32 that is taken for the nearest to it."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:categorical_feature keyword")
 
 
-def rows_of(name: str, dtype: Any, rows: int = ROWS, **options: Any) -> np.ndarray:
-    """Return a variant's adversarial rows."""
-    return rows_at_edges(fitted(name), VARIANTS[name][1]()[0], dtype, rows, **options)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", list(VARIANTS))
-def test_every_leaf_is_lightgbms(name: str, dtype: Any) -> None:
-    X = rows_of(name, dtype)
-    leaves = fitted(name).predict(X, pred_leaf=True)
-    assert len(np.unique(leaves)) == leaves.max() + 1 > 9  # the rows come to all leaves
-    assert wrong_leaves(fitted(name), X) == 0
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ["numbers", "nan", "codes", "forest", "linear", "linear-codes", "root"])
-def test_answers_are_the_float32_nearest_to_lightgbms(name: str, dtype: Any) -> None:
-    assert ulps_from_lightgbm(fitted(name), rows_of(name, dtype, infinite=False)) <= 0.5001
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_leaf_is_lightgbms_and_every_answer_the_float32_nearest_to_its_own(name: str, dtype: str) -> None:
+    found = count(name, CASES[name], PAIRS, dtype)
+    assert found.pairs >= PAIRS
+    assert found.wrong == 0
+    assert found.ulp <= NEAREST
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -77,40 +61,41 @@ OPTIONS = st.fixed_dictionaries(
 ).filter(lambda options: not (options.get("linear_tree") and options.get("zero_as_missing")))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, derandomize=True, database=None)
 @given(options=OPTIONS, seed=st.integers(0, 99), narrow=st.booleans())
 def test_whatever_the_options(options: dict[str, Any], seed: int, narrow: bool) -> None:
     X, y = with_codes()
-    rng, dtype = np.random.default_rng(seed), np.float32 if narrow else np.float64
+    rng, dtype = np.random.default_rng(seed), "float32" if narrow else "float64"
     X = np.where(rng.random(X.shape) < 0.1, rng.choice([0.0, np.nan, 1e-35, -1e-35, 3e-35], X.shape), X)
     X[:, 1:3] = np.abs(X[:, 1:3])
     try:
-        estimator = lgbm(n_estimators=5, **GROUPED, **options).fit(X.astype(dtype), y)
+        estimator = lgbm(n_estimators=5, **grouped, **options).fit(X.astype(dtype), y)
     except LightGBMError:  # it refuses some together
         assume(False)
-    rows = rows_at_edges(estimator, X, dtype, 300, seed)
-    assert wrong_leaves(estimator, rows) == 0
-    assert ulps_from_lightgbm(estimator, rows_at_edges(estimator, X, dtype, 100, seed, infinite=False)) <= 0.5001
+    found = compare("drawn", estimator, X.astype(dtype), 1500, dtype, seed=seed)
+    assert found.wrong == 0
+    assert found.ulp <= NEAREST
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("nan", np.float64), ("zero", np.float32), ("codes", np.float32)])
-def test_kernels_decide_likewise(name: str, dtype: Any, engine: str) -> None:
-    X = rows_of(name, dtype, 24)
-    runner = Runner(plan_of_leaves(fitted(name), dtype), engine=engine)
-    assert (runner.predict(X)["y"] == fitted(name).predict(X, pred_leaf=True)).all()
-
-
-def test_linear_leaves_in_kernels(engine: str) -> None:
-    X = rows_of("linear", np.float64, 24, infinite=False)
-    X[np.abs(X) > 1e6] = 1.0
-    found = Runner(plan_of_answers(fitted("linear"), np.float64), engine=engine).predict(X)["y"][:, 0]
-    np.testing.assert_allclose(found, fitted("linear").predict(X), rtol=6e-8)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("lgbm-missing-nan", "float64"),
+        ("lgbm-missing-zero", "float32"),
+        ("lgbm-codes", "float32"),
+        ("lgbm-missing-linear", "float64"),
+    ],
+)
+def test_kernels_decide_likewise(name: str, dtype: str, engine: str) -> None:
+    found = compare(name, *CASES[name].fitted(), 200, dtype, engine)
+    assert found.wrong == 0
+    assert found.ulp <= NEAREST
 
 
 def test_a_wrong_leaf_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds rounded to the nearest float32, and not down, are found out."""
     monkeypatch.setattr(specialise, "round_down", lambda threshold: threshold.astype(np.float32))
-    assert wrong_leaves(fitted("numbers"), rows_of("numbers", np.float32)) > 0
+    assert count("rounded", CASES["lgbm-quantile"], PAIRS).wrong > 0
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -122,8 +107,8 @@ def test_a_tree_of_one_leaf(linear: bool) -> None:
 
 
 def test_float32_thresholds_share_a_word_with_their_nodes() -> None:
-    for name in ("nan", "codes"):
-        (step,) = plan_of_answers(fitted(name), np.float32).steps
+    for name in ("lgbm-missing-nan", "lgbm-codes"):
+        (step,) = compile_estimator(CASES[name].fitted()[0], input="fp32").plan.steps
         assert isinstance(step.operation, TreeEnsemble)
         assert step.operation.threshold.dtype == np.float32
 
@@ -133,12 +118,12 @@ def test_categories_by_the_hundreds() -> None:
     code = np.append(rng.integers(0, 2000, 4000), np.repeat(2015, 40))
     X = np.column_stack([code, rng.standard_normal(4040)])
     effect = rng.standard_normal(2016)
-    estimator = lgbm(categorical_feature=[0], max_cat_threshold=999, max_bin=4000, min_data_in_bin=1, **GROUPED)
+    estimator = lgbm(categorical_feature=[0], max_cat_threshold=999, max_bin=4000, min_data_in_bin=1, **grouped)
     estimator.fit(X, effect[code] + 0.1 * X[:, 1])
     model = read_model(estimator.booster_.model_to_string())
     assert model.trees.sets.shape[1] == 64  # its last bit is no category's
     rows = np.column_stack([np.arange(-40, 2100), np.zeros(2140)]).astype(np.float32)
-    plan = plan_of_answers(estimator, np.float32)
+    plan = specialise.specialise(lower(estimator).plan, "float32")
     np.testing.assert_allclose(run_plan(plan, rows)["y"][:, 0], estimator.predict(rows), rtol=1e-14)
 
 
@@ -188,7 +173,7 @@ class TestFiles:
 class TestPandasCategories:
     def test_strings_of_a_sample_are_its_categories(self) -> None:
         X, y = with_pandas_categories()
-        estimator = lgbm(**GROUPED).fit(X, y)
+        estimator = lgbm(**grouped).fit(X, y)
         as_read = X.astype({"city": object, "size": object, "zone": float})
         a, b = (compile_estimator(estimator, sample=sample).sample for sample in (X, as_read))
         assert a.X.tobytes() == b.X.tobytes()
@@ -196,7 +181,7 @@ class TestPandasCategories:
 
     def test_codes_that_are_places_are_read_where_they_lie(self) -> None:
         X, y = with_pandas_categories()
-        plan = compile_estimator(lgbm(**GROUPED).fit(X[["age", "city"]], y)).plan
+        plan = compile_estimator(lgbm(**grouped).fit(X[["age", "city"]], y)).plan
         assert [type(step.operation) for step in plan.steps] == [TreeEnsemble]
 
     def test_columns_that_the_text_does_not_tell(self) -> None:

@@ -1,5 +1,6 @@
 """XGBoost's regressors as plans: their bits through the kernels, what is missing, categories, files and refusals."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import SelectKBest
@@ -24,15 +27,17 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from xgboost import XGBClassifier, XGBRanker, XGBRegressor, XGBRFRegressor
+from xgboost.core import XGBoostError
 
-from docs.boosters import count
+from docs.boosters import compare, count
 from tests.exporter.adversarial import adversarial_rows, edges_of
 from tests.exporter.cases import CASES
-from tests.exporter.cases_xgboost import CODES, SIZE, coded, mostly_zero, partly_missing, shops, words
+from tests.exporter.cases_xgboost import CODES, SIZE, coded, mostly_zero, shops, words
 from tests.exporter.data import small
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.sparsity import makes_sparse
+from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.run import Runner
 
@@ -58,30 +63,76 @@ def test_kernels_answer_with_xgboosts_bits(name: str, engine: str) -> None:
     np.testing.assert_array_equal(answers(estimator, rows, engine), expected)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_any_options_keep_the_bits(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X, y = coded(40) if seed % 2 else partly_missing()
-    options: dict[str, Any] = {
-        **({"booster": "dart", "rate_drop": 0.4} if rng.random() < 0.5 else {}),
-        "tree_method": rng.choice(["hist", "approx"]),
-        "grow_policy": rng.choice(["depthwise", "lossguide"]),
-        "max_leaves": int(rng.choice([0, 7])),
-        "missing": rng.choice([np.nan, 0.0, 3.0, -999.0]),
-        "subsample": rng.choice([0.6, 1.0]),
-        "num_parallel_tree": int(rng.choice([1, 3])),
-        "base_score": rng.choice([None, 0.25, -1e4, 1e-30]),
-        "learning_rate": rng.choice([0.05, 0.3, 1.0]),
-        "max_bin": int(rng.choice([4, 256])),
-        "reg_alpha": rng.choice([0.0, 5.0]),
-        "objective": rng.choice(["reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror"]),
-    }
-    if seed % 2:
-        options |= {"enable_categorical": True, "feature_types": CODES, "max_cat_to_onehot": int(rng.choice([1, 64]))}
-    targets = y if seed < 4 else np.column_stack([y, -2 * y])
-    estimator = XGBRegressor(**{**SIZE, **options}).fit(X, targets)
-    rows = at_edges(estimator, X, 400)
-    np.testing.assert_array_equal(answers(estimator, rows), estimator.predict(rows).reshape(len(rows), -1))
+OPTIONS = st.fixed_dictionaries(
+    {"max_depth": st.sampled_from([1, 4])},
+    optional={
+        "base_score": st.sampled_from([0.25, -1e4, 1e-30]),
+        "booster": st.sampled_from(["dart", "gblinear"]),
+        "colsample_bynode": st.just(0.5),
+        "gamma": st.just(1.0),
+        "grow_policy": st.just("lossguide"),
+        "learning_rate": st.sampled_from([0.05, 1.0]),
+        "max_bin": st.just(4),
+        "max_cat_to_onehot": st.sampled_from([1, 64]),
+        "max_leaves": st.just(7),
+        "missing": st.sampled_from([0.0, 3.0, -999.0, np.float64(0.1)]),
+        "monotone_constraints": st.just((1, 0, 0, -1)),
+        "multi_strategy": st.just("multi_output_tree"),
+        "num_parallel_tree": st.just(3),
+        "objective": st.sampled_from(["reg:absoluteerror", "reg:pseudohubererror", "reg:logistic", "reg:gamma"]),
+        "rate_drop": st.just(0.4),
+        "reg_alpha": st.sampled_from([5.0, 1e6]),
+        "subsample": st.just(0.6),
+        "tree_method": st.sampled_from(["approx", "exact"]),
+    },
+)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:xgboost")
+@settings(max_examples=30, derandomize=True, database=None)
+@given(options=OPTIONS, categories=st.booleans(), targets=st.sampled_from([1, 2]), seed=st.integers(0, 99))
+def test_whatever_the_options(options: dict[str, Any], categories: bool, targets: int, seed: int) -> None:
+    X, y = coded(40)
+    X = X.copy()
+    X[::7, 3] = np.nan
+    Y = np.column_stack([y, -2 * y])[:, :targets]
+    Y = (Y - Y.min() + 0.1) / 20 if options.get("objective", "")[4:] in ("logistic", "gamma") else Y
+    if categories and options.get("booster") != "gblinear":
+        options = {**options, "enable_categorical": True, "feature_types": CODES}
+    try:
+        estimator = XGBRegressor(n_estimators=4, n_jobs=1, random_state=seed, **options).fit(X, Y)
+    except (ValueError, XGBoostError):  # it refuses some together
+        assume(False)
+    found = compare("drawn", estimator, X, 1500, seed=seed)
+    assert (found.wrong, found.other_bits) == (0, 0)
+    assert found.ulp <= 2
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
+@pytest.mark.parametrize("missing", [np.nan, 0.0])
+def test_linear_boosters_have_xgboosts_bits(objective: str, missing: float, engine: str) -> None:
+    """Of products and sums that vanish or overflow too, and with numbers missing."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((200, 9)) * 10 ** rng.uniform(-3, 3, 9), np.exp(rng.standard_normal((200, 3)))
+    X[rng.random(X.shape) < 0.1] = missing
+    outputs = 3 if objective == "reg:squarederror" else 1
+    linear = XGBRegressor(booster="gblinear", objective=objective, missing=missing, n_estimators=20, n_jobs=1)
+    linear.fit(X, Y[:, :outputs])
+    rows = adversarial_rows(X, {}, rows=400, infinite=False)
+    rows[rng.random(rows.shape) < 0.01] = 3e38
+    plan = compile_estimator(linear).plan
+    (step,) = [step for step in plan.steps if isinstance(step.operation, OrderedAffine)]
+    plain = plan.with_steps(
+        dataclasses.replace(each, operation=dataclasses.replace(step.operation, function="identity"))
+        if each is step
+        else each
+        for each in plan.steps
+    )
+    found = Runner(plain, engine=engine, max_rows=400).predict(rows)["y"]
+    expected = linear.predict(rows, output_margin=True).reshape(found.shape)
+    assert not np.isfinite(expected).all()
+    np.testing.assert_array_equal(found, expected)
+    assert compile_estimator(linear).report.outputs["y"].max_ulp <= (2 if objective == "count:poisson" else 0)
 
 
 def test_the_count_of_wrong_decisions() -> None:
@@ -121,7 +172,7 @@ def test_which_transformers_make_a_sparse_matrix() -> None:
     X, y = mostly_zero()
     codes = np.abs(X).astype(int)
     hot, dense = OneHotEncoder(), OneHotEncoder(sparse_output=False)
-    for makes, given in (
+    for makes, table in (
         (hot, codes),
         (dense, codes),
         (KBinsDiscretizer(3, strategy="uniform"), X),
@@ -137,8 +188,8 @@ def test_which_transformers_make_a_sparse_matrix() -> None:
         (ColumnTransformer([("hot", hot, [0])], remainder="passthrough", sparse_threshold=0), codes),
         (GridSearchCV(make_pipeline(hot, SelectKBest()), {"selectkbest__k": [2]}, scoring=lambda *_: 0.0, cv=2), codes),
     ):
-        transformer = makes.fit(given, y)
-        assert makes_sparse(transformer, False) == hasattr(transformer.transform(given), "tocsr"), transformer
+        transformer = makes.fit(table, y)
+        assert makes_sparse(transformer, False) == hasattr(transformer.transform(table), "tocsr"), transformer
 
 
 # Categories

@@ -27,6 +27,7 @@ from benchmarks.shape_classes import OPERATIONS as MEASURED
 from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
+from triton_regressors.kernels import within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -34,10 +35,12 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.tree_tile import tree_ensemble_shape
 
 POINTERS = {
     torch.bool: "*i1",
     torch.uint8: "*u8",
+    torch.int8: "*i8",
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
@@ -51,7 +54,7 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and layers by digits launch other kernels, or others of their shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -141,13 +144,40 @@ def launches() -> list[Launch]:
     kinds = ((torch.float32, list(TARGETS), ROWS), (torch.float64, [90], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
-    batches += [(operation, list(widths), *kind) for operation, widths in IN_GROUPS.values() for kind in others]
+    alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith("in int8")}
+    batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
-            for capability in capabilities if arguments.get("WAY") != "digits" else capabilities[-2:]:
+            for capability in capabilities if not needs_matrix_units(kernel, arguments) else capabilities[-2:]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *gathered()]
+    return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units()]
+
+
+def without_matrix_units() -> Iterator[Launch]:
+    """Yield launches that take another shape where the Triton language multiplies float16 without matrix units."""
+    multiplies, within.multiplies_float16 = within.multiplies_float16, lambda device: False
+    try:
+        for launch in record(*IN_GROUPS["radius_neighbors by products"]):
+            yield (TARGETS[0], *launch)
+    finally:
+        within.multiplies_float16 = multiplies
+
+
+BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "pairwise_digits_kernel")
+
+
+def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
+    """Return whether a launch is one that a GPU of capability 7.5 does not get."""
+    return arguments.get("WAY") == "digits" or kernel.__name__ in BY_DIGITS
+
+
+def in_parts() -> Iterator[Launch]:
+    """Yield sums of trees that are made in parts, for which the other trees are too few."""
+    operation, widths = OPERATIONS["many trees"]
+    with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
+        for launch in record(operation, list(widths)):
+            yield from ((capability, *launch) for capability in TARGETS)
 
 
 def gathered() -> Iterator[Launch]:

@@ -1,10 +1,11 @@
-"""Layers of neural networks for the kernels' tests."""
+"""Layers of neural networks, and ordered sums of products, for the kernels' tests."""
 
 import itertools
 
 import numpy as np
 
 from triton_regressors.kernels.ops.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.plan import Operation
 
 
@@ -34,6 +35,14 @@ def dense_layers(
     )
 
 
+def ordered_affine(features: int, targets: int = 1, function: str = "identity", seed: int = 0) -> OrderedAffine:
+    """Return drawn weights, some of them 0."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((features, targets)) * (rng.random((features, targets)) < 0.9)
+    intercept = rng.standard_normal(targets)
+    return OrderedAffine(weight.astype(np.float32), intercept.astype(np.float32), function)
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     f"dense {'-'.join(map(str, widths))} {activation} in {precision}": (
         dense_layers(*widths, activation=activation, precision=precision),
@@ -41,4 +50,8 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     )
     for widths, activation in (((5, 9, 1), "tanh"), ((40, 70, 20, 3), "relu"), ((3, 17, 16, 20, 1), "expit"))
     for precision in DenseLayers.PRECISIONS
+}
+OPERATIONS |= {
+    "ordered affine": (ordered_affine(9), (9,)),
+    "ordered affine to 11": (ordered_affine(5, 11, "exp"), (5,)),
 }

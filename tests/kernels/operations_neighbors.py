@@ -62,6 +62,14 @@ def radius_in_groups(radius: float) -> RadiusNeighbors:
     return RadiusNeighbors(points, targets, np.ones(2), np.array([5.0, -7.0]), radius, weights="distance")
 
 
+def radius_by_products(features: int, points: int, radius: float, outputs: int = 1, seed: int = 0) -> RadiusNeighbors:
+    """Return an operation whose points are decided about by matrix products."""
+    rng = np.random.default_rng(seed)
+    places, targets = rng.standard_normal((points, features)), rng.standard_normal((points, outputs))
+    empty = np.where(np.arange(outputs) % 2 == 0, 5.0, -7.0)
+    return RadiusNeighbors(places, targets, drawn_factor(features, seed % 2 > 0, seed), empty, radius)
+
+
 def neighbor_graph(features: int, points: int, weighted: bool = False, seed: int = 0, **options: Any) -> NeighborGraph:
     return NeighborGraph(drawn_points(points, features, seed), drawn_factor(features, weighted), **options)
 
@@ -116,6 +124,8 @@ IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbors in groups cubed": (neighbors(2, 1100, 3, 1, True, metric="minkowski", p=3.0), (2,)),
     "neighbors in wide groups": (neighbors(130, 1100, 3), (130,)),
     "radius_neighbors in groups": (radius_in_groups(0.031), (2,)),
+    "radius_neighbors by products": (radius_by_products(3, 1100, 0.9, 2), (3,)),
+    "radius_neighbors by wide products": (radius_by_products(130, 1100, 14.5), (130,)),
     "neighbor_graph in groups": (neighbor_graph(2, 1100, n_neighbors=3), (2,)),
     "barycenter in groups": (barycenter(2, 1100, 3), (2,)),
 }

@@ -63,6 +63,13 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     **{f"pairwise {name}": (pairwise(name, 3, 11), (3,)) for name in FUNCTIONS},
     # Many features are multiplied as matrices.
     **{f"pairwise {name} of 19": (pairwise(name, 19, 70), (19,)) for name in ("polynomial", "cosine", "rbf", "chi2")},
+    **{
+        f"pairwise {name} of {features} in ten digits": (
+            pairwise(name, features, 70).in_precision("ten digits"),
+            (features,),
+        )
+        for name, features in (("rbf", 9), ("matern_3_2", 17), ("cosine", 3))
+    },
     "pairwise_affine": (pairwise_affine("rbf", 5, 9), (5,)),
     "pairwise_affine of 40": (pairwise_affine("rbf", 40, 70, function="exp"), (40,)),
     "pairwise_affine to 3": (pairwise_affine("matern_3_2", 2, 150, 3), (2,)),
@@ -79,6 +86,13 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             ("rational_quadratic", 20, 3),
             ("laplacian", 9, 1),
         )
+    },
+    **{
+        f"pairwise_affine {name} of {features} in float32 pairs": (
+            pairwise_affine(name, features, 150, 1, 2).in_precision("float32 pairs"),
+            (features,),
+        )
+        for name, features in (("rbf", 40), ("matern_5_2", 3), ("rational_quadratic", 20), ("polynomial", 5))
     },
     **{
         f"pairwise_affine {name} of {features} to {targets} in ten digits": (
@@ -98,6 +112,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     },
     "squared_norm": (squared_norm(40, 70), (40,)),
     "squared_norm by a triangle": (squared_norm(70, 50, triangular=True), (70,)),
+    "squared_norm in ten digits": (squared_norm(370, 363, triangular=True).in_precision("ten digits"), (370,)),
     "combine": (Combine("sum", (1.0, -2.0, 0.3), (0.0, 0.5, 0.0)), (5, 5, 1)),
     "combine plain": (Combine("sum"), (3, 1)),
     "combine product": (Combine("product", (1.0, 1.0, 0.5, 2.0), (0.0, 3.0, 1.0, 0.0)), (4, 1, 4, 4)),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
 from triton_regressors.kernels.plan import Operation
@@ -79,6 +80,16 @@ def ordered_ensemble(features: int, trees: int, depth: int = 5, groups: int = 1,
     )
 
 
+def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> LinearLeaves:
+    """Return drawn leaves of at most so many terms, which are features of their own in each leaf."""
+    rng = np.random.default_rng(seed)
+    feature = rng.permuted(np.tile(np.arange(features, dtype=np.int32), (leaves, 1)), axis=1)[:, :terms]
+    held = np.arange(feature.shape[1]) < rng.integers(0, feature.shape[1] + 1, leaves)[:, None]
+    coefficient = np.where(held, rng.standard_normal(feature.shape), 0.0)
+    constant, value = rng.standard_normal((2, leaves))
+    return LinearLeaves(constant, value, np.where(held, feature, -1).astype(np.int32), coefficient)
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
@@ -91,4 +102,5 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
     "float32": (Float32(), (3,)),
+    "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }

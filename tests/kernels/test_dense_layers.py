@@ -6,8 +6,10 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
+from triton_regressors.kernels.digit_layers import computes_by_digits
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.dense_layers import DenseLayers
+from triton_regressors.kernels.ops import dense_layers as module
+from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
 
 SHAPES = ((1, 1, 1), (5, 9, 2), (40, 70, 20, 3), (33, 16, 64, 65, 1), (17, 130, 5))
 
@@ -52,6 +54,86 @@ def test_float16_products_are_as_exact_as_float32(
         assert (np.abs(found - expected) <= 3e-6 * unit).all()
 
 
+@pytest.mark.parametrize(
+    ("widths", "activation"),
+    [*((widths, "relu") for widths in SHAPES), *((SHAPES[2], name) for name in ("tanh", "expit", "identity"))],
+    ids=str,
+)
+def test_digits_are_more_exact_than_float32(device: torch.device, widths: tuple[int, ...], activation: str) -> None:
+    op = dense_layers(*widths, activation=activation, precision="int8")
+    (x,) = inputs_for([widths[0]], 70)
+    expected, unit = in_layers(op, x), in_layers(op, x).std(axis=0) + 0.1
+    np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    found, emulated = run_kernel(op, [x], device, torch.float64), op.emulate(x)
+    assert (np.abs(found - expected) <= 1e-7 * unit).all()
+    assert (np.abs(found - emulated) <= 1e-9 * unit).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "identity"])
+def test_digits_are_emulated_to_the_bit(device: torch.device, activation: str) -> None:
+    op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8", shift=3.0)
+    (x,) = inputs_for([40], 70)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), op.emulate(x))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_rows_digits_do_not_depend_on_its_batch(
+    device: torch.device, activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor on how many rows and units a program takes at once."""
+    op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8")
+    (x,) = inputs_for([40], 70)
+    many = run_kernel(op, [x], device, torch.float64)
+    assert np.array_equal(run_kernel(op, [x[5:24]], device, torch.float64), many[5:24])
+    shape = {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "STAGES": 1, "num_warps": 2}
+    monkeypatch.setattr(module, "digit_shape", lambda *_: shape)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+
+
+def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:
+    op = dense_layers(6, 20, 2, precision="int8")
+    (x,) = inputs_for([6], 20)
+    wild = x.copy()
+    wild[3, 1], wild[7, 0] = np.nan, np.inf
+    found = run_kernel(op, [wild], device)
+    assert np.isnan(found[[3, 7]]).all()
+    others = np.delete(np.arange(20), [3, 7])
+    assert np.array_equal(found[others], run_kernel(op, [x], device)[others])
+
+
+def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
+    op = dense_layers(6, 20, 30, 2, precision="int8")
+    (x,) = inputs_for([6], 40)
+    expected = in_layers(op, x)
+    magnitude = np.float32(10.0) ** np.arange(-6, 6, 2, dtype=np.float32)
+    (first, _), (second, _), _ = op.layers()
+    first /= magnitude[:, None].astype(np.float64)
+    for unit, factor in enumerate((1e-6, 1e6)):
+        first[:, unit] *= factor
+        op.intercepts[unit] *= factor
+        second[unit] /= factor
+    for found in (run_kernel(op, [x * magnitude], device, torch.float64), op.emulate(x * magnitude)):
+        assert np.abs(found - in_layers(op, x * magnitude)).max() <= 1e-7 * expected.std()
+
+
+@pytest.mark.parametrize(
+    ("capability", "widest"), [((7, 5), 0), ((8, 0), 128), ((8, 6), 256), ((8, 9), 256), ((9, 0), 128)]
+)
+def test_which_gpus_compute_by_digits(
+    capability: tuple[int, int], widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    computes = computes_by_digits.__wrapped__
+    assert [computes(torch.device("cuda", 0), width) for width in (1, 128, 129, 256)] == [
+        width <= widest for width in (1, 128, 129, 256)
+    ]
+
+
+def test_wide_layers_have_no_digits() -> None:
+    assert "int8" in dense_layers(256, 256, 1).precisions()
+    assert "int8" not in dense_layers(4, 257, 1).precisions()
+
+
 def test_the_emulation_rounds_about_as_the_kernel_does(device: torch.device) -> None:
     op = dense_layers(40, 128, 128, 1, precision="float16")
     (x,) = inputs_for([40], 200)
@@ -73,10 +155,11 @@ def test_features_far_from_zero(device: torch.device, precision: str) -> None:
         assert np.abs(found - expected).max() <= 3e-6 * expected.std()
 
 
+@pytest.mark.parametrize("precision", ["int8", "float16"])
 @pytest.mark.parametrize("factor", [1e-30, 1e-9, 1e9, 1e30])
-def test_rows_of_any_magnitude(device: torch.device, factor: float) -> None:
+def test_rows_of_any_magnitude(device: torch.device, factor: float, precision: str) -> None:
     """float16 ends at 65,504; a row of numbers beyond is brought nearer, whatever rows come with it."""
-    op = dense_layers(6, 40, 40, 1, precision="float16", activation="identity")
+    op = dense_layers(6, 40, 40, 1, precision=precision, activation="identity")
     (x,) = inputs_for([6], 20)
     x[::2] *= np.float32(factor)
     expected = in_layers(op, x)
@@ -121,7 +204,7 @@ WRONG = {
     "precision": (
         dense_layers(3, 4, 1, precision="half"),
         (3,),
-        "dense_layers: precision must be one of ('float64', 'float16'), not 'half'.",
+        "dense_layers: precision must be one of ('float64', 'int8', 'float16'), not 'half'.",
     ),
 }
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.documents import write_plan
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
+from triton_regressors.kernels import tree_sum
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import tree_ensemble as tree_ensemble_module
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
@@ -128,12 +128,12 @@ def test_categories_and_missing(
     check(op, x, device)
 
 
-@pytest.mark.parametrize("form", ["plain", "quads"])
+@pytest.mark.parametrize(("form", "parts"), [("plain", False), ("quads", False), ("quads", True)])
 def test_rows_with_missing_numbers_among_others(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str, parts: bool
 ) -> None:
     """A tile whose rows are complete goes down nodes of its own; the others know where NaN goes."""
-    monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_: Tile(16, 8, 1, 8, form, num_warps=4))
+    monkeypatch.setattr(tree_sum, "tree_tile", lambda *_: Tile(8 if parts else 16, 8, 1, 8, form, 4, parts=parts))
     op = tree_ensemble(6, 20, 5)
     assert len(op.parameters()[form])
     (x,) = inputs_for([6], 100)
@@ -205,9 +205,11 @@ def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.Mon
             (32, 16, 2, 4, "plain"),
             (4, 32, 1, None, "quads"),
             (8, 64, 1, 8, "plain"),
+            (8, 16, 1, 4, "quads", 4, None, True),
+            (16, 16, 2, None, "quads", 4, None, True),
         ):
-            tile = Tile(*sizes, num_warps=4)
-            monkeypatch.setattr(tree_ensemble_module, "tree_tile", lambda *_, tile=tile: tile)
+            tile = Tile(*sizes) if len(sizes) > 5 else Tile(*sizes, num_warps=4)
+            monkeypatch.setattr(tree_sum, "tree_tile", lambda *_, tile=tile: tile)
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from triton_regressors.kernels.tree_tile import LARGEST_TABLE, MOST_PLAIN, MOST_WRITES, tree_tile
+from triton_regressors.kernels.tree_tile import (
+    LARGEST_TABLE,
+    MOST_PLAIN,
+    MOST_SHALLOW,
+    MOST_WRITES,
+    tree_class,
+    tree_tile,
+)
 
 CPU = torch.device("cpu")
 
@@ -34,3 +41,17 @@ def test_tables_are_neither_large_nor_written_for_few_reads() -> None:
                     assert tile.width * tile.block_rows <= LARGEST_TABLE
     assert tree_tile(65536, 100, 1, 3000, 1000, True, CPU).width is None
     assert tree_tile(65536, 2, 1, 64, 1000, True, CPU).width is None
+
+
+@pytest.mark.parametrize(
+    ("trees", "nodes", "size"),
+    [
+        (9, MOST_PLAIN, "middle"),
+        (9, MOST_PLAIN + 1, "deep"),
+        (1000, MOST_PLAIN + 1, "large"),
+        (1000, 1000 * MOST_SHALLOW, "large"),
+        (1000, 1000 * MOST_SHALLOW + 1, "deep"),
+    ],
+)
+def test_deep_trees_have_many_nodes_each(trees: int, nodes: int, size: str) -> None:
+    assert tree_class(65536, trees, nodes, 64, True) == ("many", size, "packed")

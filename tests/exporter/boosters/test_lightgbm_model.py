@@ -15,7 +15,6 @@ from triton_regressors.exporter.boosters.lightgbm_model import (
     check_model,
     read_model,
 )
-from triton_regressors.exporter.boosters.linear_leaves import with_coefficients
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
@@ -107,10 +106,13 @@ def test_where_nan_goes(decision_type: int, threshold: str, left: bool, zero: bo
     assert model.zero_missing[0] == zero
 
 
-def answers_of_linear_leaves(X: np.ndarray) -> np.ndarray:
-    """Return answers of a model whose leaves hold coefficients, node after node."""
-    model, used = with_coefficients(read_model(text_of_linear_trees()))
-    trees, y = model.trees, np.zeros(len(X))
+def test_linear_leaves_answer_as_linear_trees_do() -> None:
+    model = read_model(text_of_linear_trees())
+    trees, linear = model.trees, model.linear
+    assert linear is not None
+    X = with_missing()[0].copy()
+    X[::5, 1], y = np.nan, np.zeros(len(X))
+    number, first = np.cumsum(trees.left < 0) - 1, np.cumsum(linear.terms) - linear.terms
     for start in np.cumsum(trees.sizes) - trees.sizes:
         for row, x in enumerate(X):
             node = start
@@ -118,25 +120,11 @@ def answers_of_linear_leaves(X: np.ndarray) -> np.ndarray:
                 value = x[trees.feature[node]]
                 to_left = trees.flags[node] == MISSING_LEFT if np.isnan(value) else value <= trees.threshold[node]
                 node = start + (trees.left if to_left else trees.right)[node]
-            constant, coefficients = trees.value[node, 0], trees.value[node, 1:]
-            y[row] += constant + np.where(coefficients != 0, coefficients * x[used], 0.0).sum()
-    return y
-
-
-def test_leaves_with_coefficients_answer_as_linear_trees_do() -> None:
-    X = with_missing()[0].copy()
-    X[::5, 1] = np.nan
+            terms = slice(first[number[node]], first[number[node]] + linear.terms[number[node]])
+            answer = linear.constant[number[node]] + linear.coefficient[terms] @ x[linear.feature[terms]]
+            y[row] += trees.value[node, 0] if np.isnan(answer) else answer
     expected = lgbm(n_estimators=3, num_leaves=12, linear_tree=True).fit(*with_missing()).predict(X)
-    np.testing.assert_allclose(answers_of_linear_leaves(X), expected, rtol=1e-12)
-
-
-def test_a_feature_that_cannot_be_nan_is_not_asked_for() -> None:
-    model = read_model(text_of_linear_trees())
-    assert model.linear is not None
-    chained, _ = with_coefficients(model)
-    check_model(chained)
-    asked = (len(chained.trees.left) - len(model.trees.left)) / 2
-    assert 0 < asked < model.linear.terms.sum()
+    np.testing.assert_allclose(y, expected, rtol=1e-12)
 
 
 DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {

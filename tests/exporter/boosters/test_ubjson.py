@@ -64,7 +64,9 @@ def test_containers_with_and_without_a_count() -> None:
     assert parse_ubjson(b"{}") == {}
 
 
-@pytest.mark.parametrize("data", [b"", b"[", b"{L", b"?", b"[$d#L" + struct.pack(">q", 9), b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data", [b"", b"[", b"{L", b"?", b"[$d#L" + struct.pack(">q", 9), b"[$d#i\xff", b"[$d", b"Si\xff", b"[" * 100_000]
+)
 def test_what_is_no_ubjson_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"UBJSON|buffer"):
+    with pytest.raises(ValueError, match="it is no UBJSON"):
         parse_ubjson(data)

@@ -88,7 +88,7 @@ def test_what_a_step_made_is_not_shifted() -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
-def test_networks_are_one_step_and_one_launch_in_float16(activation: str) -> None:
+def test_networks_are_one_step_and_one_launch(activation: str) -> None:
     network = MLPRegressor(hidden_layer_sizes=(20, 10), activation=activation, max_iter=3, random_state=0)
     model = make_pipeline(StandardScaler(), PCA(2), network)
     with pytest.warns(ConvergenceWarning):
@@ -99,12 +99,12 @@ def test_networks_are_one_step_and_one_launch_in_float16(activation: str) -> Non
     assert step.operation.widths == (3, 20, 10, 1)
     assert compilation.report.outputs["y"].within(1e-5)
     launches = {name: step.operation.in_precision(name).launches(1) for name in DenseLayers.PRECISIONS}
-    assert launches == {"float64": 3, "float16": 1}
+    assert launches == {"float64": 3, "int8": 1, "float16": 1}
 
 
 def test_precision_is_chosen_by_what_it_costs() -> None:
     plan = fuse_dense_layers(plan_of("relu", "identity", widths=(3, 9, 1)), X)
-    for limit, expected in ((1e-3, "float16"), (1e-10, "float64")):
+    for limit, expected in ((1e-3, "float16"), (1e-7, "int8"), (1e-12, "float64")):
         chosen, _ = choose_precision(plan, X, limit)
         (step,) = chosen.steps
         assert step.operation.attributes()["precision"] == expected

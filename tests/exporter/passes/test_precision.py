@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -12,9 +14,17 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import triton_regressors
 from tests.kernels import operations
-from triton_regressors.exporter.passes.precision import allowed_error, choose_precision, in_words, precision_choices
+from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.passes.precision import (
+    allowed_error,
+    choose_precision,
+    in_words,
+    precision_choices,
+    rows_at_points,
+)
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.affine import Affine
+from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.plan import Operation, Plan, Step
 
@@ -77,12 +87,40 @@ def test_an_operation_has_float64_sums_unless_it_says_more() -> None:
     assert form.precision == "float32"
 
 
+@pytest.mark.parametrize(("alpha", "chosen"), [(1.0, "float32 pairs"), (1e-2, "ten digits"), (1e-6, "float64")])
+def test_sums_that_cancel_more_are_made_more_exactly(alpha: float, chosen: str) -> None:
+    """With less regularisation weights grow, and the sum of what they multiply stays as it is."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=(400, 10))
+    y = np.sin(4 * rows[:, 0]) * rows[:, 1] + rows[:, 2] + 0.1 * rng.standard_normal(400)
+    estimator = KernelRidge(kernel="rbf", gamma=0.1, alpha=alpha).fit(rows, y)
+    plan = compile_estimator(estimator, sample=rows[:100]).plan
+    assert [step.operation.precision for step in plan.steps if isinstance(step.operation, PairwiseAffine)] == [chosen]
+
+
+@pytest.mark.parametrize(
+    ("noise", "expected"), [(0.1, ["ten digits"] * 3), (1e-8, ["ten digits", "float64", "float64"])]
+)
+def test_a_variance_is_as_exact_at_the_points_as_elsewhere(noise: float, expected: list[str]) -> None:
+    """Without noise it is next to nothing there, wherever the sample's rows are."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((380, 8))
+    process = GaussianProcessRegressor(RBF(2.0), alpha=noise, optimizer=None).fit(points, points[:, 0])
+    plan = compile_estimator(process, sample=rng.standard_normal((50, 8)).astype(np.float32)).plan
+    several = [step.operation for step in plan.steps if len(step.operation.precisions()) > 1]
+    assert [operation.kind() for operation in several] == ["pairwise_affine", "pairwise", "squared_norm"]
+    assert [operation.attributes()["precision"] for operation in several] == expected
+    near = rows_at_points(plan)
+    assert np.abs(near[:, None] - points).sum(axis=2).min(axis=1).max() < 1e-9
+    assert not len(rows_at_points(Plan(4, (Step(operations.quadratic(4), ("X",), "y"),), {"y": "y"})))
+
+
 def test_what_was_asked_for_and_chosen_is_kept(tmp_path: Path) -> None:
-    """Ten digits are exact enough for a sum over points, and float32 is fast enough for a quadratic form."""
+    """Pairs are exact enough for a sum over points, and float32 is fast enough for a quadratic form."""
     rows = np.random.default_rng(0).standard_normal((150, 3))
     y = rows[:, 0] * rows[:, 1] + rows[:, 2]
     for estimator, precision, chosen in (
-        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in ten digits"),
+        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in float32 pairs"),
         (make_pipeline(PolynomialFeatures(2), Ridge()), "fast", "1 in float32"),
         (Ridge(), "fast", None),
     ):
