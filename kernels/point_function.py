@@ -29,7 +29,8 @@ itself, whose square root would enlarge that, comes from differences, with ten d
 All this is the precision "float64". With "ten digits" the functions come from `approximations.py`, and `z · s` is a
 product of digits (`digits.py`) where the profile is smooth in it: a function of a row and a point is then off by some
 1e-10. With "float32", for smooth profiles alone, two digits are multiplied and functions are float32, and they are off
-by some 1e-7.
+by some 1e-7. Between the two, "float32 pairs" has three digits and functions that are sums of two float32 numbers
+(`float32_pairs.py`), which are off by some 1e-9 to 1e-8 and need no float64 arithmetic for a row and a point.
 """
 
 from __future__ import annotations
