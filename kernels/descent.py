@@ -49,9 +49,27 @@ def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
 
 
 @triton.jit
-def is_complete(table):
-    """Return 1 if no number of a table is missing, else 0."""
-    return tl.min(tl.where(table == table, 1, 0), axis=0)
+def rows_of_lanes(
+    x,  # float32 or float64 [rows, FEATURES]
+    first,  # int64, the first of the program's rows
+    rows,
+    r,  # int32 [lanes], which of the program's rows each lane has
+    dtype: tl.constexpr,
+    FEATURES: tl.constexpr,
+    WIDTH: tl.constexpr,  # of the table, None where there is none
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Return the rows' `feature_table`, the `swizzle` of each lane, and 1 if no number is missing, else 0.
+
+    Where there is no table, the first two are what nobody reads.
+    """
+    if WIDTH is None:
+        table, swizzle, complete = r, r, 0
+    else:
+        table = feature_table(x, first, rows, dtype=dtype, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS)
+        swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r
+        complete = tl.min(tl.where(table == table, 1, 0), axis=0)
+    return table, swizzle, complete
 
 
 @triton.jit
@@ -59,7 +77,7 @@ def reach(
     x,  # float32 or float64 [rows, FEATURES]
     table,  # of `feature_table`, or None
     swizzle,  # int32 [lanes], see `from_table`, or None
-    complete,  # of `is_complete`; 0 where there is no table
+    complete,  # whether no number is missing; 0 where there is no table
     row,  # int64 [lanes]
     tree,  # int32 [lanes]
     nodes,  # int64 [nodes]

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .descent import feature_table, is_complete, reach
+from .descent import reach, rows_of_lanes
 from .errors import PlanError
 from .functions import apply_function
 from .plan import Parameters
@@ -145,14 +145,10 @@ def tree_values_kernel(
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
     row = first_row + r
-    table = None
-    if WIDTH is not None:
-        table = feature_table(
-            x, first_row, rows,
-            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-        )  # fmt: skip
-    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
-    complete = is_complete(table) if FORM != "nodes" else 0
+    table, swizzle, complete = rows_of_lanes(
+        x, first_row, rows, r,
+        dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
     first = tl.program_id(1) * SPAN
     held += first_row // BLOCK * (PLACES * BLOCK) + first_row % BLOCK
     at = r // BLOCK * (PLACES * BLOCK) + r % BLOCK  # programs begin at multiples of a power of two

@@ -30,7 +30,9 @@ All this is the precision "float64". With "ten digits" the functions come from `
 product of digits (`digits.py`) where the profile is smooth in it, or in the distance, which comes from differences too
 where it is near zero: a function of a row and a point is then off by some 1e-10. Manhattan and chi2 come from columns
 of numbers prepared for them (`columns.py`), off by some 1e-9 of the largest. With "float32", for manhattan and where
-the profile is smooth, two digits are multiplied and functions are float32, and they are off by some 1e-7.
+the profile is smooth, two digits are multiplied and functions are float32, and they are off by some 1e-7. Between the
+two, "float32 pairs" has three digits and functions that are sums of two float32 numbers (`float32_pairs.py`), which are
+off by some 1e-9 to 1e-8 and need no float64 arithmetic for a row and a point.
 """
 
 from __future__ import annotations

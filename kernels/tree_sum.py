@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .descent import feature_table, is_complete, reach
+from .descent import reach, rows_of_lanes
 from .functions import apply_function
 from .plan import Parameters
 from .tree_tile import tree_tile
@@ -66,14 +66,10 @@ def tree_sum_kernel(
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
     row = first_row + r
-    table = None
-    if WIDTH is not None:
-        table = feature_table(
-            x, first_row, rows,
-            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-        )  # fmt: skip
-    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
-    complete = is_complete(table) if FORM != "nodes" else 0
+    table, swizzle, complete = rows_of_lanes(
+        x, first_row, rows, r,
+        dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
     total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     begin = tl.program_id(2) * SPAN if PARTS else 0
     for ahead in tl.range(0, SPAN, BLOCK_TREES):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,13 +149,14 @@ def _sums(parts: Sequence[np.ndarray]) -> np.ndarray:
     return sums
 
 
-def read_model(text: bytes) -> CatBoostModel:
-    """Return the model that CatBoost wrote with `save_model(format="json")`.
+def read_model(path: Path) -> CatBoostModel:
+    """Return the model in a file that CatBoost wrote with `save_model(format="json")`.
 
     Raises:
         ValueError: in one clause, what of it is not read.
     """
-    document = json.loads(text)
+    # CatBoost writes an emoji, for which Python takes 4 bytes a character. What is read of the document is ASCII.
+    document = json.loads(path.read_bytes().decode("latin-1"), object_hook=_compact)
     features = document["features_info"]
     if not document.get("oblivious_trees") and not document.get("trees"):
         raise ValueError("it has no trees")
@@ -182,6 +184,14 @@ def read_model(text: bytes) -> CatBoostModel:
         ),
         tuple(column.values()),
     )
+
+
+def _compact(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of the document with leaves' values as an array, and without their weights: both are long."""
+    part.pop("leaf_weights", None)
+    if "leaf_values" in part:
+        part["leaf_values"] = np.array(part["leaf_values"], dtype=np.float64)
+    return part
 
 
 def _check_tables(info: Mapping[str, Any]) -> None:
@@ -286,10 +296,10 @@ def _symmetric(trees: Any, questions: Questions, outputs: int) -> Nodes:
     asked = np.full((len(trees), max(depth.max(initial=0), 1)), -1)
     for row, tree in zip(asked, trees, strict=True):
         row[: len(tree["splits"] or ())] = [split["split_index"] for split in tree["splits"] or ()]
-    leaf_values = np.array([value for tree in trees for value in tree["leaf_values"]], dtype=np.float64)
-    leaf_values = leaf_values.reshape(-1, outputs)
-    first_leaf = np.cumsum([0, *(1 << depth)])[:-1]
-    tree, answers, node = np.arange(len(trees)), np.zeros(len(trees), dtype=np.int64), np.arange(len(trees))
+    leaf_values = np.concatenate([tree["leaf_values"] for tree in trees]).reshape(-1, outputs)
+    first_leaf = np.cumsum([0, *(1 << depth)])[:-1].astype(np.int32)
+    tree = np.arange(len(trees), dtype=np.int32)
+    answers, node = np.zeros_like(tree), tree
     count = len(trees)  # of nodes
     made: list[Any] = []  # what each level gives to its nodes
     for level in range(int(depth.max(initial=0)) + 1):
@@ -302,10 +312,10 @@ def _symmetric(trees: Any, questions: Questions, outputs: int) -> Nodes:
         yes, no = (found[tree] for found in _follows(asked[:, : level + 1], questions))
         can = [(answers & no[:, 0]) == 0, ((answers & yes[:, 0]) == yes[:, 0]) & ((answers & yes[:, 1]) == 0)]
         both = can[0] & can[1]
-        left = count + 2 * np.arange(int(both.sum()))
+        left = count + 2 * np.arange(int(both.sum()), dtype=np.int32)
         made.append((node[both], tree[both], asked[tree[both], level], left, -1))
         count += 2 * len(left)
-        single, bit = ~both, np.int64(1 << level)
+        single, bit = ~both, np.int32(1 << level)
         tree = np.concatenate([tree[single], tree[both], tree[both]])
         answers = np.concatenate([answers[single] + bit * can[1][single], answers[both], answers[both] + bit])
         node = np.concatenate([node[single], left, left + 1])
@@ -335,17 +345,18 @@ def _follows(asked: np.ndarray, questions: Questions) -> tuple[np.ndarray, np.nd
     return np.stack(masks[:2], axis=1), masks[2][:, None]
 
 
-def _in_order(made: Sequence[Any], count: int, trees: int, leaf_values: np.ndarray) -> Nodes:
+def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) -> Nodes:
     """Return nodes that were numbered level by level, tree by tree."""
-    tree_of, question = np.zeros(count, dtype=np.int64), np.full(count, -1)
-    left, leaf = np.full(count, -1), np.full(count, -1)
-    for node, tree, asked, child, value in made:
+    tree_of = np.zeros(count, dtype=np.int32)
+    question, left, leaf = (np.full_like(tree_of, -1) for _ in range(3))
+    while made:  # which frees them
+        node, tree, asked, child, value = made.pop()
         tree_of[node], question[node], left[node], leaf[node] = tree, asked, child, value
     order = np.argsort(tree_of, kind="stable")
     sizes = np.bincount(tree_of, minlength=trees)
-    place = np.empty(count, dtype=np.int64)
+    place = np.empty_like(tree_of)
     place[order] = np.arange(count)
-    place -= (np.cumsum(sizes) - sizes)[tree_of]  # of each node within its tree
+    place -= (np.cumsum(sizes) - sizes).astype(np.int32)[tree_of]  # of each node within its tree
     inner = left >= 0
     left, right = (np.where(inner, place[np.maximum(child, 0)], -1) for child in (left, np.where(inner, left + 1, 0)))
     values = np.where(inner[:, None], 0.0, leaf_values[leaf])

@@ -113,6 +113,6 @@ def _read(estimator: Any, builder: Builder) -> CatBoostModel:
         path = Path(directory, "model.json")
         try:
             estimator.save_model(str(path), format="json")
-            return read_model(path.read_bytes())
+            return read_model(path)
         except Exception as error:  # the library raises its own, and what is not read is a ValueError
             raise builder.refuse(estimator, one_line(error)) from error

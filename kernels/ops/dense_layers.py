@@ -35,6 +35,7 @@ from ..affine_map import launch_affine
 from ..contraction import target_block
 from ..digit_layers import (
     LARGEST_WIDTH,
+    NARROW,
     computes_by_digits,
     digit_layers_kernel,
     digit_shape,
@@ -347,7 +348,8 @@ class DenseLayers(Operation):
             x = out
 
     def launches(self, inputs: int) -> int:
-        return len(self.widths) - 1 if self.precision == "float64" else 1
+        in_layers = self.precision == "float64" or (self.precision == "int8" and max(self.widths[:-1]) > NARROW)
+        return len(self.widths) - 1 if in_layers else 1  # on some GPUs one of wide layers too
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         """Split, multiply and round as the kernel does; what matrix units add up 16 products at a time is cut off."""

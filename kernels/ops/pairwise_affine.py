@@ -2,7 +2,7 @@
 
 `k`, the points and `z` are those of `point_function.py`; `weight`: `[P, targets]` float64;
 `intercept`: `[targets]` float64; `g`: a function of `functions.py`; `out`: `[rows, targets]`. The matrix of `k` lives
-in registers alone, and is summed in float64; in float32 only the points of one block are.
+in registers alone, and is summed in float64; in float32, or pairs of such numbers, only the points of one block are.
 
 A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
 in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
@@ -273,11 +273,13 @@ class PairwiseAffine(Contraction, PointFunction):
     def on_device(self, device: torch.device) -> PairwiseAffine:
         """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
 
-        GPUs with many float64 units do, but for exponential functions and fractional powers of many features.
+        GPUs with many float64 units do, but for exponential functions and fractional powers of many features, and so
+        do those without matrix units, where pairs have nothing to begin with.
         """
         faster = self.profile == "exp" or (self.profile == "power" and whole(self.exponent) is None)
         faster &= self.points.shape[1] > FEW_FEATURES
-        if self.precision != "float32 pairs" or faster or not has_many_float64_units(device):
+        suited = (faster or not has_many_float64_units(device)) and shared_memory(device) > 0
+        if self.precision != "float32 pairs" or suited:
             return self
         return dataclasses.replace(self, precision="ten digits")
 

@@ -36,7 +36,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..descent import descend, feature_table
+from ..descent import descend, rows_of_lanes
 from ..errors import PlanError
 from ..functions import FUNCTIONS, check_function, function_suffix
 from ..ordered_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
@@ -95,13 +95,10 @@ def tree_each_kernel(
     tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
     inside = (tree < TREES) & (row < rows)
     levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
-    table = None
-    if WIDTH is not None:
-        table = feature_table(
-            x, first_row, rows,
-            dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
-        )  # fmt: skip
-    swizzle = (r & (WIDTH - 1)) * BLOCK_ROWS + r if WIDTH is not None else None
+    table, swizzle, _ = rows_of_lanes(
+        x, first_row, rows, r,
+        dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
     leaf = descend(
         x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
         FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,

@@ -108,7 +108,7 @@ def beside_thresholds(thresholds: np.ndarray, *, infinite: bool = True) -> np.nd
     """Return the float32 nearest to each threshold and what lies one and two units beside it, each once, ascending."""
     with np.errstate(over="ignore"):
         nearest = np.unique(np.asarray(thresholds, dtype=np.float64).astype(np.float32))
-    numbers = np.unique(_units_beside(nearest[~np.isnan(nearest)]))
+        numbers = np.unique(_units_beside(nearest[~np.isnan(nearest)]))
     return numbers if infinite else numbers[np.isfinite(numbers)]
 
 

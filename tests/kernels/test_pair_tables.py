@@ -83,8 +83,10 @@ def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch:
         many[name, features] = found.precision
         assert (found.parts, found.part_points()) == (op.parts, op.part_points())
     assert many == {key: PAIRS if key in {("rbf", 20), ("rational_quadratic", 20)} else "ten digits" for key in few}
-    exact = pairwise_affine("matern_3_2", 20, 150).in_precision("float32")
-    assert exact.on_device(torch.device("cpu")) is exact
+    short = pairwise_affine("matern_3_2", 20, 150).in_precision("float32")
+    assert short.on_device(torch.device("cpu")) is short
+    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
+    assert in_pairs("rbf", 20).on_device(torch.device("cpu")).precision == "ten digits"
 
 
 def test_what_pairs_are_for() -> None:

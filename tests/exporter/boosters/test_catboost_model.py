@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,20 @@ def document(borders: list[float], values: list[int], splits: list[int]) -> dict
     }
 
 
-def test_nodes_that_no_row_reaches_are_left_out() -> None:
+def written(directory: Path, document: dict[str, Any]) -> Path:
+    """Return a file with a document, and with a letter and a weight of leaves that are not read."""
+    document["model_info"] = {
+        "params": json.dumps({"number_token": "\N{INPUT SYMBOL FOR NUMBERS}"}, ensure_ascii=False)
+    }
+    document["oblivious_trees"][0]["leaf_weights"] = [1.0]
+    path = directory / "model.json"
+    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def test_nodes_that_no_row_reaches_are_left_out(tmp_path: Path) -> None:
     # x > 1, x > 2 and x > 1 again, then whether a category is 7 and whether it is 9: 3 · 3 leaves of 32.
-    model = read_model(json.dumps(document([1.0, 2.0], [7, 9], [0, 1, 0, 2, 3])).encode())
+    model = read_model(written(tmp_path, document([1.0, 2.0], [7, 9], [0, 1, 0, 2, 3])))
     leaves = model.nodes.value[model.nodes.left < 0, 0]
     possible = [0 + 0, 1 + 4, 1 + 2 + 4]
     assert sorted(leaves) == sorted(x + category for x in possible for category in (0, 8, 16))
@@ -61,7 +73,7 @@ def test_combinations_are_found_by_their_keys(monkeypatch: pytest.MonkeyPatch, a
     assert not len(find_combinations(choices, keys[:0])[0])
 
 
-def test_a_document_of_another_kind_of_statistics_is_refused() -> None:
+def test_a_document_of_another_kind_of_statistics_is_refused(tmp_path: Path) -> None:
     statistic = {
         "borders": [0.5],
         "ctr_type": "Ranks",
@@ -77,4 +89,4 @@ def test_a_document_of_another_kind_of_statistics_is_refused() -> None:
     given["features_info"]["ctrs"] = [statistic]
     given["ctr_data"] = {"own": {"hash_map": ["5", 1], "hash_stride": 2}}
     with pytest.raises(ValueError, match="it has CTR statistics of type Ranks; supported: Borders, Buckets"):
-        read_model(json.dumps(given).encode())
+        read_model(written(tmp_path, given))
