@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
+from .devices import has_many_float64_units, multiplies_float16
 from .digits import ROUNDER, SMALLEST, power_of_two
 from .dots import INTERPRETED
 from .functions import FUNCTIONS, apply_function
@@ -56,9 +57,6 @@ TRANSPOSED = tl.constexpr("""{
 """The bytes of four numbers, those of one place together, the highest first."""
 
 
-MANY_FLOAT64_UNITS = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
-"""Compute capabilities of the GPUs whose float64 units are half as many as those of float32."""
-
 NARROW = 128
 """Up to this width digits are faster on such GPUs too, however few rows there are."""
 
@@ -70,9 +68,7 @@ def computes_by_digits(device: torch.device, width: int) -> bool:
     Before compute capability 8.0 the Triton language multiplies no int8 on matrix units. A CPU stands for a GPU that
     computes by digits.
     """
-    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
-    narrow = device.type != "cuda" or width <= NARROW
-    return capability >= (8, 0) and (narrow or capability not in MANY_FLOAT64_UNITS)
+    return multiplies_float16(device) and (width <= NARROW or not has_many_float64_units(device))
 
 
 @triton.jit

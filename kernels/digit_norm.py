@@ -11,7 +11,6 @@ GPUs with few float64 units gain most: others have matrix units for float64.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,18 +18,16 @@ import torch
 import triton
 import triton.language as tl
 
+from .devices import shared_memory
 from .digits import DIGITS, digits_of, first_dot, row_digits
 from .dots import dot, rounded_product
 from .launch_shapes import Shape
 from .plan import Parameters
-from .point_shapes import shared_memory
 
 PART_TARGETS = 32
 BLOCK_FEATURES = 64
 BLOCK_TARGETS = 128
 MOST_FEATURES_AT_ONCE = 4096
-MANY_FLOAT64 = ((8, 0), (9, 0), (10, 0))
-"""The compute capabilities of GPUs with half as many float64 units as float32 units, or matrix units for float64."""
 
 LEAST_UNIT = tl.constexpr(2.0**-500)
 
@@ -194,12 +191,6 @@ def norm_shape(shared: int) -> Shape:
     if not shared:
         return {**block, "BLOCK_FEATURES": 16, "num_stages": 1}
     return {**block, "BLOCK_FEATURES": BLOCK_FEATURES, "num_stages": 3}
-
-
-@functools.cache
-def few_float64(device: torch.device) -> bool:
-    """Whether a GPU multiplies float64 numbers so slowly that digits are faster; the interpreter has them always."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) not in MANY_FLOAT64
 
 
 def emulated_norms(x: np.ndarray, tables: Mapping[str, np.ndarray], parts: int) -> np.ndarray:

@@ -6,10 +6,7 @@ for each column of weights. Beside the device functions stands what NumPy comput
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
-import torch
 import triton
 import triton.language as tl
 
@@ -52,12 +49,6 @@ def multiply_parts(high, low, scale, w_high, w_low, acc, MATRIX_UNITS: tl.conste
     else:
         found = dot(high.to(tl.float32) + low.to(tl.float32), w_high.to(tl.float32) + w_low.to(tl.float32), found)
     return acc + found * scale[:, None]
-
-
-@functools.cache
-def multiplies_float16(device: torch.device) -> bool:
-    """Whether the Triton language multiplies float16 on matrix units there: from compute capability 8.0 on."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def column_parts(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

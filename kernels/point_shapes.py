@@ -12,7 +12,6 @@ from .digits import DIGITS
 
 WARPS_PER_MULTIPROCESSOR = 8
 MOST_BLOCK_POINTS = 128
-RESERVED_BYTES = 2048  # of shared memory, for sums across the warps of a program
 
 
 class Shape(NamedTuple):
@@ -52,9 +51,6 @@ AT_ONCE = {"features": 2.0, "columns": 1.5}
 EXPONENTIAL_PAIRS = Shape(128, 64, 32, warps=4, stages=3)
 """What is faster than those for sums of exponential functions in float32 pairs."""
 
-MANY_FLOAT64_UNITS = ((8, 0), (9, 0), (10, 0))
-"""Compute capabilities of GPUs with half as many units for float64 as for float32; others have a 32nd or a 64th."""
-
 
 def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
@@ -66,25 +62,6 @@ def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequenc
         if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
             return shape._replace(features=features)
     return None
-
-
-@functools.cache
-def shared_memory(device: torch.device) -> int:
-    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16.
-
-    The Triton language has them from compute capability 8 on.
-    """
-    if device.type != "cuda":
-        return 2**30
-    properties = torch.cuda.get_device_properties(device)
-    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
-    return most - RESERVED_BYTES if properties.major >= 8 else 0
-
-
-@functools.cache
-def has_many_float64_units(device: torch.device) -> bool:
-    """Whether float64 arithmetic takes a device no more than twice the time that float32 takes."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) in MANY_FLOAT64_UNITS
 
 
 @functools.cache

@@ -18,8 +18,8 @@ import torch
 import triton
 
 from .bounds import MOST_BLOCK_POINTS, block_features, centred, grouping, in_groups
+from .devices import multiplies_float16
 from .distances import metric_constants
-from .float16_parts import multiplies_float16
 from .plan import Parameters
 from .within_kernels import (
     BASE,

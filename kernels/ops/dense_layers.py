@@ -33,6 +33,7 @@ import triton.language as tl
 
 from ..affine_map import launch_affine
 from ..contraction import target_block
+from ..devices import multiplies_float16
 from ..digit_layers import (
     LARGEST_WIDTH,
     NARROW,
@@ -49,7 +50,6 @@ from ..float16_parts import (
     add_products,
     column_parts,
     float16_parts,
-    multiplies_float16,
     multiply_parts,
     row_parts,
 )

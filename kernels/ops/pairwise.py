@@ -15,13 +15,12 @@ import torch
 import triton
 import triton.language as tl
 
-from ..digit_norm import few_float64
+from ..devices import has_many_float64_units, shared_memory
 from ..digit_rows import load_row_digits, rows_as_digits
 from ..plan import Parameters
 from ..point_blocks import digit_block, expanded_metric, metric_by_features, point_profile
 from ..point_function import PointFunction, digit_features
 from ..point_matrix import PointMatrix
-from ..point_shapes import shared_memory
 
 DIGIT = "digit_"
 """What the names of digits' tables begin with, beside those of float64's."""
@@ -151,7 +150,7 @@ class Pairwise(PointFunction):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device = parameters["points"].device
-        if self.way() == "digits" and few_float64(device) and shared_memory(device):
+        if self.way() == "digits" and not has_many_float64_units(device) and shared_memory(device):
             self._launch_digits(parameters, inputs[0], output, rows)
             return
         expanded = self._exact.expanded()

@@ -25,6 +25,7 @@ import triton.language as tl
 from ..approximations import FIXED, LEAST_HIGH
 from ..columns import column_block, load_row_terms, rows_as_columns
 from ..contraction import Contraction, target_block
+from ..devices import has_many_float64_units, shared_memory
 from ..digit_rows import load_row_digits, rows_as_digits
 from ..distance_blocks import distance_block
 from ..dots import dot, rounded_product
@@ -52,9 +53,7 @@ from ..point_shapes import (
     MOST_BLOCK_POINTS,
     Shape,
     digit_shape,
-    has_many_float64_units,
     parts_of_a_program,
-    shared_memory,
     slots,
 )
 from ..powers import whole

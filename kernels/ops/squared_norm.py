@@ -20,7 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
-from ..digit_norm import PART_TARGETS, emulated_norms, few_float64, launch_digit_norm, weight_digits
+from ..devices import has_many_float64_units
+from ..digit_norm import PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..large_weight import LARGE, LargeWeight, Source, rows_of
@@ -125,7 +126,7 @@ class SquaredNorm(Operation):
         return 1 if self.precision == "float64" else 2
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        if self.precision != "float64" and few_float64(parameters["digits"].device):
+        if self.precision != "float64" and not has_many_float64_units(parameters["digits"].device):
             launch_digit_norm(parameters, inputs[0], output, rows)
             return
         (features, targets), parts = self.weight.shape, self.output_width()

@@ -6,7 +6,6 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
-from triton_regressors.kernels.digit_layers import computes_by_digits
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import dense_layers as module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
@@ -114,19 +113,6 @@ def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
         second[unit] /= factor
     for found in (run_kernel(op, [x * magnitude], device, torch.float64), op.emulate(x * magnitude)):
         assert np.abs(found - in_layers(op, x * magnitude)).max() <= 1e-7 * expected.std()
-
-
-@pytest.mark.parametrize(
-    ("capability", "widest"), [((7, 5), 0), ((8, 0), 128), ((8, 6), 256), ((8, 9), 256), ((9, 0), 128)]
-)
-def test_which_gpus_compute_by_digits(
-    capability: tuple[int, int], widest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    computes = computes_by_digits.__wrapped__
-    assert [computes(torch.device("cuda", 0), width) for width in (1, 128, 129, 256)] == [
-        width <= widest for width in (1, 128, 129, 256)
-    ]
 
 
 def test_wide_layers_have_no_digits() -> None:

@@ -9,7 +9,7 @@ import torch
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise
 from triton_regressors.kernels import digit_norm
-from triton_regressors.kernels.digit_norm import emulated_norms, few_float64, weight_digits
+from triton_regressors.kernels.digit_norm import emulated_norms, weight_digits
 from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 
 FEATURES, TARGETS = 370, 363
@@ -19,7 +19,7 @@ FEATURES, TARGETS = 370, 363
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have digits on any GPU, as those with few float64 units have them."""
     for module in ("squared_norm", "pairwise"):
-        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.few_float64", lambda _: True)
+        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.has_many_float64_units", lambda _: False)
 
 
 def norm(seed: int = 0) -> SquaredNorm:
@@ -68,16 +68,6 @@ def test_a_gpu_without_matrix_units(device: torch.device, monkeypatch: pytest.Mo
     assert np.allclose(run_kernel(op, [x], device, torch.float64), together, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("capability", "few"), [((7, 5), True), ((8, 0), False), ((8, 6), True), ((8, 9), True), ((9, 0), False)]
-)
-def test_which_gpus_have_few_float64_units(
-    capability: tuple[int, int], few: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert few_float64.__wrapped__(torch.device("cuda")) == few
-
-
 def test_gpus_with_many_float64_units_keep_to_them(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, op, features in (
         ("squared_norm", norm(), FEATURES),
@@ -87,9 +77,9 @@ def test_gpus_with_many_float64_units_keep_to_them(device: torch.device, monkeyp
         x = np.random.default_rng(0).standard_normal((2, features))
         exact = run_kernel(op.in_precision("float64"), [x], device, torch.float64)
         assert not np.array_equal(run_kernel(op, [x], device, torch.float64), exact)
-        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.few_float64", lambda _: False)
+        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.has_many_float64_units", lambda _: True)
         assert np.array_equal(run_kernel(op, [x], device, torch.float64), exact)
-        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.few_float64", lambda _: True)
+        monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.has_many_float64_units", lambda _: False)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered", "ignore:overflow encountered")

@@ -1,0 +1,35 @@
+"""What a GPU has units for, which decides how some operations compute there: by its compute capability, never a batch."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+MANY_FLOAT64_UNITS = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+"""Compute capabilities of GPUs with half as many units for float64 as for float32; others have a 32nd or a 64th."""
+
+RESERVED_BYTES = 2048
+"""Of shared memory, for sums across the warps of a program."""
+
+
+@functools.cache
+def has_many_float64_units(device: torch.device) -> bool:
+    """Whether float64 arithmetic takes a GPU no more than twice the time that float32 takes."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) in MANY_FLOAT64_UNITS
+
+
+@functools.cache
+def multiplies_float16(device: torch.device) -> bool:
+    """Whether the Triton language multiplies float16 and int8 on matrix units there: from compute capability 8.0 on."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16."""
+    if device.type != "cuda":
+        return 2**30
+    properties = torch.cuda.get_device_properties(device)
+    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return most - RESERVED_BYTES if multiplies_float16(device) else 0
