@@ -1,4 +1,4 @@
-"""What a GPU has units for, which decides how some operations compute there: by its compute capability, never a batch."""
+"""What GPUs have units for, which decides how some operations compute: by compute capability, never by a batch."""
 
 from __future__ import annotations
 
