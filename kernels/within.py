@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import triton
 
-from .bounds import MOST_BLOCK_POINTS, block_features, centred, grouping, in_groups
+from .bounds import MOST_BLOCK_POINTS, centred, grouping, in_groups
 from .devices import multiplies_float16
 from .distances import metric_constants
 from .plan import Parameters
@@ -33,6 +33,9 @@ from .within_kernels import (
 
 BITS = 54
 """A target has at most so many bits: four digits and all but one bit of the fifth."""
+
+MOST_FEATURES = 128
+"""So many features are one block of a matrix product."""
 
 MOST_SUMMED = 2048
 """Points whose digits a program adds up: float32 holds sums of several times as many."""
@@ -74,7 +77,7 @@ def decided_by_products(
     """
     v, rounding = centred(points, factor, 2.0)
     unit = float(rounding["unit"][0])
-    if not (1e-200 < unit < 1e200 and np.isfinite(targets).all()):
+    if points.shape[1] > MOST_FEATURES or not (1e-200 < unit < 1e200 and np.isfinite(targets).all()):
         return False
     squares, rows = (np.square(each).sum(axis=1) for each in (v, (some - rounding["shift"]) * rounding["scale"]))
     reach = min(radius, LENGTHY.value**2 / unit) * unit
@@ -158,7 +161,6 @@ def launch_means(
             FEATURES=features,
             WIDTH=width,
             SLACK=slack_of(features),
-            BLOCK_FEATURES=block_features(features),
             num_warps=1,
         )
         block_columns = min(columns, MOST_COLUMNS)
@@ -174,7 +176,6 @@ def launch_means(
             shares=shares,
             WIDTH=width,
             COLUMNS=columns,
-            BLOCK_FEATURES=block_features(features),
             BLOCK_COLUMNS=block_columns,
             **shape,
         )
@@ -195,6 +196,7 @@ def launch_means(
             **metric_constants("euclidean", 2.0, factor),
             BLOCK_POINTS=block_points,
             BLOCK_OUTPUTS=block_outputs,
+            enable_fp_fusion=False,  # so that a distance is the reference's to the bit
             **mean_shape(rows, int(triton.next_power_of_2(1 + DIGITS.value * block_outputs))),
         )
 
@@ -232,8 +234,8 @@ def padded_points(points: int) -> int:
 
 
 def padded_width(features: int) -> int:
-    """Return how many numbers a row has that fill whole blocks."""
-    return int(triton.cdiv(features, block_features(features))) * block_features(features)
+    """Return how many numbers a row has that fill a block."""
+    return max(16, int(triton.next_power_of_2(features)))
 
 
 def padded_columns(outputs: int) -> int:

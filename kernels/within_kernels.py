@@ -75,22 +75,14 @@ def row_limits_kernel(
     FEATURES: tl.constexpr,
     WIDTH: tl.constexpr,
     SLACK: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
 ):
     """A program writes a row in float16 and makes its limits."""
     row = tl.program_id(0).to(tl.int64) + tl.zeros([1], tl.int64)
-    squares = tl.zeros([1, BLOCK_FEATURES], tl.float64)
-    away = tl.zeros([1, BLOCK_FEATURES], tl.float64)
-    faults = tl.zeros([1, BLOCK_FEATURES], tl.int32)
-    for start in tl.range(0, WIDTH, BLOCK_FEATURES):
-        feature = (start + tl.arange(0, BLOCK_FEATURES))[None, :]
-        major, minor, fault, square, lacks = in_two(x, shift, scale, row, feature, row + 1, FEATURES=FEATURES)
-        at = parts + row[:, None] * (2 * WIDTH) + feature
-        tl.store(at, major, mask=feature < WIDTH)
-        tl.store(at + WIDTH, minor, mask=feature < WIDTH)
-        squares += square
-        away += lacks
-        faults = tl.maximum(faults, fault)
+    feature = tl.arange(0, WIDTH)[None, :]
+    major, minor, faults, squares, away = in_two(x, shift, scale, row, feature, row + 1, FEATURES=FEATURES)
+    at = parts + row[:, None] * (2 * WIDTH) + feature
+    tl.store(at, major)
+    tl.store(at + WIDTH, minor)
     low, high = limits_of(
         tl.max(faults, axis=1), tl.sum(squares, axis=1), tl.sum(away, axis=1), radius, unit, lost, SLACK=SLACK
     )
@@ -116,14 +108,13 @@ def sums_within_kernel(
     COLUMNS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
     """A program makes `BLOCK_COLUMNS` sums of `BLOCK_ROWS` rows over `tiles_each` tiles of points."""
     share = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.program_id(2) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
-    feature = tl.arange(0, BLOCK_FEATURES)
+    feature = tl.arange(0, WIDTH)
     real = (row < rows)[:, None]
     lines = parts + row[:, None] * (2 * WIDTH) + feature[None, :]
     major = tl.load(lines, mask=real, other=0.0)
@@ -139,12 +130,6 @@ def sums_within_kernel(
         product = tl.dot(minor, most)
         product = tl.dot(major, tl.load(places + WIDTH), acc=product)
         product = tl.dot(major, most, acc=product)
-        if WIDTH > BLOCK_FEATURES:
-            for start in tl.range(BLOCK_FEATURES, WIDTH, BLOCK_FEATURES):
-                line, most = tl.load(lines + start, mask=real, other=0.0), tl.load(places + start)
-                product = tl.dot(tl.load(lines + WIDTH + start, mask=real, other=0.0), most, acc=product)
-                product = tl.dot(line, tl.load(places + WIDTH + start), acc=product)
-                product = tl.dot(line, most, acc=product)
         value = tl.load(norms + point)[None, :] - 2.0 * product
         piece = tile * (BLOCK_POINTS // SLACK_POINTS) + tl.arange(0, BLOCK_POINTS // SLACK_POINTS)
         allowed = tl.max(tl.load(slack + piece), axis=0)

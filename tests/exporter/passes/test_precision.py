@@ -100,7 +100,7 @@ def test_sums_that_cancel_more_are_made_more_exactly(alpha: float, chosen: str) 
 
 @pytest.mark.parametrize(
     ("noise", "expected"),
-    [(0.1, ["float32 pairs", "ten digits", "ten digits"]), (1e-8, ["ten digits", "float64", "float64"])],
+    [(0.1, ["float32 pairs", "ten digits", "ten digits"]), (1e-8, ["float32 pairs", "float64", "float64"])],
 )
 def test_a_variance_is_as_exact_at_the_points_as_elsewhere(noise: float, expected: list[str]) -> None:
     """Without noise it is next to nothing there, wherever the sample's rows are."""
