@@ -4,8 +4,9 @@ To be run in an environment of its own, where the peers are and this package's t
 
     python3 -m venv /tmp/peers
     /tmp/peers/bin/pip install torch==2.13.0 scikit-learn==1.9.1 pandas skl2onnx==1.20.0 onnxruntime==1.23.2 \
-        hummingbird-ml==0.4.12 treelite==4.8.1
-    /tmp/peers/bin/pip install --no-deps 'onnx==1.20.*' 'protobuf<7' --editable .
+        hummingbird-ml==0.4.12 treelite==4.8.1 ml_dtypes xgboost-cpu==3.2.0 lightgbm==4.7.0 catboost==1.2.10
+    /tmp/peers/bin/pip install --no-deps 'onnx==1.20.*' 'protobuf<7' onnxmltools==1.16.0 onnxconverter-common==1.16.0 \
+        --editable .
     /tmp/peers/bin/python -m docs.peers
 
 Each case's fitted estimator is converted by each peer that is installed, and the answers to the rows that
@@ -27,6 +28,7 @@ import multiprocessing
 import os
 import re
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -40,14 +42,17 @@ from sklearn.impute import KNNImputer
 from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.neighbors import KNeighborsRegressor, KNeighborsTransformer, RadiusNeighborsRegressor
 
-from docs.coverage import ROWS, WRONG, record, rounded, show_progress, versions_of
+from docs.coverage import ROWS, WRONG, record, rounded, show_progress, versions_of, walk
 from tests.exporter.cases import CASES
 from triton_regressors.kernels.parity import measure, units
 
 SECONDS = 60.0
 """How long a peer may take for a case."""
 
-PACKAGES = {"hummingbird-ml", "numpy", "onnx", "onnxruntime", "scikit-learn", "skl2onnx", "torch", "treelite"}
+PACKAGES = {
+    *("catboost", "hummingbird-ml", "lightgbm", "numpy", "onnx", "onnxmltools", "onnxruntime", "scikit-learn"),
+    *("skl2onnx", "torch", "treelite", "xgboost-cpu"),
+}
 
 WITH_CDIST = (
     GaussianProcessRegressor,
@@ -73,8 +78,12 @@ Attempt = Callable[[], Any]
 def skl2onnx(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
     """Graphs in float32 and float64, with and without the operator CDist, of one input or one for each column.
 
-    onnxruntime takes strings alone: what is missing among them is the text of NaN or None, or empty.
+    onnxruntime takes strings alone: what is missing among them is the text of NaN or None, or empty. XGBoost's and
+    LightGBM's regressors are converted by onnxmltools wherever they stand, CatBoost's alone by CatBoost itself.
     """
+    if type(estimator).__name__ == "CatBoostRegressor":
+        yield "float32", functools.partial(_catboost_graph, estimator, X)
+        return
     std: Options = {cls: {"return_std": True} for cls in WITH_STD} if output == "std" else {}
     cdist: Options = {**std, **{cls: {"optim": "cdist", **std.get(cls, {})} for cls in WITH_CDIST}}
 
@@ -85,12 +94,15 @@ def skl2onnx(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt
             from skl2onnx import convert_sklearn
             from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
 
+            _register_boosters()
             numbers = DoubleTensorType if graph == "float64" else FloatTensorType
             types = [
                 (name, (StringTensorType if values.dtype == object else numbers)([None, values.shape[1]]))
                 for name, values in inputs.items()
             ]
-            model = convert_sklearn(estimator, initial_types=types, options=options).SerializeToString()
+            opset = {"": 15, "ai.onnx.ml": 3} if _has_boosters(estimator) else None
+            model = convert_sklearn(estimator, initial_types=types, options=options, target_opset=opset)
+            model = model.SerializeToString()
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         read = {each.name for each in session.get_inputs()}
         answers = session.run(None, {name: values for name, values in inputs.items() if name in read})
@@ -99,6 +111,40 @@ def skl2onnx(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt
     missing = ("nan", "None", "") if isinstance(X, pd.DataFrame) and X.isna().any(axis=None) else ("",)
     for way in itertools.product(("float32", "float64"), (cdist, std), by_columns(estimator, X), missing):
         yield way[0], functools.partial(attempt, *way)
+
+
+@functools.cache
+def _register_boosters() -> None:
+    """Make skl2onnx convert XGBoost's and LightGBM's regressors as onnxmltools does."""
+    from lightgbm import LGBMRegressor
+    from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import calculate_linear_regressor_output_shapes as shapes
+    from xgboost import XGBRegressor, XGBRFRegressor
+
+    for cls, convert, options in (
+        (LGBMRegressor, convert_lightgbm, {"split": None}),
+        (XGBRegressor, convert_xgboost, None),
+        (XGBRFRegressor, convert_xgboost, None),
+    ):
+        update_registered_converter(cls, f"Boosted{cls.__name__}", shapes, convert, options=options)
+
+
+def _has_boosters(estimator: Any) -> bool:
+    """Whether an estimator is XGBoost's or LightGBM's, or has one within."""
+    return any(type(part).__module__.startswith(("xgboost", "lightgbm")) for part in walk(estimator))
+
+
+def _catboost_graph(estimator: Any, X: Any) -> Any:
+    """Return the answers of CatBoost's own graph."""
+    with tempfile.TemporaryDirectory() as directory, converting():
+        import onnxruntime
+
+        path = os.path.join(directory, "model.onnx")
+        estimator.save_model(path, format="onnx")
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: np.asarray(X, dtype=np.float32)})[0]
 
 
 def hummingbird(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
@@ -125,12 +171,19 @@ def treelite(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt
 
     def attempt() -> Any:
         with converting():
+            import treelite.frontend
             import treelite.gtil
             import treelite.sklearn
 
             if output == "std":
                 raise ValueError("gives no standard deviation")
-            model = treelite.sklearn.import_model(estimator)
+            library = type(estimator).__module__.partition(".")[0]
+            if library == "xgboost":
+                model = treelite.frontend.from_xgboost(estimator.get_booster())
+            elif library == "lightgbm":
+                model = treelite.frontend.from_lightgbm(estimator.booster_)
+            else:
+                model = treelite.sklearn.import_model(estimator)
         return treelite.gtil.predict(model, X.copy())
 
     yield "float32", attempt

@@ -34,8 +34,8 @@ from .within_kernels import (
 BITS = 54
 """A target has at most so many bits: four digits and all but one bit of the fifth."""
 
-MOST_FEATURES = 128
-"""So many features are one block of a matrix product."""
+MOST_FEATURES = 64
+"""Of so many features a block of rows and three of points fit the shared memory of every GPU that has matrix units."""
 
 MOST_SUMMED = 2048
 """Points whose digits a program adds up: float32 holds sums of several times as many."""

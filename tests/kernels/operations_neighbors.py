@@ -125,7 +125,7 @@ IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbors in wide groups": (neighbors(130, 1100, 3), (130,)),
     "radius_neighbors in groups": (radius_in_groups(0.031), (2,)),
     "radius_neighbors by products": (radius_by_products(3, 1100, 0.9, 2), (3,)),
-    "radius_neighbors by wide products": (radius_by_products(128, 1100, 14.4), (128,)),
+    "radius_neighbors by wide products": (radius_by_products(64, 1100, 10.0), (64,)),
     "neighbor_graph in groups": (neighbor_graph(2, 1100, n_neighbors=3), (2,)),
     "barycenter in groups": (barycenter(2, 1100, 3), (2,)),
 }

@@ -29,7 +29,7 @@ def check(op: RadiusNeighbors, x: np.ndarray, device: torch.device) -> np.ndarra
     return found
 
 
-@pytest.mark.parametrize(("features", "outputs", "radius"), [(1, 1, 0.1), (3, 3, 0.5), (3, 17, 1.2), (128, 1, 14.0)])
+@pytest.mark.parametrize(("features", "outputs", "radius"), [(1, 1, 0.1), (3, 3, 0.5), (3, 17, 1.2), (64, 1, 9.8)])
 def test_means_are_the_reference_s(device: torch.device, features: int, outputs: int, radius: float) -> None:
     op = radius_by_products(features, 1100, radius, outputs, seed=features)
     rng = np.random.default_rng(1)
@@ -111,7 +111,7 @@ def test_which_models_are_decided_about_by_products() -> None:
     assert op._by_products
     assert op.launches(1) == 3
     clusters = np.random.default_rng(0).integers(0, 2, (1100, 1)) * np.ones(2) + op.points * 1e-4
-    assert not radius_by_products(129, 1100, 14.0)._by_products
+    assert not radius_by_products(65, 1100, 10.0)._by_products
     unlike = {"weights": "distance"}, {"metric": "manhattan"}, {"points": clusters, "radius": 1e-4}
     for changes in (*unlike, {"targets": np.full((1100, 1), np.inf)}, {"points": op.points * 1e120}):
         assert not dataclasses.replace(op, **changes)._by_products
