@@ -148,7 +148,7 @@ def launches() -> list[Launch]:
     batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
-            for capability in capabilities if not needs_matrix_units(kernel, arguments) else capabilities[-2:]:
+            for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units()]
@@ -165,6 +165,18 @@ def without_matrix_units() -> Iterator[Launch]:
 
 
 BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "pairwise_digits_kernel")
+
+
+def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
+    """Return the ones to compile for: the oldest that gets a launch, which has the least shared memory, and the newest.
+
+    Kernels with a constant for matrix units are others before 8.0 and from there on.
+    """
+    if needs_matrix_units(kernel, arguments):
+        return capabilities[-2:]
+    return (
+        capabilities if {"PRECISION", "MATRIX_UNITS"} & arguments.keys() else [*capabilities[:-1][:1], capabilities[-1]]
+    )
 
 
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
