@@ -141,7 +141,7 @@ def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: d
 def launches() -> list[Launch]:
     """Return every launch to compile, each once, with the compute capability to compile it for."""
     found: dict[tuple[Any, ...], Launch] = {}
-    kinds = ((torch.float32, list(TARGETS), ROWS), (torch.float64, [90], ROWS))
+    kinds = ((torch.float32, list(TARGETS[:-1]), ROWS), (torch.float64, [TARGETS[-1]], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
     alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith("in int8")}
@@ -168,15 +168,13 @@ BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
-    """Return the ones to compile for: the oldest that gets a launch, which has the least shared memory, and the newest.
+    """Return the ones to compile for: the oldest that gets a launch, which has the least shared memory.
 
     Kernels with a constant for matrix units are others before 8.0 and from there on.
     """
     if needs_matrix_units(kernel, arguments):
-        return capabilities[-2:]
-    return (
-        capabilities if {"PRECISION", "MATRIX_UNITS"} & arguments.keys() else [*capabilities[:-1][:1], capabilities[-1]]
-    )
+        return capabilities[-1:]
+    return capabilities if {"PRECISION", "MATRIX_UNITS"} & arguments.keys() else capabilities[:1]
 
 
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
