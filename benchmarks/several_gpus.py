@@ -1,7 +1,7 @@
 """Several GPUs on one Triton server: the same bits from each, and what instances on all of them answer against one.
 
-    python -m benchmarks.several_gpus [--quick] [--generator perf_analyzer] [--output DIR]      needs two GPUs
-    python -m benchmarks.several_gpus --dry-run              tries the script out on a CPU
+    python -m benchmarks.several_gpus [--quick] [--rounds N] [--generator perf_analyzer] [--models forest] [--output D]
+    python -m benchmarks.several_gpus --dry-run     tries the script out on a CPU, where all else needs two GPUs
 
 Each model is exported once for every GPU and once for all of them, with one instance on each of an entry's GPUs. Every
 entry answers the same rows, in requests of several sizes that are under way together, with the bits of the first. Then
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
-from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import Model
 from benchmarks.requests import SOURCES, TOLERANCE, Measure, four_digits, measuring
 from benchmarks.timing import rotated
@@ -145,7 +145,13 @@ def summary(load: Load, rounds: Sequence[dict[str, dict[str, float]]], model: st
 
 
 def run(
-    directory: Path | None, *, quick: bool = False, generator: str = "builtin", dry_run: bool = False
+    directory: Path | None,
+    *,
+    quick: bool = False,
+    generator: str = "builtin",
+    rounds: int = ROUNDS,
+    models: Sequence[str] = NAMES,
+    dry_run: bool = False,
 ) -> Path | None:
     """Check and measure the models and write several_gpus.json; a dry run uses the CPU and writes nothing."""
     gpus = 2 if dry_run else torch.cuda.device_count()
@@ -155,9 +161,9 @@ def run(
         )
     print(f"several GPUs on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     settings = Settings(warmup_s=0.1, window_s=0.3, max_windows=3) if quick or dry_run else Settings(max_windows=5)
-    rounds, stated = 1 if dry_run else ROUNDS, {"quick": quick, "generator": generator, "busy_at_start": busy()}
-    sources, where = [source for source in SOURCES if source.name in NAMES], places(gpus)
-    results = []
+    stated = {"quick": quick, "generator": generator, "busy_at_start": busy()}
+    stated |= {"rounds": rounds, "gpus": gpus, "host_cores": os.cpu_count()}
+    sources, where, path = [source for source in SOURCES if source.name in models], places(gpus), None
     with tempfile.TemporaryDirectory() as repository:
         write_repository(Path(repository), sources, where, ON_CPU if dry_run else ON_GPU)
         with TritonServer([repository]) as server:
@@ -171,23 +177,27 @@ def run(
                         points.append(summary(load, found, source.name))
                         print(f"  {source.title:<26} {load.rows:5} rows, {load!s:<11} {points[-1]}", flush=True)
                     error = float(f"{errors[source.name]:.2g}")
-                    results.append({"title": source.title, "max_error": error, "points": points})
-    if dry_run or directory is None:
-        return None
-    stated |= {"rounds": rounds, "gpus": gpus, "host_cores": os.cpu_count()}
-    return save(directory, "several_gpus", stated, {"models": results})
+                    result = {"model": source.name, "title": source.title, "max_error": error, "points": points}
+                    if directory is not None and not dry_run:
+                        path = save_models(directory, "several_gpus", stated, [result], NAMES)
+    return path
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="short windows")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often to measure everything")
+    parser.add_argument(
+        "--models", nargs="+", choices=NAMES, default=list(NAMES), help="these alone; others' figures stay"
+    )
     parser.add_argument("--dry-run", action="store_true", help="one round on a CPU, to try the script out")
     parser.add_argument("--generator", choices=GENERATORS, default="builtin", help="what sends the requests")
     parser.add_argument("--output", type=Path, default=None, help="directory of several_gpus.json")
     arguments = parser.parse_args()
+    options = {"quick": arguments.quick, "generator": arguments.generator, "models": arguments.models}
     directory = arguments.output or default_directory()
-    run(directory, quick=arguments.quick, generator=arguments.generator, dry_run=arguments.dry_run)
+    run(directory, **options, rounds=1 if arguments.dry_run else arguments.rounds, dry_run=arguments.dry_run)
 
 
 if __name__ == "__main__":
