@@ -18,6 +18,9 @@ settings.load_profile("untimed")
 GPU = torch.cuda.is_available()
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before any test imports one
+    from tests.interpreter import spare_repeated_work
+
+    spare_repeated_work()
 
 # A shell starts what runs in the background with SIGINT ignored, nohup with SIGHUP, and processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -66,7 +66,7 @@ def imported(name: str) -> Iterator[tuple[str, str]]:
                 yield from visit(child, "types")
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from visit(child, "types" if where == "types" else "function")
-            else:
+            elif not isinstance(child, ast.expr):
                 yield from visit(child, where)
 
     yield from visit(ast.parse(path.read_text(encoding="utf-8")), "top")

@@ -5,9 +5,9 @@
     python -m tests.server.parity ridge poisson   these cases alone
 
 What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
-therefore puts the plans of cases with as many features side by side into one entry, an output for each, written by the
-exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared. A model of strings
-is an entry of its own in either form, because it has tensors of its own.
+therefore puts the plans of cases with the same input tensors side by side into one entry, an output for each, written
+by the exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared. A model of
+strings that no other case shares its tensors and categories with is the entry that `export` writes in either form.
 """
 
 import argparse
@@ -147,19 +147,26 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
     """
     groups: dict[tuple[Inputs, tuple[int, ...]], list[str]] = {}
     for name in names:
-        inputs = dataclasses.replace(compiled(CASES[name]).inputs, categorical=())
-        if inputs == Inputs.plain(inputs.n_features, inputs.dtype):
-            missing = np.isnan(matrix(CASES[name])).any()
-            groups.setdefault((inputs, tuple(compiled(CASES[name]).nan_columns) if missing else ()), []).append(name)
-        else:
-            yield from export_each(repository, [name])
+        inputs = compiled(CASES[name]).inputs
+        if dataclasses.replace(inputs, categorical=()) == _plain(inputs):
+            inputs = _plain(inputs)
+        missing = np.isnan(matrix(CASES[name])).any()
+        groups.setdefault((inputs, tuple(compiled(CASES[name]).nan_columns) if missing else ()), []).append(name)
     for (inputs, nan_columns), group in groups.items():
+        if len(group) == 1 and inputs != _plain(inputs):
+            yield from export_each(repository, group)
+            continue
         while group:
             row = matrix(CASES[group[0]])[:1]
             together = [name for name in group if _answers(name, row)][:CASES_PER_ENTRY]
             model = f"cases-{inputs.n_features}-{inputs.dtype}-{group[0]}"
             yield _publish(repository, model, inputs, nan_columns, row, together)
             group = [name for name in group if name not in together]
+
+
+def _plain(inputs: Inputs) -> Inputs:
+    """Return the inputs of a plan of as many columns that are all numbers."""
+    return Inputs.plain(inputs.n_features, inputs.dtype)
 
 
 def _answers(name: str, row: np.ndarray) -> bool:
@@ -183,7 +190,8 @@ def _publish(
             Step(step.operation, tuple(prefix[value] for value in step.inputs), prefix[step.output])
             for step in plan.steps
         ]
-        question = questions.setdefault(X.tobytes(), Question(model, X, {}))
+        rows = X.to_json().encode() if isinstance(X, pd.DataFrame) else X.tobytes()
+        question = questions.setdefault(rows, Question(model, X, {}))
         for output, value in plan.outputs.items():
             key = f"{output}_{index}"
             values[key] = prefix[value]
@@ -192,6 +200,8 @@ def _publish(
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
+    if inputs != _plain(inputs):  # whose columns are found by name
+        written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
     publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())
 
@@ -254,16 +264,12 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no case {unknown[0]!r}; see tests/exporter/cases.py")
     names = arguments.names or list(CASES)
-    of_strings = [name for name in names if CASES[name].strings]
-    of_numbers = [name for name in names if not CASES[name].strings]
     with Console(stderr=True).status("Fitting and exporting…") as status:
 
         def served(model: str) -> None:
             status.update(f"Served {model}")
 
-        found = rows(of_numbers, one_by_one=arguments.one_by_one, progress=served) if of_numbers else []
-        if of_strings:
-            found += rows(of_strings, one_by_one=True, progress=served)
+        found = rows(names, one_by_one=arguments.one_by_one, progress=served)
         if not arguments.names:
             found += rows_of_rentals(served)
     Console(width=None if sys.stdout.isatty() else 120).print(table(found))

@@ -40,7 +40,7 @@ def test_every_case_and_output_is_served(served: list[parity.Row]) -> None:
 
 @pytest.mark.usefixtures("numpy1")
 def test_models_of_strings_keep_every_promise() -> None:
-    found = parity.rows(OF_STRINGS, one_by_one=True)
+    found = parity.rows(OF_STRINGS)
     assert {(row.case, row.output) for row in found} == answers(OF_STRINGS)
     assert [(row, row.failure()) for row in found if row.failure()] == []
 
