@@ -91,11 +91,12 @@ def read_model(text: str) -> LightGBMModel:
     Raises:
         ValueError: in one clause, what is wrong with the text.
     """
-    head, _, rest = text.partition("\nTree=")
-    body, end, tail = rest.partition("\nend of trees")
-    if not head.startswith("tree") or not end:
+    begin = text.find("\nTree=")
+    end = text.find("\nend of trees", max(begin, 0))
+    if not text.startswith("tree") or begin < 0 or end < 0:
         raise ValueError("it is no whole text of trees by LightGBM")
-    said, fields = dict(line.partition("=")[::2] for line in head.splitlines()), _Fields(body)
+    said, tail = dict(line.partition("=")[::2] for line in text[:begin].splitlines()), text[end:]
+    fields = _Fields(text, begin, end)
     features, outputs = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
     leaves = fields.integers("num_leaves")
     if (leaves > len(text)).any():
@@ -144,9 +145,9 @@ def read_model(text: str) -> LightGBMModel:
 class _Fields:
     """What the trees say, each field of all trees together; numbers are checked to be as many as they should be."""
 
-    def __init__(self, body: str) -> None:
+    def __init__(self, text: str, begin: int, end: int) -> None:
         self._lines: dict[str, list[str]] = {}
-        for found in re.finditer(r"^(\w+)=(.*)$", body, re.MULTILINE):
+        for found in re.compile(r"^(\w+)=(.*)$", re.MULTILINE).finditer(text, begin, end):
             if found[1] not in UNREAD:
                 self._lines.setdefault(found[1], []).append(found[2])
 

@@ -79,9 +79,10 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
         for question, source in enumerate(questions.source.tolist())
         if questions.kind[question] == FLOAT
     }
-    trees = _trees(model, columns)
+    trees, bias = _trees(model, columns), model.bias
+    del model, questions  # a large one is half as large again as its trees
     note_thresholds(trees, selected, builder)
-    return builder.add(arrange(trees, exact=True, baseline=model.bias, function=function), read)
+    return builder.add(arrange(trees, exact=True, baseline=bias, function=function), read)
 
 
 def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
