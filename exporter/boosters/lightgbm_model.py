@@ -146,10 +146,11 @@ class _Fields:
     """What the trees say, each field of all trees together; numbers are checked to be as many as they should be."""
 
     def __init__(self, text: str, begin: int, end: int) -> None:
-        self._lines: dict[str, list[str]] = {}
+        self._text = text
+        self._lines: dict[str, list[tuple[int, int]]] = {}
         for found in re.compile(r"^(\w+)=(.*)$", re.MULTILINE).finditer(text, begin, end):
             if found[1] not in UNREAD:
-                self._lines.setdefault(found[1], []).append(found[2])
+                self._lines.setdefault(found[1], []).append(found.span(2))
 
     def integers(self, name: str, count: int | None = None, dtype: type = np.int64) -> np.ndarray:
         """Return whole numbers."""
@@ -163,7 +164,8 @@ class _Fields:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
-                words = " ".join(self._lines.get(name, [])).strip()  # of blanks, numpy makes a number
+                lines = [self._text[slice(*line)] for line in self._lines.get(name, [])]
+                words = " ".join(lines).strip()  # of blanks, numpy makes a number
                 found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             raise ValueError(f"{name} holds what is no number") from None

@@ -178,8 +178,9 @@ def arrange(
         leaves = np.sort(leaves)
     child = np.zeros(len(inner), dtype=np.int32)
     child[inner] = position[left[inner]]
-    del left
     child[leaves] = np.arange(len(leaves))
+    roots, child = position[starts[order]], child[nodes]
+    del left, position
     values = np.ascontiguousarray(trees.value[leaves, : 0 if output == "leaves" else None])
     outputs, groups = values.shape[1], np.zeros(0, dtype=np.int32)
     if output == "ordered":
@@ -190,10 +191,10 @@ def arrange(
     return TreeEnsemble(
         feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
         threshold=threshold if exact else round_down(threshold),
-        child=child[nodes],
+        child=child,
         flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
         sets=sets,
-        roots=position[starts[order]],
+        roots=roots,
         values=values,
         baseline=np.full(outputs, baseline, dtype=np.float32 if output == "ordered" else np.float64),
         divisor=divisor,
