@@ -14,6 +14,7 @@ import json
 import os
 import zipfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ import skops.io
 
 from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES
 from triton_regressors.errors import MissingExtra
+from triton_regressors.exporter.boosters.states import checked_models
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.model_files import read_model_file
 from triton_regressors.exporter.soundness import make_sound, one_line
+from triton_regressors.extras import EXTRAS, require
 
 KERNELS = (
     "ConstantKernel",
@@ -58,7 +61,12 @@ DISTANCES = (
 )
 PARTS_OF_ESTIMATORS = (
     "builtins.object",
+    "catboost.core.CatBoost",
+    "catboost.core.CatBoostRegressor",
+    "collections.OrderedDict",
     "functools.partial",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMRegressor",
     "numpy.amax",
     "numpy.amin",
     "numpy.clip",
@@ -99,13 +107,16 @@ PARTS_OF_ESTIMATORS = (
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
     "sklearn.utils.validation.check_array",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBRFRegressor",
+    "xgboost.sklearn.XGBRegressor",
     *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
     *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in DISTANCES),
 )
-"""Parts of scikit-learn's estimators that skops does not trust by itself.
+"""Parts of scikit-learn's estimators, and boosters, that skops does not trust by itself.
 
 None of them runs code from a file, and a partial can only be one of a function that is trusted too. Some are read by
-compiled code that trusts what they hold: `soundness.py` checks these.
+compiled code that trusts what they hold: `soundness.py` checks these, and `boosters/states.py` the boosters.
 """
 
 
@@ -165,9 +176,23 @@ def load_estimator(
             f"{path} holds types that are not trusted: {', '.join(untrusted)}; if you know them, name each with "
             "--trust-type."
         )
-    estimator = _read(path, lambda: skops.io.load(path, trusted=sorted(set(unknown) & trusted)))
+    estimator = _read(path, lambda: _load_skops(path, set(unknown)))
     _read(path, lambda: make_sound(estimator))
     return estimator
+
+
+def _load_skops(path: Path, types: set[str]) -> Any:
+    """Return what a `.skops` file holds, whose own `types`, beyond those that skops trusts, are trusted.
+
+    A class that the caller trusts may be one that was derived from a booster's.
+    """
+    libraries = {name.partition(".")[0] for name in types} & set(EXTRAS["boosters"])
+    if libraries:
+        require("boosters", f"Reading {path}", *sorted(libraries))
+    if not types <= set(PARTS_OF_ESTIMATORS):
+        libraries = {library for library in EXTRAS["boosters"] if find_spec(library) is not None}
+    with checked_models(sorted(libraries)):
+        return skops.io.load(path, trusted=sorted(types))
 
 
 def _unpacked_bytes(path: Path, enough: int) -> int:

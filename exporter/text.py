@@ -45,6 +45,10 @@ class TextColumns:
         """Return the columns that hold strings."""
         return sorted(self._categories.keys() - self._whole)
 
+    def known(self, column: int) -> list[Any]:
+        """Return the categories of a column that were found so far."""
+        return list(self._categories.get(column, ()))
+
     def group(self, columns: Iterable[int], name: str) -> None:
         """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
         for column in (column for column in columns if column >= 0):

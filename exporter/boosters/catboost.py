@@ -1,25 +1,54 @@
-"""CatBoost's models from files."""
+"""Loads CatBoost's model files, by CatBoost itself, once what they hold was checked."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from triton_regressors.exporter.boosters.catboost_model import read_model
 from triton_regressors.exporter.errors import ExportError
+
+REWRITE = """
+import sys
+from catboost import CatBoost
+try:
+    model = CatBoost().load_model(sys.argv[1], format="json")
+    model.save_model(sys.argv[2])
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+"""A program that writes the model of a `.json` file as a `.cbm`."""
+
+REWRITE_S, REWRITE_BYTES_A_SECOND = 30.0, 2e6
+"""How long it may take: some seconds, and a second more for so many bytes."""
 
 
 def load(path: str | Path) -> Any:
     """Return a CatBoostRegressor with the model of a .cbm or .json file, as `save_model` writes it.
 
+    CatBoost's compiled code trusts what it reads. So a `.cbm` is checked first. A `.json` is read by a process of its
+    own, which may crash or never end, and writes it as a `.cbm`.
+
     Raises:
         ExportError: the model is none of a regressor.
         ImportError: CatBoost is not installed.
+        ValueError: the file's numbers do not fit together, or it cannot be read.
         Exception: CatBoost cannot read the file.
     """
     from catboost import CatBoostError, CatBoostRegressor
 
-    estimator = CatBoostRegressor()
-    estimator.load_model(str(path), format=Path(path).suffix[1:])
+    path = Path(path)
+    with tempfile.TemporaryDirectory() as directory:
+        own = path
+        if path.suffix == ".json":
+            own = Path(directory, "model.cbm")
+            _rewrite(path, own)
+        read_model(own.read_bytes())
+        estimator = CatBoostRegressor()
+        estimator.load_model(str(own))
     loss = estimator.get_params().get("loss_function")
     try:
         estimator._check_is_compatible_loss(loss)
@@ -29,3 +58,26 @@ def load(path: str | Path) -> Any:
             "catboost.CatBoost, whose predict answers raw scores, and export that."
         ) from None
     return estimator
+
+
+def _rewrite(path: Path, to: Path) -> None:
+    """Write the model of a `.json` file as a `.cbm`, in a process of its own.
+
+    Raises:
+        ValueError: in one clause, why that process did not.
+    """
+    limit = REWRITE_S + path.stat().st_size / REWRITE_BYTES_A_SECOND
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", REWRITE, path.absolute(), to],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"CatBoost has not read it after {limit:.0f} s") from None
+    if done.returncode:
+        words = done.stderr.strip().splitlines()
+        raise ValueError(words[0] if words and done.returncode > 0 else "CatBoost crashes as it reads it")

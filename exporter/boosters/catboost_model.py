@@ -1,4 +1,4 @@
-"""What CatBoost writes of a model as JSON: its trees, what they ask, and the statistics of its categories.
+"""What CatBoost's own files, `.cbm`, hold: trees, what they ask, and the statistics of categories.
 
 A tree asks questions by their numbers among those of the whole model, which are in this order: whether a number exceeds
 a border, for each border of each numeric feature; whether a category is a certain one, for each value of each feature
@@ -12,15 +12,14 @@ none. What it asks of these, with a prior, is computed in float32.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.boosters.cityhash import city_hash_64
+from triton_regressors.exporter.boosters.flat_tables import Table
 
 MULTIPLIER = np.uint64(0x4906BA494954CB65)
 NO_HASH = 2**64 - 1
@@ -29,7 +28,32 @@ NO_HASH = 2**64 - 1
 AT_ONCE = 2**20
 """How many combinations are looked for at a time."""
 
-KINDS = ("Borders", "Buckets", "Counter", "FeatureFreq", "BinarizedTargetMeanValue", "FloatTargetMeanValue")
+TREES_AT_ONCE = 512
+"""Of how many symmetric trees nodes are made at a time."""
+
+MARK = b"CBM1"
+TEXTS = (12, 13, 18)
+"""The fields of a model's trees that are about text and embeddings."""
+
+AS_TRUE = 2
+"""What the file says of a numeric feature whose NaN exceeds every border."""
+
+FEATURES = 2**20
+"""How many features a model may have."""
+
+DEEPEST = 16
+"""The levels of questions that a symmetric tree has at most."""
+
+BUCKET = np.dtype([("hash", "<u8"), ("index", "<u4")])
+"""A place of a table of statistics."""
+
+STEP = np.dtype([("left", "<u2"), ("right", "<u2")])
+"""How many nodes further a node's children are."""
+
+KINDS = ("Borders", "Buckets", "BinarizedTargetMeanValue", "FloatTargetMeanValue", "Counter", "FeatureFreq")
+MEANS, CLASSES = KINDS[2:4], KINDS[:2]
+"""Kinds of statistics: those that hold a sum and a count, and those that hold a count of each class of the target."""
+
 FLOAT, ONE_HOT, CTR = range(3)
 """What a question is about."""
 
@@ -149,158 +173,259 @@ def _sums(parts: Sequence[np.ndarray]) -> np.ndarray:
     return sums
 
 
-def read_model(path: Path) -> CatBoostModel:
-    """Return the model in a file that CatBoost wrote with `save_model(format="json")`.
+def read_model(data: bytes) -> CatBoostModel:
+    """Return the model in a file that CatBoost wrote, a `.cbm`, if its numbers fit together.
+
+    They are looked at more closely than reading them asks for: CatBoost's compiled code trusts them.
 
     Raises:
-        ValueError: in one clause, what of it is not read.
+        ValueError: in one clause, what of it does not fit or is not read.
     """
-    # CatBoost writes an emoji, for which Python takes 4 bytes a character. What is read of the document is ASCII.
-    document = json.loads(path.read_bytes().decode("latin-1"), object_hook=_compact)
-    features = document["features_info"]
-    if not document.get("oblivious_trees") and not document.get("trees"):
-        raise ValueError("it has no trees")
-    _check_tables(document.get("model_info", {}))
-    scale, bias = document["scale_and_bias"]
-    floats, categories = features.get("float_features") or [], features.get("categorical_features") or []
-    ctrs = features.get("ctrs") or []
-    column = {feature["feature_index"]: feature["flat_feature_index"] for feature in categories}
-    questions = _questions(floats, categories, ctrs)
-    numbers = _numbers(floats, categories)
-    outputs = len(bias)
+    if data[:4] != MARK or len(data) < 8:
+        raise ValueError("it is no model of CatBoost's")
+    size = int.from_bytes(data[4:8], "little")
+    view = memoryview(data)
+    core, rest = Table.root(view[8 : 8 + size]), view[8 + size :]
+    trees = core.table(1)
+    if any(trees.count(field) for field in TEXTS):
+        raise ValueError("it reads text or embeddings; supported: numbers and categories")
+    outputs = trees.number(0, "i", 0)
+    floats = [_float(table) for table in trees.tables(5)]
+    categories = {table.number(0, "i", -1): table.number(1, "i", -1) for table in trees.tables(4)}
+    one_hot = [(table.number(0, "i", -1), table.array(1, "<i4")) for table in trees.tables(6)]
+    ctrs = trees.tables(7)
+    _check_features(floats, categories, one_hot)
+    questions = _questions(floats, categories, one_hot, [table.array(1, "<f4") for table in ctrs])
+    bias = trees.array(16, "<f8") if trees.count(16) else np.full(max(outputs, 0), trees.number(15, "d", 0.0))
+    scale = trees.number(14, "d", 1.0)
+    _require(outputs >= 1 and len(bias) == outputs, "bias is not of each output")
+    _require(bool(np.isfinite([scale, *bias]).all()), "scale or bias is not finite")
+    tables = _tables(rest) if core.count(3) else {}
+    numbers = _numbers(floats, one_hot)
     return CatBoostModel(
         questions,
-        tuple(_ctr(ctr, document["ctr_data"], column, numbers) for ctr in ctrs),
-        _symmetric(document["oblivious_trees"], questions, outputs)
-        if "oblivious_trees" in document
-        else _nested(document["trees"], outputs),
-        float(scale),
-        np.array(bias, dtype=np.float64),
-        tuple(feature["flat_feature_index"] for feature in floats if feature["borders"]),
-        frozenset(
-            feature["flat_feature_index"]
-            for feature in floats
-            if feature["has_nans"] and feature["nan_value_treatment"] == "AsTrue"
-        ),
-        tuple(column.values()),
+        tuple(_ctr(table.table(0), tables, categories, numbers) for table in ctrs),
+        _nodes(trees, questions, outputs),
+        scale,
+        bias,
+        tuple(feature.column for feature in floats if len(feature.borders)),
+        frozenset(feature.column for feature in floats if feature.nan_right),
+        tuple(categories.values()),
     )
 
 
-def _compact(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of the document with leaves' values as an array, and without their weights: both are long."""
-    part.pop("leaf_weights", None)
-    if "leaf_values" in part:
-        part["leaf_values"] = np.array(part["leaf_values"], dtype=np.float64)
-    return part
+@dataclass(frozen=True)
+class _Float:
+    """A numeric feature: its number among those, its column of the input, and the borders that it is compared with."""
+
+    index: int
+    column: int
+    borders: np.ndarray
+    nan_right: bool
 
 
-def _check_tables(info: Mapping[str, Any]) -> None:
-    """Raise `ValueError` where two tables of statistics have one name in the document, which then holds one alone.
-
-    A table is named by its kind and its features, and not by how many classes the target was split into.
-    """
-    given = info.get("params", "{}")
-    options = (json.loads(given) if isinstance(given, str) else given).get("cat_feature_params", {})
-    lists = [options.get("simple_ctrs", []), options.get("combinations_ctrs", [])]
-    for described in [*lists, *(options.get("per_feature_ctrs") or {}).values()]:
-        kinds = [ctr["ctr_type"] for ctr in described if isinstance(ctr, dict)]
-        twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
-        if twice:
-            raise ValueError(
-                f"it has several CTR statistics of type {twice[0]}, which its JSON merges; supported: one of each"
-            )
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
 
 
-def _questions(floats: Any, categories: Any, ctrs: Any) -> Questions:
+def _within(numbers: np.ndarray, end: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < end)).all())
+
+
+def _float(table: Table) -> _Float:
+    nan_right = table.number(0, "?", False) and table.number(5, "b", 0) == AS_TRUE
+    return _Float(table.number(1, "i", -1), table.number(2, "i", -1), table.array(3, "<f4"), nan_right)
+
+
+def _check_features(
+    floats: Sequence[_Float], categories: Mapping[int, int], one_hot: Sequence[tuple[int, np.ndarray]]
+) -> None:
+    columns = [*(feature.column for feature in floats), *categories.values()]
+    indices = [feature.index for feature in floats]
+    places = np.array([*columns, *indices, *categories], dtype=np.int64)
+    _require(_within(places, FEATURES), f"a feature's number is not in [0, {FEATURES:,})")
+    _require(len(set(columns)) == len(columns) and len(set(indices)) == len(indices), "two features are the same")
+    for feature in floats:
+        _require(bool((np.diff(feature.borders) > 0).all()), "borders do not ascend")
+    _require(all(feature in categories for feature, _ in one_hot), "a feature of categories is not there")
+
+
+def _questions(
+    floats: Sequence[_Float],
+    categories: Mapping[int, int],
+    one_hot: Sequence[tuple[int, np.ndarray]],
+    ctrs: Sequence[np.ndarray],
+) -> Questions:
     """Return all questions in the order of their numbers."""
     parts = [
-        *((FLOAT, feature["flat_feature_index"], feature["borders"]) for feature in floats),
-        *((ONE_HOT, feature["flat_feature_index"], feature.get("values") or []) for feature in categories),
-        *((CTR, number, ctr["borders"]) for number, ctr in enumerate(ctrs)),
+        *((FLOAT, feature.column, feature.borders) for feature in floats),
+        *((ONE_HOT, categories[feature], values) for feature, values in one_hot),
+        *((CTR, number, borders) for number, borders in enumerate(ctrs)),
     ]
     counts = [len(borders) for _, _, borders in parts]
     return Questions(
         np.repeat([kind for kind, _, _ in parts], counts).astype(np.int8),
         np.repeat([source for _, source, _ in parts], counts).astype(np.int64),
-        np.array([border for _, _, borders in parts for border in borders], dtype=np.float64),
+        np.concatenate([np.zeros(0), *(borders for _, _, borders in parts)]),
     )
 
 
-def _numbers(floats: Any, categories: Any) -> dict[tuple[str, int, float], int]:
-    """Return the numbers of questions by what a combination's element says of them."""
-    named = [("float_feature", feature["feature_index"], border) for feature in floats for border in feature["borders"]]
-    named += [
-        ("cat_feature_exact_value", feature["feature_index"], value)
-        for feature in categories
-        for value in feature.get("values") or []
-    ]
+def _numbers(floats: Sequence[_Float], one_hot: Sequence[tuple[int, np.ndarray]]) -> dict[tuple[int, int, float], int]:
+    """Return the numbers of questions by what a combination says of them."""
+    named = [(FLOAT, feature.index, border) for feature in floats for border in feature.borders.tolist()]
+    named += [(ONE_HOT, feature, value) for feature, values in one_hot for value in values.tolist()]
     return {name: number for number, name in enumerate(named)}
 
 
-def _ctr(ctr: Any, tables: Any, column: Mapping[int, int], numbers: Mapping[tuple[str, int, float], int]) -> Ctr:
+@dataclass(frozen=True)
+class _Base:
+    """What a table of statistics is of: the features that make its keys, its kind, and how targets were split."""
+
+    categories: tuple[int, ...]
+    floats: tuple[tuple[int, float], ...]
+    one_hot: tuple[tuple[int, int], ...]
+    kind: str
+    classifier: int
+
+
+def _base(table: Table) -> _Base:
+    parts, kind = table.table(0), table.number(1, "b", 0)
+    _require(0 <= kind < len(KINDS), f"it has CTR statistics of type {kind}; supported: {', '.join(KINDS)}")
+    return _Base(
+        tuple(parts.array(0, "<i4").tolist()),
+        tuple(parts.array(1, [("feature", "<i4"), ("border", "<f4")]).tolist()),
+        tuple(parts.array(2, [("feature", "<i4"), ("value", "<i4")]).tolist()),
+        KINDS[kind],
+        table.number(2, "i", 0),
+    )
+
+
+def _tables(data: memoryview) -> dict[_Base, Table]:
+    """Return the tables of statistics that follow the trees."""
+    found, place = {}, 4
+    for _ in range(int.from_bytes(data[:4], "little")):
+        size = int.from_bytes(data[place : place + 4], "little")
+        _require(0 < size <= len(data) - place - 4, "its end is missing")
+        table = Table.root(data[place + 4 : place + 4 + size])
+        found[_base(table.table(0))] = table
+        place += 4 + size
+    return found
+
+
+def _ctr(
+    ctr: Table,
+    tables: Mapping[_Base, Table],
+    column: Mapping[int, int],
+    numbers: Mapping[tuple[int, int, float], int],
+) -> Ctr:
     """Return a statistic with its values."""
-    columns, questions = [], []
-    for element in ctr["elements"]:
-        kind = element["combination_element"]
-        if kind == "cat_feature_value":
-            columns.append(column[element["cat_feature_index"]])
-        elif kind == "float_feature":
-            questions.append(numbers[kind, element["float_feature_index"], element["border"]])
-        else:
-            questions.append(numbers[kind, element["cat_feature_index"], element["value"]])
-    table = tables[ctr["identifier"]]
-    stride, flat = table["hash_stride"], table["hash_map"]
-    keys = np.array([int(key) for key in flat[::stride]], dtype=np.uint64)
-    counts = np.array([flat[place::stride] for place in range(1, stride)], dtype=np.float64).T.reshape(len(keys), -1)
-    held = keys != np.uint64(NO_HASH)
-    keys, order = np.unique(keys[held], return_index=True)
-    good, total, none = _counts(ctr, counts[held][order], table.get("counter_denominator", 0))
+    base, border = _base(ctr.table(0)), ctr.number(1, "i", 0)
+    asked = [*((FLOAT, *split) for split in base.floats), *((ONE_HOT, *split) for split in base.one_hot)]
+    _require(
+        base in tables and all(feature in column for feature in base.categories) and all(q in numbers for q in asked),
+        "a statistic is of what is not there",
+    )
+    table = tables[base]
+    buckets = table.array(1, "u1")
+    _require(len(buckets) % BUCKET.itemsize == 0, "a table of statistics is cut off")
+    buckets = buckets.view(BUCKET)
+    held = buckets["hash"] != NO_HASH
+    # It is searched from the place that the hash's lowest bits say, up to the first empty one.
+    _require(len(buckets).bit_count() == 1 and not held.all(), "a table of statistics has no empty place")
+    means, classes = base.kind in MEANS, table.number(4, "i", 0)
+    width = 2 if means else classes if base.kind in CLASSES else 1
+    _require(0 < width < 2**16, "a table of statistics is of no classes")
+    blob = table.array(2, "u1")
+    _require(len(blob) % (4 * width) == 0, "a table of statistics is cut off")
+    values = blob.view([("sum", "<f4"), ("count", "<i4")] if means else "<i4")
+    counts = np.stack([values["sum"], values["count"]], axis=1) if means else values.reshape(-1, width)
+    _require(_within(buckets["index"][held].astype(np.int64), len(counts)), "a statistic lies beyond its table")
+    last = width - 1 if base.kind == "Borders" else width
+    _require(base.kind not in CLASSES or 0 <= border < last, "a statistic is of a class that is not there")
+    keys, order = np.unique(buckets["hash"][held], return_index=True)
+    counts = counts[buckets["index"][held][order]].astype(np.float64)
+    good, total, none = _counts(base.kind, border, counts, table.number(3, "i", 0))
     prior, below, shift, scale = (
-        np.float32(ctr[name]) for name in ("prior_numerator", "prior_denomerator", "shift", "scale")
+        np.float32(ctr.number(field, "f", default)) for field, default in ((2, 0.0), (3, 1.0), (4, 0.0), (5, 1.0))
     )
 
     def value(good: np.ndarray, total: np.ndarray) -> np.ndarray:
         found: np.ndarray = ((good.astype(np.float32) + prior) / (total.astype(np.float32) + below) + shift) * scale
         return found
 
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         unknown = value(np.zeros(1), np.array([none]))
-        return Ctr(tuple(columns), tuple(questions), keys, value(good, total), float(unknown[0]))
+        return Ctr(
+            tuple(column[feature] for feature in base.categories),
+            tuple(numbers[question] for question in asked),
+            keys,
+            value(good, total),
+            float(unknown[0]),
+        )
 
 
-def _counts(ctr: Any, counts: np.ndarray, denominator: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return what a statistic divides by what, for the rows of a table and for what it does not hold.
-
-    Raises:
-        ValueError: its type is unknown.
-    """
-    kind, border = ctr["ctr_type"], ctr["target_border_idx"]
-    if kind in ("Counter", "FeatureFreq"):
-        return counts[:, 0], np.full(len(counts), float(denominator)), float(denominator)
-    if kind in ("BinarizedTargetMeanValue", "FloatTargetMeanValue"):
+def _counts(kind: str, border: int, counts: np.ndarray, denominator: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return what a statistic divides by what, for the rows of a table and for what it does not hold."""
+    if kind in MEANS:
         return counts[:, 0], counts[:, 1], 0.0
     if kind == "Buckets":
         return counts[:, border], counts.sum(axis=1), 0.0
     if kind == "Borders":
         return counts[:, border + 1 :].sum(axis=1), counts.sum(axis=1), 0.0
-    raise ValueError(f"it has CTR statistics of type {kind}; supported: {', '.join(KINDS)}")
+    return counts[:, 0], np.full(len(counts), float(denominator)), float(denominator)
 
 
-def _symmetric(trees: Any, questions: Questions, outputs: int) -> Nodes:
+def _nodes(trees: Table, questions: Questions, outputs: int) -> Nodes:
+    """Return the nodes of the trees, which a row can reach."""
+    splits, sizes, starts = (trees.array(field, "<i4").astype(np.int64) for field in (1, 2, 3))
+    values, steps, leaf = trees.array(8, "<f8"), trees.array(10, STEP), trees.array(11, "<u4")
+    _require(len(sizes) > 0, "it has no trees")
+    _require(_within(sizes, len(splits) + 1) and len(splits) == sizes.sum(), "questions are not of each tree")
+    _require(np.array_equal(starts, np.cumsum(sizes) - sizes), "questions of a tree lie elsewhere")
+    _require(_within(splits, max(len(questions.kind), 1)), "a node asks what is no question")
+    _require(bool(np.isfinite(values).all()), "the value of a leaf is not finite")
+    if not len(steps):
+        _require(not len(leaf), "steps are not of each node")
+        _require(not sizes.any() or len(questions.kind) > 0, "a node asks what is no question")
+        _require(_within(sizes, DEEPEST + 1), f"a tree is deeper than {DEEPEST}")
+        leaves = int((1 << sizes).sum())
+        _require(len(values) == leaves * outputs, "values are not of each leaf")
+        _require(trees.count(9) in (0, leaves), "weights are not of each leaf")
+        return _symmetric_parts(splits, sizes, values.reshape(-1, outputs), questions)
+    return _stepping(splits, sizes, np.stack([steps["left"], steps["right"]]).astype(np.int64), leaf, values, outputs)
+
+
+def _symmetric_parts(splits: np.ndarray, depth: np.ndarray, leaf_values: np.ndarray, questions: Questions) -> Nodes:
+    """Return the nodes of symmetric trees, made of some trees after the other, as making them takes several times more.
+
+    Args:
+        splits: the questions' numbers, tree after tree.
+        depth: how many of these each tree has.
+        leaf_values: `[leaves, outputs]`, tree after tree.
+        questions: of the whole model.
+    """
+    first, leaf = np.cumsum([0, *depth]), np.cumsum([0, *(1 << depth)])
+    parts = []
+    for begin in range(0, len(depth), TREES_AT_ONCE):
+        end = min(begin + TREES_AT_ONCE, len(depth))
+        own, held = splits[first[begin] : first[end]], leaf_values[leaf[begin] : leaf[end]]
+        parts.append(list(vars(_symmetric(own, depth[begin:end], held, questions)).values()))
+    return Nodes(*(np.concatenate([part.pop(0) for part in parts]) for _ in range(len(parts[0]))))
+
+
+def _symmetric(splits: np.ndarray, depth: np.ndarray, leaf_values: np.ndarray, questions: Questions) -> Nodes:
     """Return the nodes of symmetric trees, without those that no row reaches.
 
     A question whose answer follows from those before it is not asked. Levels are made one after the other, of all trees
     at once; a node of a level is a tree and the answers so far.
     """
-    depth = np.array([len(tree["splits"] or ()) for tree in trees])
-    asked = np.full((len(trees), max(depth.max(initial=0), 1)), -1)
-    for row, tree in zip(asked, trees, strict=True):
-        row[: len(tree["splits"] or ())] = [split["split_index"] for split in tree["splits"] or ()]
-    leaf_values = np.concatenate([tree["leaf_values"] for tree in trees]).reshape(-1, outputs)
+    asked = np.full((len(depth), max(depth.max(initial=0), 1)), -1)
+    asked[np.arange(asked.shape[1]) < depth[:, None]] = splits
     first_leaf = np.cumsum([0, *(1 << depth)])[:-1].astype(np.int32)
-    tree = np.arange(len(trees), dtype=np.int32)
+    tree = np.arange(len(depth), dtype=np.int32)
     answers, node = np.zeros_like(tree), tree
-    count = len(trees)  # of nodes
+    count = len(depth)  # of nodes
     made: list[Any] = []  # what each level gives to its nodes
     for level in range(int(depth.max(initial=0)) + 1):
         ended = depth[tree] == level
@@ -319,7 +444,7 @@ def _symmetric(trees: Any, questions: Questions, outputs: int) -> Nodes:
         tree = np.concatenate([tree[single], tree[both], tree[both]])
         answers = np.concatenate([answers[single] + bit * can[1][single], answers[both], answers[both] + bit])
         node = np.concatenate([node[single], left, left + 1])
-    return _in_order(made, count, len(trees), leaf_values)
+    return _in_order(made, count, len(depth), leaf_values)
 
 
 def _follows(asked: np.ndarray, questions: Questions) -> tuple[np.ndarray, np.ndarray]:
@@ -363,28 +488,44 @@ def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) 
     return Nodes(sizes, question[order], left[order], right[order], values[order])
 
 
-def _nested(trees: Any, outputs: int) -> Nodes:
-    """Return the nodes of trees that are written as nodes in nodes."""
-    sizes: list[int] = []
-    question: list[int] = []
-    left: list[int] = []
-    right: list[int] = []
-    values: list[list[float]] = []
-    nothing = [0.0] * outputs
-    for tree in trees:
-        waiting, start = [tree], len(question)
-        for node in waiting:  # level by level, while it grows
-            inside = "split" in node
-            left.append(len(waiting) if inside else -1)
-            right.append(len(waiting) + 1 if inside else -1)
-            question.append(node["split"]["split_index"] if inside else -1)
-            if inside:
-                waiting += [node["left"], node["right"]]
-                values.append(nothing)
-            else:
-                value = node["value"]
-                values.append(value if isinstance(value, list) else [value])
-        sizes.append(len(question) - start)
-    return Nodes(
-        np.array(sizes), np.array(question), np.array(left), np.array(right), np.array(values, dtype=np.float64)
-    )
+def _stepping(
+    question: np.ndarray, sizes: np.ndarray, steps: np.ndarray, leaf: np.ndarray, values: np.ndarray, outputs: int
+) -> Nodes:
+    """Return the nodes of trees that say of each node how far its children are from it.
+
+    A node without one of its children holds a value of its own for the rows that would go there: it gets a leaf of its
+    own, behind its tree's nodes.
+
+    Args:
+        question: of each node; of one without children it means nothing.
+        sizes: `[trees]`, how many nodes.
+        steps: `[2, nodes]`, to the left child and to the right one, 0 where there is none.
+        leaf: `[nodes]`, where the values of a node without one of its children begin.
+        values: of all nodes.
+        outputs: how many values a node has.
+    """
+    nodes = len(question)
+    _require(steps.shape[1] == len(leaf) == nodes, "steps are not of each node")
+    tree, trees = np.repeat(np.arange(len(sizes)), sizes), len(sizes)
+    first = (np.cumsum(sizes) - sizes)[tree]
+    place = np.arange(nodes) - first
+    child = place + steps
+    inner = steps.max(axis=0) > 0
+    _require(bool((child < sizes[tree]).all()) and bool((sizes > 0).all()), "a node's child is not in its tree")
+    times = np.bincount((first + child)[steps > 0], minlength=nodes)
+    _require(np.array_equal(times, place > 0), "a node is not the child of one other node")
+    ends = steps.min(axis=0) == 0
+    begins = leaf[ends].astype(np.int64)
+    _require(bool((begins % outputs == 0).all()) and _within(begins + outputs - 1, len(values)), "a leaf has no value")
+    value = np.zeros((nodes, outputs))
+    value[ends] = values.reshape(-1, outputs)[begins // outputs]
+    single = np.flatnonzero(inner & ends)
+    more = np.bincount(tree[single], minlength=trees)
+    own = sizes[tree[single]] + np.arange(len(single)) - (np.cumsum(more) - more)[tree[single]]  # the leaves added
+    child[:, single] = np.where(steps[:, single] > 0, child[:, single], own)
+    order = np.argsort(np.concatenate([tree, tree[single]]), kind="stable")
+    none = np.full(len(single), -1)
+    left, right = (np.concatenate([np.where(inner, side, -1), none])[order] for side in child)
+    asked = np.concatenate([np.where(inner, question, -1), none])[order]
+    held = np.concatenate([np.where(inner[:, None], 0.0, value), value[single]])[order]
+    return Nodes(sizes + more, asked, left, right, held)

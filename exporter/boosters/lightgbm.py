@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.exporter.boosters.lightgbm_model import check_model, read_model
+from triton_regressors.exporter.boosters.lightgbm_model import checked_text
 
 
 def load(path: str | Path) -> Any:
@@ -18,9 +18,7 @@ def load(path: str | Path) -> Any:
     """
     from lightgbm import Booster, LGBMRegressor
 
-    text = Path(path).read_text(encoding="utf-8")
-    check_model(read_model(text))  # LightGBM's compiled code trusts what it reads
-    booster = Booster(model_str=text)
+    booster = Booster(model_str=checked_text(Path(path).read_text(encoding="utf-8")))
     # An estimator has no way of its own to be given a model; these are what its `fit` leaves.
     estimator, features = LGBMRegressor(), booster.num_feature()
     estimator._Booster, estimator.fitted_ = booster, True

@@ -36,6 +36,9 @@ NO_MISSING, ZERO_MISSING = 0, 1
 UNREAD = ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count")
 """What the text says of trees beside how they decide."""
 
+OF_INNER = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+"""What it says of each inner node."""
+
 
 @dataclass(frozen=True)
 class LinearLeaves:
@@ -88,13 +91,17 @@ def read_model(text: str) -> LightGBMModel:
     Raises:
         ValueError: in one clause, what is wrong with the text.
     """
-    head, _, rest = text.partition("\nTree=")
-    body, end, tail = rest.partition("\nend of trees")
-    if not head.startswith("tree") or not end:
+    begin = text.find("\nTree=")
+    end = text.find("\nend of trees", max(begin, 0))
+    if not text.startswith("tree") or begin < 0 or end < 0:
         raise ValueError("it is no whole text of trees by LightGBM")
-    said, fields = dict(line.partition("=")[::2] for line in head.splitlines()), _Fields(body)
+    said, tail = dict(line.partition("=")[::2] for line in text[:begin].splitlines()), text[end:]
+    fields = _Fields(text, begin, end)
     features, outputs = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
-    layout = _Layout(fields.integers("num_leaves"))
+    leaves = fields.integers("num_leaves")
+    if (leaves > len(text)).any():
+        raise ValueError("a tree has more leaves than the text could hold")
+    layout = _Layout(leaves)
     if len(layout.leaves) % outputs:
         raise ValueError(f"{len(layout.leaves)} trees are not shared among {outputs} outputs")
     inner = layout.inner.sum()
@@ -138,11 +145,12 @@ def read_model(text: str) -> LightGBMModel:
 class _Fields:
     """What the trees say, each field of all trees together; numbers are checked to be as many as they should be."""
 
-    def __init__(self, body: str) -> None:
-        self._lines: dict[str, list[str]] = {}
-        for found in re.finditer(r"^(\w+)=(.*)$", body, re.MULTILINE):
+    def __init__(self, text: str, begin: int, end: int) -> None:
+        self._text = text
+        self._lines: dict[str, list[tuple[int, int]]] = {}
+        for found in re.compile(r"^(\w+)=(.*)$", re.MULTILINE).finditer(text, begin, end):
             if found[1] not in UNREAD:
-                self._lines.setdefault(found[1], []).append(found[2])
+                self._lines.setdefault(found[1], []).append(found.span(2))
 
     def integers(self, name: str, count: int | None = None, dtype: type = np.int64) -> np.ndarray:
         """Return whole numbers."""
@@ -156,7 +164,8 @@ class _Fields:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
-                words = " ".join(self._lines.get(name, [])).strip()  # of blanks, numpy makes a number
+                lines = [self._text[slice(*line)] for line in self._lines.get(name, [])]
+                words = " ".join(lines).strip()  # of blanks, numpy makes a number
                 found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             raise ValueError(f"{name} holds what is no number") from None
@@ -253,13 +262,56 @@ def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features
     return LinearLeaves(constant, terms, feature, coefficient)
 
 
-def check_model(model: LightGBMModel) -> None:
-    """Raise `ValueError` unless the nodes of each tree are one."""
+def checked_text(text: str) -> str:
+    """Return a text as LightGBM can read it, whose compiled code trusts it: if its numbers fit together.
+
+    The line is left out that says where each tree begins: LightGBM reads all at once by it, and an error that it finds
+    in one of them then ends the process.
+
+    Raises:
+        ValueError: in one clause, what does not fit together.
+    """
+    if "\r" in text or "\0" in text:
+        raise ValueError("it holds characters that no text of LightGBM's does")
+    model = read_model(text)
     trees = model.trees
     start = np.cumsum(trees.sizes) - trees.sizes
     for first, size in zip(start, trees.sizes, strict=True):
         left, right = trees.left[first : first + size], trees.right[first : first + size]
         check_nodes(left, right, left >= 0)
+    head, _, rest = text.partition("\nTree=")
+    lines = head.split("\n")
+    said = dict(line.partition("=")[::2] for line in lines)
+    if int(said["num_class"]) != model.outputs or len(said["feature_names"].split()) != model.n_features:
+        raise ValueError("its head is not of its classes or features")
+    body, _, tail = rest.partition("\nend of trees")
+    for block in body.split("\nTree="):
+        _check_block(block)
+    parameters = tail.partition("\nparameters:")[2].partition("\nend of parameters")[0]
+    if not all(re.fullmatch(r"\[\w+: .*\]|", line) for line in parameters.split("\n")):
+        raise ValueError("a parameter is no name and its value")
+    kept = "\n".join(line for line in lines if not line.startswith("tree_sizes"))
+    return f"{kept}\nTree={rest}"
+
+
+def _check_block(block: str) -> None:
+    """Raise `ValueError` unless each line of a tree holds as many numbers as LightGBM takes from it."""
+    _, *lines = block.rstrip("\n").split("\n")
+    fields = dict(line.partition("=")[::2] for line in lines)
+    counts = {name: len(words.split()) for name, words in fields.items()}
+    if len(fields) < len(lines) or "" in fields:
+        raise ValueError("a tree says something twice, or is cut in two")
+    leaves, sets = int(fields["num_leaves"]), int(fields["num_cat"])
+    words = int(fields["cat_boundaries"].split()[-1]) if sets else 0
+    expected = dict.fromkeys(OF_INNER, leaves - 1) | {"leaf_value": leaves}
+    expected |= {"cat_boundaries": sets + 1 if sets else 0, "cat_threshold": words}
+    if int(fields.get("is_linear", 0)):
+        terms = sum(map(int, fields["num_features"].split()))
+        expected |= {"leaf_const": leaves, "num_features": leaves, "leaf_features": terms, "leaf_coeff": terms}
+    unread = {name: leaves if name.startswith("leaf") else leaves - 1 for name in UNREAD if counts.get(name)}
+    for name, count in (expected | unread).items():
+        if counts.get(name, 0) != count:
+            raise ValueError(f"{name} has another count of numbers than its tree has")
 
 
 def _categorical_features(infos: tuple[str, ...], tail: str) -> tuple[int, ...]:

@@ -206,20 +206,19 @@ def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarr
     asking = [place for place, tree in enumerate(documents) if len(tree["categories_nodes"])]
     if not asking:
         return row_of, np.zeros((0, 8), np.int32)
-    nodes, listed, rows, count = [], [], [], 0
-    for place in asking:
+    count = sum(len(documents[place]["categories_nodes"]) for place in asking)
+    largest = max(int(np.max(documents[place]["categories"], initial=0)) for place in asking)
+    words = max(8, (largest + 2 + 31) // 32)
+    sets, end = np.empty((count, words), np.int32), 0
+    for place in asking:  # a tree at a time: lists of many categories are long
         tree = documents[place]
         segments, sizes = np.asarray(tree["categories_segments"]), np.asarray(tree["categories_sizes"])
         first = np.repeat(segments - (np.cumsum(sizes) - sizes), sizes)
-        listed.append(np.asarray(tree["categories"])[first + np.arange(len(first))])
-        rows.append(count + np.repeat(np.arange(len(sizes)), sizes))
-        nodes.append(starts[place] + np.asarray(tree["categories_nodes"]))
-        count += len(sizes)
-    row_of[np.concatenate(nodes)] = np.arange(count)
-    category, row = np.concatenate(listed).astype(np.int64), np.concatenate(rows)
-    words = max(8, (int(category.max(initial=0)) + 2 + 31) // 32)
-    sets = np.full((count, words), -1, np.int32)
-    np.bitwise_and.at(sets.view(np.uint32), (row, category >> 5), ~(np.uint32(1) << (category & 31).astype(np.uint32)))
+        left = np.ones((len(sizes), 32 * words), bool)
+        left[np.repeat(np.arange(len(sizes)), sizes), np.asarray(tree["categories"])[first + np.arange(len(first))]] = 0
+        begin, end = end, end + len(sizes)
+        sets[begin:end] = np.packbits(left, axis=1, bitorder="little").view("<i4")
+        row_of[starts[place] + np.asarray(tree["categories_nodes"])] = np.arange(begin, end)
     return row_of, sets
 
 

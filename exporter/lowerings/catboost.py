@@ -79,40 +79,39 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
         for question, source in enumerate(questions.source.tolist())
         if questions.kind[question] == FLOAT
     }
-    trees = _trees(model, columns)
+    trees, bias = _trees(model, columns), model.bias
+    del model, questions  # a large one is half as large again as its trees
     note_thresholds(trees, selected, builder)
-    return builder.add(arrange(trees, exact=True, baseline=model.bias, function=function), read)
+    return builder.add(arrange(trees, exact=True, baseline=bias, function=function), read)
 
 
 def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
     """Return the trees, which find the answer to a question, or the number it is about, in its column."""
     nodes, questions = model.nodes, model.questions
-    asked = np.maximum(nodes.question, 0)
-    column = np.full(len(questions.kind) + 1, -1)
+    column = np.full(len(questions.kind) + 1, -1, dtype=np.int32)  # the last one is of leaves, whose question is −1
     column[list(columns)] = list(columns.values())
     one_hot = questions.kind == ONE_HOT
     left = ~one_hot & ~((questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right)))
-    inner = nodes.left >= 0
+    threshold = np.append(np.where(one_hot, 0.5, questions.border), 0.0).astype(np.float32)
+    flags = np.append(np.where(left, MISSING_LEFT, 0), 0).astype(np.uint8)
     return Trees(
         nodes.sizes,
-        np.where(inner, column[asked], -1),
-        np.append(np.where(one_hot, 0.5, questions.border), 0.0).astype(np.float32)[np.where(inner, asked, -1)],
+        column[nodes.question],
+        threshold[nodes.question],
         nodes.left,
         nodes.right,
-        np.where(inner & np.append(left, False)[asked], MISSING_LEFT, 0).astype(np.uint8),
-        model.scale * nodes.value,
+        flags[nodes.question],
+        nodes.value if model.scale == 1 else model.scale * nodes.value,
         np.zeros((0, 8), dtype=np.int32),
     )
 
 
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
     """Return the estimator's model, which CatBoost writes to a file alone."""
-    if estimator.get_text_feature_indices() or estimator.get_embedding_feature_indices():
-        raise builder.refuse(estimator, "it reads text or embeddings; supported: numbers and categories")
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "model.json")
+        path = Path(directory, "model.cbm")
         try:
-            estimator.save_model(str(path), format="json")
-            return read_model(path)
+            estimator.save_model(str(path))
+            return read_model(path.read_bytes())
         except Exception as error:  # the library raises its own, and what is not read is a ValueError
             raise builder.refuse(estimator, one_line(error)) from error

@@ -128,12 +128,15 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
     if feature >= 0 and profile.given is not None:
         with contextlib.suppress(KeyError, IndexError):  # what is wrong with the sample is said where it is read
             given = set(profile.given(feature))
-    if given is not None and any(is_missing(value) for value in given):
-        raise builder.refuse(
-            estimator,
-            f"{name} of the sample lacks values, and CatBoost takes categories alone there. Give a string in place of "
-            "a missing one, the one that it was trained on",
-        )
+    if given is not None:
+        filled = profile.text.known(feature)  # an imputer's strings, if one is in front
+        if not filled and any(is_missing(value) for value in given):
+            raise builder.refuse(
+                estimator,
+                f"{name} of the sample lacks values, and CatBoost takes categories alone there. Give a string in place "
+                "of a missing one, the one that it was trained on, or put a SimpleImputer in front",
+            )
+        given = {value for value in given if not is_missing(value)} | set(filled)
     stated = _stated(model, column)
     whole = given is not None and len(given) > 0 and all(map(_is_whole, given))
     if given is not None and not whole:

@@ -5,6 +5,7 @@ What is missing is NaN, or one number: `missing_values`.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ def lower_simple_imputer(imputer: SimpleImputer, x: Value, builder: Builder) -> 
     location = np.nan_to_num(statistics)
     builder.profile.note_scale(x.features, location, np.where(location != 0, np.abs(location), 1.0))
     filled = builder.add(Impute(kept, statistics[kept], indicators, _missing_number(imputer, x, builder)), x)
-    return filled.holding(x, kept) if _are_strings(imputer) and not len(indicators) else filled
+    if not _are_strings(imputer) or not x.features:
+        return filled
+    return dataclasses.replace(filled, features=(*filled.holding(x, kept).features, *[-1] * len(indicators)))
 
 
 @lowers(MissingIndicator)

@@ -6,6 +6,8 @@ LightGBM compares and adds in float64. The trees compare likewise, and an answer
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,10 @@ refuses(
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
-    model = read_model(estimator.booster_.model_to_string())
+    with tempfile.TemporaryDirectory() as directory:  # LightGBM makes several copies of a string
+        path = Path(directory, "model.txt")
+        estimator.booster_.save_model(path)
+        model = read_model(path.read_text(encoding="utf-8"))
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)

@@ -154,13 +154,21 @@ def arrange(
     order = np.argsort(depth, kind="stable") if output == "sum" else np.arange(len(starts))
     if output_of_tree is not None:
         order = np.argsort(output_of_tree, kind="stable")
-    place = np.empty(len(order), dtype=np.int32)
-    place[order] = np.arange(len(order))  # of each tree
-    nodes = np.concatenate(levels)
-    del levels
-    nodes = nodes[np.argsort(place[tree_of[nodes]], kind="stable")]  # new to old
-    position = np.zeros(len(inner), dtype=np.int32)
-    position[nodes] = np.arange(len(nodes))  # old to new
+    del right
+    sizes = np.asarray(trees.sizes)[order]
+    free = np.empty(len(order), dtype=np.int32)  # of each tree, the next place for a node
+    free[order] = np.cumsum(sizes) - sizes
+    nodes, position = np.empty(len(inner), dtype=np.int32), np.empty(len(inner), dtype=np.int32)
+    while levels:
+        level = levels.pop(0)  # which is tree after tree
+        tree = tree_of[level]
+        count = np.bincount(tree, minlength=len(order))
+        first = np.cumsum(count) - count
+        at = (free - first).astype(np.int32)[tree] + np.arange(len(level), dtype=np.int32)
+        nodes[at] = level  # new to old
+        position[level] = at  # old to new
+        free += count.astype(np.int32)
+    del tree_of, level, tree, at
     is_inner = inner[nodes]
     sets, number = _distinct(trees.sets)
     threshold, asks = trees.threshold[nodes], is_inner & (trees.flags[nodes] & CATEGORICAL > 0)
@@ -171,6 +179,8 @@ def arrange(
     child = np.zeros(len(inner), dtype=np.int32)
     child[inner] = position[left[inner]]
     child[leaves] = np.arange(len(leaves))
+    roots, child = position[starts[order]], child[nodes]
+    del left, position
     values = np.ascontiguousarray(trees.value[leaves, : 0 if output == "leaves" else None])
     outputs, groups = values.shape[1], np.zeros(0, dtype=np.int32)
     if output == "ordered":
@@ -181,10 +191,10 @@ def arrange(
     return TreeEnsemble(
         feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
         threshold=threshold if exact else round_down(threshold),
-        child=child[nodes],
+        child=child,
         flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
         sets=sets,
-        roots=position[starts[order]],
+        roots=roots,
         values=values,
         baseline=np.full(outputs, baseline, dtype=np.float32 if output == "ordered" else np.float64),
         divisor=divisor,

@@ -7,6 +7,8 @@ its builds for x86-64 add them, which round each product first.
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,10 @@ refuses(
 def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
     try:
-        model = read_xgboost(estimator.get_booster().save_raw("ubj"))
+        with tempfile.TemporaryDirectory() as directory:  # XGBoost keeps the memory that it writes a model to
+            path = Path(directory, "model.ubj")
+            estimator.get_booster().save_model(path)
+            model = read_xgboost(path.read_bytes())
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from error
     if model.n_features != x.width:

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import StackingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
@@ -20,6 +21,7 @@ from docs.boosters import compare
 from tests.exporter.adversarial import adversarial_rows, edges_of
 from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
 from tests.exporter.cases_text import NUMERIC
+from triton_regressors.exporter.boosters import catboost as reading
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
@@ -233,6 +235,25 @@ def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss
     assert compilation.document().provenance.feature_names == tuple(X.columns)
 
 
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("import os; os.abort()", "CatBoost crashes as it reads it"),
+        ("import time; time.sleep(60)", "CatBoost has not read it after 1 s"),
+        ("import sys; sys.exit('ValueError: so')", "ValueError: so"),
+        ("import sys; open(sys.argv[2], 'w').write('CBM1')", "it is no model of CatBoost's"),
+    ],
+)
+def test_a_process_of_its_own_reads_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, says: str
+) -> None:
+    (tmp_path / "m.json").write_text('{"features_info":{}}')
+    monkeypatch.setattr(reading, "REWRITE", program)
+    monkeypatch.setattr(reading, "REWRITE_S", 1.0)
+    with pytest.raises(ExportError, match=rf"^Cannot read .*m\.json: {says}\.$"):
+        load_estimator(tmp_path / "m.json")
+
+
 @pytest.mark.parametrize("wanted", [CatBoostClassifier, CatBoostRanker])
 def test_a_file_of_no_regressor_is_refused(tmp_path: Path, wanted: Any) -> None:
     X, y = with_holes()
@@ -302,15 +323,35 @@ def test_combinations_need_every_category_too() -> None:
             compile_estimator(model, sample=X)
 
 
+def test_statistics_of_one_kind_that_split_the_target_otherwise() -> None:
+    X, y = tenants()
+    ctr = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=4"]
+    model = catboost(cat_features=CATEGORIES, simple_ctr=ctr, one_hot_max_size=1).fit(X, y)
+    assert compile_estimator(model, sample=X).report.outputs["y"].max_ulp <= NEAREST
+
+
+def with_gaps() -> tuple[pd.DataFrame, np.ndarray]:
+    X, y = tenants()
+    rng = np.random.default_rng(3)
+    X = X[["city", "job", "age"]].mask(rng.random((len(X), 3)) < 0.15)
+    return X.astype({"city": object, "job": object}), np.asarray(y)
+
+
+@pytest.mark.parametrize("options", [{"strategy": "most_frequent"}, {"fill_value": "Atlantis", "add_indicator": True}])
+def test_behind_an_imputer_of_strings(options: dict[str, Any]) -> None:
+    X, y = with_gaps()
+    imputer = SimpleImputer(**{"strategy": "constant"} | options)
+    filled = ColumnTransformer([("strings", imputer, ["city", "job"])], remainder="passthrough")
+    model = make_pipeline(filled, catboost(cat_features=[0, 1], one_hot_max_size=3)).fit(X, y)
+    rows = pd.concat([X, X.assign(city="Nowhere"), X.assign(job=np.nan)])
+    compilation = compile_estimator(model, sample=rows)
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+    assert compilation.inputs.text[0].columns == (0, 1)
+
+
 def text_model() -> tuple[Any, Any]:
     X = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0] * 9, "words": ["a word", "two words", "a", "word"] * 9})
     return catboost(text_features=["words"]).fit(X, X["age"]), X
-
-
-def two_statistics() -> tuple[Any, Any]:
-    X, y = tenants()
-    ctr = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=4"]
-    return catboost(cat_features=CATEGORIES, simple_ctr=ctr, one_hot_max_size=1).fit(X, y), X
 
 
 def no_trees() -> tuple[Any, Any]:
@@ -328,10 +369,6 @@ def deviation_in_a_stack() -> tuple[Any, Any]:
 
 REFUSED = {
     "text": (text_model, "it reads text or embeddings; supported: numbers and categories"),
-    "two statistics": (
-        two_statistics,
-        "it has several CTR statistics of type Borders, which its JSON merges; supported",
-    ),
     "no trees": (no_trees, r"it has no trees\.$"),
     "a deviation in a stack": (deviation_in_a_stack, "it was fitted on 3 features and would get 2"),
     "unfitted": (lambda: (catboost(), None), "call fit first"),

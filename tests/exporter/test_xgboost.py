@@ -245,14 +245,11 @@ def test_a_file_holds_all_but_what_is_missing(tmp_path: Path, suffix: str) -> No
         load_estimator(path)
 
 
-def test_a_skops_file_of_a_pipeline_needs_its_types_trusted(tmp_path: Path) -> None:
+def test_a_skops_file_of_a_pipeline(tmp_path: Path) -> None:
     X, y = mostly_zero()
     pipeline = make_pipeline(StandardScaler(), XGBRFRegressor(n_estimators=4, missing=0, n_jobs=1)).fit(X, y)
     skops.io.dump(pipeline, tmp_path / "model.skops")
-    types = ["xgboost.core.Booster", "xgboost.sklearn.XGBRFRegressor"]
-    with pytest.raises(ExportError, match=f"types that are not trusted: {', '.join(types)}; "):
-        load_estimator(tmp_path / "model.skops")
-    loaded = load_estimator(tmp_path / "model.skops", trusted_types=types)
+    loaded = load_estimator(tmp_path / "model.skops")
     np.testing.assert_array_equal(answers(loaded, X, input="fp64")[:, 0], pipeline.predict(X))
 
 

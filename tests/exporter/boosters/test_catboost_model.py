@@ -1,58 +1,70 @@
-"""CatBoost's document as arrays: trees without nodes that no row reaches, and combinations found by their keys."""
+"""CatBoost's file as arrays: trees without nodes that no row reaches, combinations by their keys, and damages."""
 
+import contextlib
 import itertools
-import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.exporter.cases import CASES
 from triton_regressors.exporter.boosters import catboost_model
-from triton_regressors.exporter.boosters.catboost_model import combine, find_combinations, read_model
+from triton_regressors.exporter.boosters.catboost_model import (
+    BUCKET,
+    FLOAT,
+    ONE_HOT,
+    Questions,
+    combine,
+    find_combinations,
+    read_model,
+)
+from triton_regressors.exporter.boosters.flat_tables import Table
 
 
-def document(borders: list[float], values: list[int], splits: list[int]) -> dict[str, Any]:
-    """Return a model of one symmetric tree that asks these questions; its leaves hold their numbers."""
-    return {
-        "features_info": {
-            "float_features": [
-                {
-                    "borders": borders,
-                    "feature_index": 0,
-                    "flat_feature_index": 1,
-                    "has_nans": True,
-                    "nan_value_treatment": "AsTrue",
-                }
-            ],
-            "categorical_features": [{"feature_index": 0, "flat_feature_index": 0, "values": values}],
-        },
-        "oblivious_trees": [
-            {"leaf_values": list(range(2 ** len(splits))), "splits": [{"split_index": number} for number in splits]}
-        ],
-        "scale_and_bias": [2, [0.5]],
-    }
+def tenants() -> bytes:
+    """Return a model of symmetric trees with statistics of categories."""
+    return bytes(CASES["catboost-ctr-types"].fitted()[0]._serialize_model())
 
 
-def written(directory: Path, document: dict[str, Any]) -> Path:
-    """Return a file with a document, and with a letter and a weight of leaves that are not read."""
-    document["model_info"] = {
-        "params": json.dumps({"number_token": "\N{INPUT SYMBOL FOR NUMBERS}"}, ensure_ascii=False)
-    }
-    document["oblivious_trees"][0]["leaf_weights"] = [1.0]
-    path = directory / "model.json"
-    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
-    return path
+def stepping() -> bytes:
+    """Return a model whose trees say how far children are from their parents."""
+    return bytes(CASES["catboost-lossguide"].fitted()[0]._serialize_model())
 
 
-def test_nodes_that_no_row_reaches_are_left_out(tmp_path: Path) -> None:
+def test_nodes_that_no_row_reaches_are_left_out() -> None:
     # x > 1, x > 2 and x > 1 again, then whether a category is 7 and whether it is 9: 3 · 3 leaves of 32.
-    model = read_model(written(tmp_path, document([1.0, 2.0], [7, 9], [0, 1, 0, 2, 3])))
-    leaves = model.nodes.value[model.nodes.left < 0, 0]
+    questions = Questions(np.array([FLOAT, FLOAT, ONE_HOT, ONE_HOT]), np.array([1, 1, 0, 0]), np.array([1.0, 2, 7, 9]))
+    nodes = catboost_model._symmetric_parts(
+        np.array([0, 1, 0, 2, 3, 1]), np.array([5, 1]), np.arange(34.0)[:, None], questions
+    )
+    leaves = nodes.value[nodes.left < 0, 0]
     possible = [0 + 0, 1 + 4, 1 + 2 + 4]
-    assert sorted(leaves) == sorted(x + category for x in possible for category in (0, 8, 16))
-    assert model.nodes.sizes.tolist() == [17]
-    assert (model.scale, model.bias.tolist(), model.nan_right, model.numeric) == (2, [0.5], {1}, (1,))
+    assert sorted(leaves) == [*sorted(x + category for x in possible for category in (0, 8, 16)), 32, 33]
+    assert nodes.sizes.tolist() == [17, 3]
+
+
+def test_trees_are_the_same_made_at_once_or_after_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_model(tenants()).nodes
+    monkeypatch.setattr(catboost_model, "TREES_AT_ONCE", 3)
+    for name, numbers in vars(read_model(tenants()).nodes).items():
+        np.testing.assert_array_equal(numbers, getattr(whole, name))
+
+
+def test_a_node_that_lacks_a_child_gets_a_leaf() -> None:
+    # x > 0 leads to a leaf, and else to the root's own value; a second tree is a leaf.
+    nodes = catboost_model._stepping(
+        np.array([0, 0, 0]),
+        np.array([2, 1]),
+        np.array([[0, 0, 0], [1, 0, 0]]),
+        np.array([2, 0, 4]),
+        np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        2,
+    )
+    assert nodes.sizes.tolist() == [3, 1]
+    assert nodes.left.tolist() == [2, -1, -1, -1]
+    assert nodes.right.tolist() == [1, -1, -1, -1]
+    assert nodes.value.tolist() == [[0, 0], [1, 2], [3, 4], [5, 6]]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 2**20])
@@ -73,20 +85,71 @@ def test_combinations_are_found_by_their_keys(monkeypatch: pytest.MonkeyPatch, a
     assert not len(find_combinations(choices, keys[:0])[0])
 
 
-def test_a_document_of_another_kind_of_statistics_is_refused(tmp_path: Path) -> None:
-    statistic = {
-        "borders": [0.5],
-        "ctr_type": "Ranks",
-        "elements": [{"cat_feature_index": 0, "combination_element": "cat_feature_value"}],
-        "identifier": "own",
-        "prior_denomerator": 1,
-        "prior_numerator": 0,
-        "scale": 1,
-        "shift": 0,
-        "target_border_idx": 0,
-    }
-    given = document([], [], [])
-    given["features_info"]["ctrs"] = [statistic]
-    given["ctr_data"] = {"own": {"hash_map": ["5", 1], "hash_stride": 2}}
-    with pytest.raises(ValueError, match="it has CTR statistics of type Ranks; supported: Borders, Buckets"):
-        read_model(written(tmp_path, given))
+def vector(number: Any, field: int, item: int, size: int = 4) -> Callable[[bytearray], None]:
+    """Return a change of an item of an array of the model's trees, each of `size` bytes."""
+
+    def change(model: bytearray) -> None:
+        core = memoryview(model)[8:]
+        start, count = Table.root(core).table(1)._vector(field)
+        core[start + size * (item % count) :][:size] = number.to_bytes(size, "little", signed=number < 0)
+
+    return change
+
+
+def statistics(number: int, field: int, step: int) -> Callable[[bytearray], None]:
+    """Return a change of numbers of the first table of statistics, each `step` bytes after the last."""
+
+    def change(model: bytearray) -> None:
+        first = 8 + int.from_bytes(model[4:8], "little") + 8
+        table = memoryview(model)[first:]
+        start, count = Table.root(table)._vector(field)
+        for place in range(start + 8 * (step == BUCKET.itemsize), start + count, step):
+            table[place : place + 4] = number.to_bytes(4, "little")
+
+    return change
+
+
+def no_empty_place(model: bytearray) -> None:
+    first = 8 + int.from_bytes(model[4:8], "little") + 8
+    start, count = Table.root(memoryview(model)[first:])._vector(1)
+    place = first + start
+    model[place : place + count] = model[place : place + count].replace(b"\xff" * 8, bytes(8))
+
+
+DAMAGES: dict[str, tuple[Callable[[], bytes], Callable[[bytearray], Any], str]] = {
+    "mark": (tenants, lambda model: model.__setitem__(0, 0), "it is no model of CatBoost's"),
+    "core": (tenants, lambda model: model.__delitem__(slice(3000, None)), "a part of it lies beyond its end"),
+    "end": (tenants, lambda model: model.__delitem__(slice(-100, None)), "its end is missing"),
+    "question": (tenants, vector(9999, 1, 0), "a node asks what is no question"),
+    "negative question": (tenants, vector(-1, 1, 0), "a node asks what is no question"),
+    "depth": (tenants, vector(1, 2, 0), "questions are not of each tree"),
+    "start": (tenants, vector(7, 3, 1), "questions of a tree lie elsewhere"),
+    "value": (tenants, vector(0x7FF8 << 48, 8, 0, 8), "the value of a leaf is not finite"),
+    "bucket": (tenants, statistics(99999, 1, BUCKET.itemsize), "a statistic lies beyond its table"),
+    "search": (tenants, no_empty_place, "a table of statistics has no empty place"),
+    "step": (stepping, vector(999, 10, 0, 2), "a node's child is not in its tree"),
+    "two steps": (stepping, vector(0x0001_0001, 10, 0), "a node is not the child of one other node"),
+    "leaf": (stepping, vector(10**6, 11, -1), "a leaf has no value"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_models(damage: str) -> None:
+    make, change, says = DAMAGES[damage]
+    model = bytearray(make())
+    read_model(bytes(model))
+    change(model)
+    with pytest.raises(ValueError, match=says):
+        read_model(bytes(model))
+
+
+def test_damaged_bytes_are_read_or_refused() -> None:
+    rng = np.random.default_rng(0)
+    for whole in (tenants(), stepping()):
+        read = 0
+        for place in rng.integers(0, len(whole), 100):
+            model = bytearray(whole)
+            model[place] ^= 1 << int(rng.integers(8))
+            with contextlib.suppress(ValueError):
+                read += read_model(bytes(model)) is not None
+        assert 0 < read < 100

@@ -12,7 +12,7 @@ from tests.exporter.data import small
 from triton_regressors.exporter.boosters.lightgbm_model import (
     NEAR_ZERO,
     LightGBMModel,
-    check_model,
+    checked_text,
     read_model,
 )
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
@@ -55,7 +55,6 @@ def test_nodes_lie_tree_after_tree() -> None:
     assert (model.trees.left[leaves[0] - 1 : 2 * leaves[0] - 1] == -1).all()
     assert (model.n_features, model.outputs, model.rounds, model.averaged) == (4, 1, len(leaves), False)
     assert model.objective == ("regression",)
-    check_model(model)
 
 
 def test_sets_are_those_of_the_text() -> None:
@@ -154,3 +153,38 @@ def test_damaged_texts(damage: str) -> None:
     change, says = DAMAGES[damage]
     with pytest.raises(ValueError, match=says):
         read_model(change(text_of_codes()))
+
+
+@pytest.mark.parametrize("text", [text_of_codes, text_of_linear_trees])
+def test_a_text_is_checked_and_keeps_all_but_where_its_trees_are(text: Callable[[], str]) -> None:
+    assert checked_text(text()) == text().replace(line(text(), "tree_sizes") + "\n", "")
+
+
+TREE_BY_TREE: dict[str, tuple[Callable[[str], str], str]] = {
+    "unread": (lambda text: text.replace("split_gain=", "split_gain=1 ", 1), "split_gain has another count"),
+    "twice": (lambda text: text.replace("\nshrinkage", "\nleaf_value=1\nshrinkage", 1), "leaf_value has another count"),
+    "above itself": (
+        lambda text: text.replace(line(text, "left_child"), "left_child=" + "0 " * 8, 1),
+        "a node's child does not come after it",
+    ),
+    "classes": (lambda text: text.replace("num_class=1", "num_class=9"), "its head is not of its classes or features"),
+    "names": (lambda text: text.replace("feature_names=", "feature_names=x "), "its head is not of its classes or fea"),
+    "returns": (lambda text: text.replace("\n", "\r\n"), "it holds characters that no text"),
+    "a number of the next tree": (
+        lambda text: (
+            text.replace(line(text, "split_feature"), line(text, "split_feature")[:-2], 1)
+            .replace("split_feature=", "split_feature=0 ", 2)
+            .replace("split_feature=0 ", "split_feature=", 1)
+        ),
+        "split_feature has another count of numbers than its tree",
+    ),
+    "parameter": (lambda text: text.replace("[boosting: ", "[boosting "), "a parameter is no name and its value"),
+    "huge": (lambda text: text.replace("num_leaves=9", "num_leaves=2147483647", 1), "more leaves than the text could"),
+}
+
+
+@pytest.mark.parametrize("damage", list(TREE_BY_TREE))
+def test_texts_that_lightgbm_would_trust(damage: str) -> None:
+    change, says = TREE_BY_TREE[damage]
+    with pytest.raises(ValueError, match=says):
+        checked_text(change(text_of_codes()))
