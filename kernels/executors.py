@@ -10,6 +10,7 @@ row's arithmetic depends on another, neither this nor the batch's size changes a
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -17,16 +18,20 @@ import numpy as np
 import torch
 
 from .branches import MOST_BRANCHES, Launch, Task
-from .chunks import Chunk, Lane, graph_sizes, streams
+from .chunks import Chunk, Lane, Piece, graph_sizes, streams
 from .gather import Gathering, Part, on_cpu
 from .plain_steps import SharedPoints, with_shared_points, with_whole_sums
 from .plan import INPUT, Parameters, Plan, Step
-from .staging import Staging, split
+from .staging import Staging, split, unlocked
 from .tiles import one_thread
 from .upload import upload
 
-LANES = 3
-"""How many chunks are under way: while the CPU stages one, the bus carries another and the device computes a third."""
+LANES = 4
+"""How many pieces of a batch are under way: while the bus carries some, the device computes the others."""
+
+IN_FLIGHT = 2
+"""How many staged pieces the bus carries at a time. One alone would leave it idle before the next. If it carried those
+of all lanes, they would be there at the same time, and the device and the bus would work in turns."""
 
 MOST_PIECES = 2**14
 """How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
@@ -35,6 +40,9 @@ Outputs = tuple[str, ...]
 
 Pieces = Callable[[int, int], torch.Tensor]
 """Returns the tensor over the rows from one number on and before another."""
+
+Way = tuple[tuple[Task, ...], ...]
+"""Tasks that bring rows to the device, and such that compute them; or both as one."""
 
 Search = Callable[[np.ndarray], bool]
 """Returns whether all of the numbers are allowed."""
@@ -76,8 +84,8 @@ class Executor(Protocol):
     def wait(self) -> None:
         """Wait until what was launched is computed."""
 
-    def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
-        """Return outputs of rows that need not be staged yet, valid until the next launch."""
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
+        """Return outputs of rows that need not be staged yet, in arrays that are the caller's."""
 
     def warm_up(self, outputs: Outputs) -> None:
         """Do once what would make the first batch wait."""
@@ -116,11 +124,10 @@ class TorchExecutor:
     def wait(self) -> None:
         """Launching computed everything."""
 
-    def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, which are read where they lie."""
-        if not X.flags.writeable:  # torch warns of arrays that it cannot write to
-            return self.launch((X,), len(X), outputs)
-        return self._compute(torch.from_numpy(np.ascontiguousarray(X)), outputs)
+        x = torch.from_numpy(unlocked(np.ascontiguousarray(X)))
+        return {name: answer.copy() for name, answer in self._compute(x, outputs).arrays.items()}
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compute one row."""
@@ -146,9 +153,9 @@ class TorchExecutor:
 class KernelExecutor:
     """Runs the kernels, on a GPU or through the interpreter.
 
-    A large batch is cut into chunks of rows. Each chunk is staged, brought to the device and computed on the stream of
-    a lane, and lanes take turns. What a chunk makes on its way lies in buffers of its lane, which the lane's next chunk
-    uses again. With a `gathering` parts that it can lay are not staged.
+    A batch of at most a chunk of rows is one graph. A larger one is cut into pieces of a chunk. Each is staged, brought
+    to the device and computed on the stream of a lane; lanes take turns. What a piece makes on its way lies in buffers
+    of its lane, which the lane's next piece uses again. With a `gathering` parts that it can lay are not staged.
     """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
@@ -168,16 +175,19 @@ class KernelExecutor:
         self._schedules: dict[Outputs, _Schedule] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
-        """Gather or stage rows and begin to compute their outputs, chunk by chunk."""
+        """Gather or stage rows and begin to compute their outputs, piece by piece."""
         gathering = self._gathering
         self._searched = None
         if gathering is None or not gathering.lay(parts, rows):
             return self._stage([on_cpu(part) for part in parts], rows, outputs)
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        for number, start in enumerate(range(0, rows, self._chunk_rows)):
-            schedule.gathered[number].starter(min(rows - start, self._chunk_rows))()
-            self._busy = self._streams[: number + 1]
         self._searched = gathering.allowed
+        if rows <= self._chunk_rows:
+            self._busy = self._first
+            return schedule.start(rows, gathered=True)
+        self._busy = self._streams
+        for piece in schedule.pieces(rows):
+            piece.begin(min(piece.stop, rows) - piece.start, gathered=True)
         return schedule.answers(rows)
 
     def _stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
@@ -186,11 +196,11 @@ class KernelExecutor:
             self._staging.fill(parts, 0, rows)
             self._busy = self._first
             return schedule.start(rows)
-        for number, group in enumerate(split(parts, self._chunk_rows)):
-            count = sum(map(len, group))
-            self._staging.fill(group, number * self._chunk_rows, count)
-            schedule.chunks[number].starter(count)()
-            self._busy = self._streams[: number + 1]
+        self._busy = self._streams
+        for piece, group in zip(schedule.pieces(rows), split(parts, self._chunk_rows), strict=True):
+            count = min(piece.stop, rows) - piece.start
+            self._staging.fill(group, piece.start, count)
+            piece.begin(count)
         return schedule.answers(rows)
 
     def allowed(self, rows: int, search: Search) -> bool:
@@ -203,26 +213,33 @@ class KernelExecutor:
         return found
 
     def wait(self) -> None:
-        """Wait for the streams of the lanes that were given a chunk."""
+        """Wait for the streams of the lanes that were given a piece."""
         for stream in self._busy:
             stream.synchronize()
 
-    def answer(self, X: np.ndarray, outputs: Outputs) -> Answers:
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, after staging them."""
-        answers = self._stage((X,), len(X), outputs)
-        self.wait()
-        return answers
+        rows = len(X)
+        answers = self._stage((X,), rows, outputs).arrays
+        if rows <= self._chunk_rows:
+            self.wait()
+            return {name: answer.copy() for name, answer in answers.items()}
+        found = {name: np.empty_like(answer) for name, answer in answers.items()}
+        for piece in self._schedules[outputs].pieces(rows):
+            piece.wait()
+            for name, answer in answers.items():
+                found[name][piece.start : piece.stop] = answer[piece.start : piece.stop]
+        return found
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
-        self._busy = self._first
         if self._on_gpu:
-            for chunks in (schedule.chunks, schedule.gathered):
-                for chunk in chunks[:1]:
-                    chunk.launch(self._chunk_rows)  # compiles before anything is captured
+            self._busy = self._streams
+            schedule.warm_up(self._chunk_rows)  # compiles before anything is captured
             self.wait()
             schedule.capture(self._chunk_rows)
+        self._busy = self._first
         schedule.start(1)
         self.wait()
 
@@ -230,35 +247,55 @@ class KernelExecutor:
         """Lay out buffers and launches for a set of outputs."""
         steps = self._plan.steps_for(outputs)
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
-        numbers = range(self._chunks)
-        chunks = [self._bind_chunk(steps, host, number) for number in numbers]
-        gathered = [self._bind_chunk(steps, host, number, self._gathering) for number in numbers if self._gathering]
-        schedule = self._schedules[outputs] = _Schedule(chunks, gathered, host)
+        readers = [step for step in steps if INPUT in step.inputs]
+        direct = not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once())
+        lane = self._lanes[0]
+        ways = self._ways(steps, host, lane, 0, self._chunk_rows, direct=direct)
+        whole = [Chunk(tuple(itertools.chain(*way)), lane) for way in ways]
+        pieces: list[Piece] = []
+        for number in range(self._chunks if self._chunks > 1 else 0):
+            lane = self._lanes[number % len(self._lanes)]
+            start, stop = number * self._chunk_rows, (number + 1) * self._chunk_rows
+            ways = self._ways(steps, host, lane, start, stop, direct=direct)
+            chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
+            after = pieces[number - IN_FLIGHT].there if number >= IN_FLIGHT and not direct else None
+            pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane, after))
+        schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
         return schedule
 
-    def _bind_chunk(
+    def _ways(
         self,
         steps: Sequence[Step],
         outputs: Mapping[str, torch.Tensor],
-        number: int,
-        gathering: Gathering | None = None,
-    ) -> Chunk:
-        """Return the launches that make outputs, given by name as buffers, of one chunk of the batch's rows."""
-        lane = self._lanes[number % len(self._lanes)]
-        here = slice(number * self._chunk_rows, (number + 1) * self._chunk_rows)
-        staged, host = self._staging.tensor[here], {name: buffer[here] for name, buffer in outputs.items()}
-        readers = [step for step in steps if INPUT in step.inputs]
-        values: dict[str, torch.Tensor] = {}
+        lane: Lane,
+        start: int,
+        stop: int,
+        *,
+        direct: bool,
+    ) -> list[Way]:
+        """Return what brings rows of a batch, and what computes them: from staging, and by gathering where that can be.
+
+        Where kernels read staged rows across the bus, which `direct` asks for, that is one and the same.
+        """
+        staged, ways = self._staging.tensor[start:stop], list[Way]()
+        if direct:
+            ways.append((self._compute(steps, lane, outputs, start, staged),))
+        if self._gathering or not direct:
+            given = self._device_buffer(lane, INPUT)[: stop - start]
+            compute = self._compute(steps, lane, outputs, start, given)
+            if not direct:
+                ways.append(((Task((), INPUT, functools.partial(upload, staged, given)),), compute))
+            if self._gathering:
+                ways.append(((Task((), INPUT, functools.partial(self._gathering.launch, given, start)),), compute))
+        return ways
+
+    def _compute(
+        self, steps: Sequence[Step], lane: Lane, outputs: Mapping[str, torch.Tensor], start: int, given: torch.Tensor
+    ) -> tuple[Task, ...]:
+        """Return what makes outputs, given by name as buffers, of the rows `given`, the batch's from `start` on."""
+        host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
+        values = {INPUT: given}
         tasks: list[Task] = []
-        if gathering:
-            values[INPUT] = self._device_buffer(lane, INPUT)
-            gather = functools.partial(gathering.launch, values[INPUT], number * self._chunk_rows)
-            tasks.append(Task((), INPUT, gather))
-        elif not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once()):
-            values[INPUT] = staged
-        else:
-            values[INPUT] = self._device_buffer(lane, INPUT)
-            tasks.append(Task((), INPUT, functools.partial(upload, staged, values[INPUT])))
         read = {name for step in steps for name in step.inputs}
         direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
         for step in steps:
@@ -271,7 +308,7 @@ class KernelExecutor:
             value = self._plan.outputs[name]
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return Chunk(tasks, lane)
+        return tuple(tasks)
 
     def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
         if value not in lane.values:
@@ -288,44 +325,56 @@ class KernelExecutor:
 
 
 class _Schedule:
-    """The chunks of a batch that make a set of outputs, and the host buffers in which their answers end.
+    """What makes a set of outputs: of a batch of one chunk, of the pieces of a larger one, and the answers' buffers.
 
-    `chunks` are of staged rows, `gathered` of those that the device brings itself.
+    `whole` is the chunk of staged rows, and where there is one that of rows that the device gathers itself.
     """
 
-    def __init__(self, chunks: list[Chunk], gathered: list[Chunk], buffers: dict[str, torch.Tensor]) -> None:
-        self.chunks = chunks
-        self.gathered = gathered
+    def __init__(self, whole: Sequence[Chunk], pieces: Sequence[Piece], buffers: dict[str, torch.Tensor]) -> None:
+        self._whole = whole
+        self._pieces = pieces
         self._buffers = buffers
-        self._pieces: dict[str, Pieces] = {
+        self._cut: dict[str, Pieces] = {
             name: functools.lru_cache(MOST_PIECES)(functools.partial(_piece, buffer))
             for name, buffer in buffers.items()
         }
-        self._batches: dict[int, tuple[Callable[[], None], Answers]] = {}
+        self._batches: tuple[dict[int, tuple[Callable[[], None], Answers]], ...] = tuple({} for _ in whole)
 
-    def start(self, rows: int) -> Answers:
+    def start(self, rows: int, *, gathered: bool = False) -> Answers:
         """Begin a batch of one chunk, and return what will hold its answers.
 
         What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
         """
-        batch = self._batches.get(rows)
+        batch = self._batches[gathered].get(rows)
         if batch is None:
-            batch = self._batches[rows] = self.chunks[0].starter(rows), self.answers(rows)
+            batch = self._batches[gathered][rows] = self._whole[gathered].starter(rows), self.answers(rows)
         start, answers = batch
         start()
         return answers
 
+    def pieces(self, rows: int) -> list[Piece]:
+        """Return the pieces of a batch of more than a chunk."""
+        return [piece for piece in self._pieces if piece.start < rows]
+
     def answers(self, rows: int) -> Answers:
         """Return what will hold the answers of a batch."""
-        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()}, self._pieces)
+        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()}, self._cut)
+
+    def warm_up(self, rows: int) -> None:
+        """Launch every kernel of batches of at most `rows`, which compiles it, and of every piece."""
+        for chunk in self._whole:
+            chunk.launch(rows)
+        for piece in self._pieces:
+            piece.launch()
 
     def capture(self, rows: int) -> None:
-        """Capture graphs: of the first chunk for powers of two of its `rows`, of the others for all of them."""
-        sizes = graph_sizes(rows)
-        for chunks in (self.chunks, self.gathered):
-            for number, chunk in enumerate(chunks):
-                chunk.capture(sizes if number == 0 else sizes[-1:])
-        self._batches.clear()
+        """Capture graphs: of a chunk for powers of two of its `rows`, of each piece for all of them."""
+        for chunk in self._whole:
+            chunk.capture(graph_sizes(rows))
+        for piece in self._pieces:
+            piece.capture()
+        for batches in self._batches:
+            batches.clear()
 
 
 def _piece(buffer: torch.Tensor, start: int, stop: int) -> torch.Tensor:

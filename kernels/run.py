@@ -87,7 +87,7 @@ class Runner:
             raise PlanError(f"X must be {self.dtype} [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
         rows = len(X)
         if 0 < rows <= self.max_rows:
-            return {name: answer.copy() for name, answer in self._executor.answer(X, outputs).arrays.items()}
+            return self._executor.answer(X, outputs)
         parts = [self.predict(X[start : start + self.max_rows], outputs) for start in range(0, rows, self.max_rows)]
         if parts:
             return {name: np.concatenate([part[name] for part in parts]) for name in outputs}

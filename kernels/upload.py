@@ -13,7 +13,7 @@ import triton.language as tl
 BLOCK = 4096
 WARPS = 8
 
-MOST_PROGRAMS = 16
+MOST_PROGRAMS = 32
 """As many have enough reads under way for the bus. More would hold up the kernels that compute other rows."""
 
 

@@ -98,14 +98,14 @@ def test_more_rows_than_are_staged_at_a_time(any_engine: str, count: int) -> Non
 
 
 @pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
-def test_a_large_batch_is_computed_in_chunks(any_engine: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     X, outputs = rows(150), tuple(plan.outputs)
     whole = Runner(plan, engine=any_engine, max_rows=150).predict(X, outputs)
-    monkeypatch.setattr(staging, "CHUNK_BYTES", 16 * X.itemsize * X.shape[1])
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 64 * X.itemsize * X.shape[1])
     launched = Runner(plan, engine=any_engine, max_rows=150)
     captured = Runner(plan, engine=any_engine, max_rows=150)
     captured.warm_up([outputs])
-    for count in (1, 15, 16, 17, 25, 32, 47, 150):
+    for count in (1, 17, 64, 65, 100, 129, 150):
         for runner in (launched, captured):
             answers = runner.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
             searched: list[bytes] = []
@@ -114,6 +114,8 @@ def test_a_large_batch_is_computed_in_chunks(any_engine: str, plan: Plan, monkey
             for output in outputs:
                 assert answers.arrays[output].tobytes() == whole[output][:count].tobytes()
             assert searched == [X[:count].tobytes()]
+            for output, y in runner.predict(X[:count], outputs).items():
+                assert y.tobytes() == whole[output][:count].tobytes()
 
 
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
