@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from .digits import row_digits, squared_norm
+from .dots import rounded_product
 from .plan import Parameters
 
 BLOCK_ROWS = 16
@@ -49,7 +50,8 @@ def make_row_digits(
         place = place / tl.where(length < TINY_NORM, 1.0, length)
     elif COUNT == 2 and METRIC != "dot":
         place = tl.minimum(tl.maximum(place, -LARGEST_PLACE), LARGEST_PLACE)
-    return z0, z1, z2, place, norm * tl.load(numbers + 5), norm * 0.0
+    offset = rounded_product(norm, tl.load(numbers + 5) + tl.zeros_like(norm))  # so that nothing is fused with it
+    return z0, z1, z2, place, offset, norm * 0.0
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -193,7 +193,7 @@ class PairwiseAffine(Contraction, PointFunction):
         if self.precision != "float64":  # whose parts are long
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
-        own_rows = OWN_ROWS if way == "digits" and rows <= OWN_ROWS else 0
+        own_rows = self._own_rows(device, rows) if way == "digits" else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
         if way == "digits" and not own_rows:
             row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
@@ -241,6 +241,11 @@ class PairwiseAffine(Contraction, PointFunction):
             if shape is None:
                 way = "expanded" if self.expanded() else "features"
         return way, for_few_rows(shape or self._shape(way), way, rows, capability(device))
+
+    def _own_rows(self, device: torch.device, rows: int) -> int:
+        """Return of how many rows a program makes the digits: 0 for many, and where it was not seen to be faster."""
+        few = rows <= OWN_ROWS and capability(device) == "9.0"
+        return OWN_ROWS if few and self.precision != "float32" and not self.by_distance() else 0
 
     def _shape(self, way: str) -> Shape:
         """Return the shape of a program's block in a way without digits."""
