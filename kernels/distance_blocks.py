@@ -10,7 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .point_blocks import digit_sum, function_of_product, metric_by_features
+from .point_blocks import metric_by_features
+from .product_blocks import digit_sum, function_of_product
 
 NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance whose root products do not give
 
