@@ -23,11 +23,12 @@ import triton
 import triton.language as tl
 
 from ..approximations import FIXED, LEAST_HIGH
+from ..column_pairs import launch_column_pairs
 from ..columns import column_block, load_row_terms, rows_as_columns
 from ..contraction import Contraction, target_block
 from ..devices import has_many_float64_units, shared_memory
 from ..digit_rows import load_row_digits, rows_as_digits
-from ..distance_blocks import distance_block
+from ..distance_blocks import distance_block, sums_of_distances
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, function_suffix
@@ -144,7 +145,13 @@ def pairwise_affine_kernel(
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             real = point < POINTS
-            if PAIRS and WAY == "digits":
+            if PAIRS and WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
+                sums, rests = sums_of_distances(
+                    x, shift, factor, points, z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, weight, numbers, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            elif PAIRS and WAY == "digits":
                 sums, rests = sums_of_points(
                     z0, z1, z2, place, offset, offset_rest, bound, after,
                     digits, offsets, least, weight, numbers, point,
@@ -272,12 +279,16 @@ class PairwiseAffine(Contraction, PointFunction):
     def on_device(self, device: torch.device) -> PairwiseAffine:
         """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
 
-        GPUs with many float64 units do, but for exponential functions and fractional powers of many features, and so
-        do those without matrix units, where pairs have nothing to begin with.
+        GPUs with many float64 units do, but for exponential functions of squared distances and fractional powers of
+        many features. So do those without matrix units, where pairs have nothing to begin with but columns.
         """
-        faster = self.profile == "exp" or (self.profile == "power" and whole(self.exponent) is None)
+        faster = (self.profile == "exp" and self.metric == "squared_euclidean") or (
+            self.profile == "power" and whole(self.exponent) is None
+        )
         faster &= self.points.shape[1] > FEW_FEATURES
-        suited = (faster or not has_many_float64_units(device)) and shared_memory(device) > 0
+        suited = faster or not has_many_float64_units(device)
+        if self.way() != "columns":
+            suited &= shared_memory(device) > 0
         if self.precision != "float32 pairs" or suited:
             return self
         return dataclasses.replace(self, precision="ten digits")
@@ -286,6 +297,9 @@ class PairwiseAffine(Contraction, PointFunction):
     def _fits_pairs(self) -> bool:
         """Whether there is one target, and the function and the numbers are such as pairs have."""
         points, features = self.points.shape
+        if self.metric in ("manhattan", "chi2"):
+            sums = np.abs(self.points).sum(axis=1)
+            return self._by_columns and self.weight.shape[1] == 1 and fits(self.function_of_pairs(), sums, self.weight)
         if self.weight.shape[1] > 1 or features > MOST_DIGIT_FEATURES or points * digit_features(features) > MOST_PAIRS:
             return False
         numbers = self.points - np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
@@ -351,6 +365,11 @@ class PairwiseAffine(Contraction, PointFunction):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         device, targets = parameters["points"].device, self.weight.shape[1]
         way, shape = self._schedule(device)
+        if way == "columns" and self.precision == "float32 pairs":
+            constants = {name: self.constants()[name] for name in ("FEATURES", "POINTS")}
+            constants |= {"PARTS": self.parts, "PART_POINTS": self.part_points(), "FUNCTION": self.function}
+            launch_column_pairs(parameters, inputs[0], output, rows, constants, self.metric, shape)
+            return
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
