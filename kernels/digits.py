@@ -17,7 +17,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from .dots import INTERPRETED, dot
+from .dots import INTERPRETED, dot, rounded_product
 
 DIGITS = 3
 BASE = tl.constexpr(2048.0)
@@ -25,6 +25,7 @@ LARGEST_NORM = 4096.0
 SMALLEST = 2.0**-500  # what stands for the power of two above zero
 
 ROUNDER = tl.constexpr(6755399441055744.0)  # 1.5 · 2⁵²: float64 numbers this large are whole
+NORM_ROUNDER = tl.constexpr(1.5 * 2.0**29)  # whose last place is 2⁻²³: squares of numbers below 2¹¹ sum up exactly
 EXPONENT = tl.constexpr(0x7FF0000000000000)
 NEXT_EXPONENT = tl.constexpr(0x0010000000000000)
 
@@ -58,6 +59,19 @@ def row_digits(z, norm, least_unit):
     second = rest.to(tl.float32).to(tl.float16)
     third = (rest - second.to(tl.float64)).to(tl.float32).to(tl.float16)
     return first.to(tl.float32).to(tl.float16), second, third, unit
+
+
+@triton.jit
+def squared_norm(z, least_unit):
+    """Return the squared norm of each row of a float64 block `[rows, features]`, of at most 128 features.
+
+    Squares are rounded to 2⁻⁴³ of the largest number's at most, or of `least_unit` times 2¹⁰, so that their sum is
+    exact: its bits depend on no order.
+    """
+    unit = tl.maximum(power_of_two(tl.max(tl.abs(z), axis=1)) / BASE, least_unit)
+    z = z * (1.0 / unit)[:, None]
+    squares = (rounded_product(z, z) + NORM_ROUNDER) - NORM_ROUNDER
+    return tl.sum(squares, axis=1) * unit * unit
 
 
 @triton.jit

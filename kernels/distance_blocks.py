@@ -12,7 +12,8 @@ import triton.language as tl
 
 from .digits import digit_product
 from .float32_pairs import fma, pair_exp2, pair_sqrt
-from .point_blocks import digit_sum, function_of_product, metric_by_features
+from .point_blocks import metric_by_features
+from .product_blocks import digit_sum, function_of_product
 
 NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance whose root products do not give
 LEAST_SQUARE = tl.constexpr(1e-7)  # of a distance in exponents of 2 that products give to float32 pairs

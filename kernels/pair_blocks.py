@@ -9,7 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .digit_rows import digits_of_rows
 from .digits import digit_product
+from .distance_blocks import sums_of_distances
 from .float32_pairs import (
     SMALLEST,
     fma,
@@ -20,6 +22,7 @@ from .float32_pairs import (
     pair_tanh,
     power_of_fixed,
 )
+from .functions import apply_function
 from .powers import power
 
 FARTHEST_EXPONENT = tl.constexpr(8192.0)  # of 2: a row whose norm alone makes so much is far from all points
@@ -143,3 +146,65 @@ def sums_of_points(
         lost = fma(k_rest, w, lost)
     first, second = tl.sum(short, 1), tl.sum(lost, 1)
     return first, fma(first + second, after, second)
+
+
+@triton.jit(do_not_specialize=["rows", "program_parts"])
+def sums_of_pairs_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS], or [1] but for exponential functions of distances
+    numbers,  # float64 [8]
+    digits,  # float16 [3, POINTS, BLOCK_FEATURES]
+    offsets,  # float32 [2, POINTS]
+    least,  # float32 [POINTS], or [1] where weights are no part of the exponents
+    weight,  # float32 [2, POINTS]
+    intercept,  # float64 [PARTS]
+    row_digits,  # float16 [3, rows, BLOCK_FEATURES]
+    row_terms,  # float64 [3, rows]
+    out,  # float32 or float64 [rows, PARTS]
+    rows,
+    program_parts,  # how many parts a program makes, one after the other
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    PARTS: tl.constexpr,
+    PART_POINTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    OWN_ROWS: tl.constexpr,  # of so few rows a program makes the digits; 0 where they are given
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows of some parts of sums of one target."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    first = tl.program_id(1) * program_parts
+    z0, z1, z2, place, offset, nothing = digits_of_rows(
+        x, shift, factor, numbers, row_digits, row_terms, row, rows,
+        FEATURES=FEATURES, METRIC=METRIC, COUNT=3, BLOCK_FEATURES=BLOCK_FEATURES, OWN_ROWS=OWN_ROWS,
+    )  # fmt: skip
+    place, offset, offset_rest, bound, after = row_pairs(
+        place, offset, nothing, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE
+    )
+    for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
+        total = tl.zeros([BLOCK_ROWS], tl.float64)
+        for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
+            point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
+            if METRIC == "euclidean" and PROFILE == "exp":
+                sums, rests = sums_of_distances(
+                    x, shift, factor, points, z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, weight, numbers, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            else:
+                sums, rests = sums_of_points(
+                    z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, least, weight, numbers, point,
+                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            total += sums.to(tl.float64)
+            total += rests.to(tl.float64)
+        y = apply_function(total + tl.load(intercept + part), FUNCTION)
+        tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)

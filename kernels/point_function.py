@@ -332,16 +332,14 @@ class PointFunction(Operation):
         return u
 
     def constants(self) -> dict[str, object]:
-        """Return the compile-time arguments of what `point_blocks.py` has, but for the block's shape."""
-        (points, features), (pieces, terms) = self.points.shape, self.table.shape
+        """Return the compile-time arguments of every kernel of functions of rows and points."""
+        points, features = self.points.shape
         return {
             "FEATURES": features,
             "POINTS": points,
             "METRIC": self.metric,
             "PROFILE": self.profile,
             "WHOLE": whole(self.exponent),
-            "PIECES": pieces,
-            "TERMS": terms,
         }
 
     def what(self) -> str:

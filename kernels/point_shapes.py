@@ -54,6 +54,26 @@ EXPONENTIAL_PAIRS = Shape(128, 64, 32, warps=4, stages=3)
 """What is faster than those for sums of exponential functions in float32 pairs."""
 
 
+FEWER_ROWS = {
+    ("products", 128, 16, 1): (32, 1),
+    ("products", 64, 32, 1): (32, 1),
+    ("digits", 128, 64, 4): (64, 4),
+    ("digits", 128, 64, 8): (64, 4),
+}
+"""Rows and warps of blocks of fewer rows, by the way, the rows, the points and the warps of those for many.
+
+On GPUs of compute capability 9.0 a row has the same bits in both: there a row's points lie among the same lanes.
+"""
+
+
+def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
+    """Return a smaller block where so few rows need no larger one and no bit depends on it, else the same."""
+    fewer = FEWER_ROWS.get((way, shape.rows, shape.points, shape.warps)) if capability == "9.0" else None
+    if fewer is None or rows > fewer[0]:
+        return shape
+    return shape._replace(rows=fewer[0], warps=fewer[1])
+
+
 def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
 

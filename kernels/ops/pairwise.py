@@ -18,15 +18,13 @@ import triton.language as tl
 from ..devices import has_many_float64_units, shared_memory
 from ..digit_rows import load_row_digits, rows_as_digits
 from ..plan import Parameters
-from ..point_blocks import digit_block, expanded_metric, metric_by_features, point_profile
+from ..point_blocks import expanded_metric, metric_by_features, point_profile
 from ..point_function import PointFunction, digit_features
 from ..point_matrix import PointMatrix
+from ..product_blocks import digit_block
 
-DIGIT = "digit_"
-"""What the names of digits' tables begin with, beside those of float64's."""
-
-DIGIT_TABLES = ("shift", "factor", "numbers", "offsets", "digits")
 TABLES = ("shift", "factor", "points", "norms", "numbers", "table")
+DIGIT_TABLES = ("shift", "factor", "numbers", "offsets", "digits")
 BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_stages": 1}
 
 
@@ -141,59 +139,58 @@ class Pairwise(PointFunction):
     def launches(self, inputs: int) -> int:
         return 2 if self.way() == "digits" else 1
 
+    def on_device(self, device: torch.device) -> Pairwise:
+        """Return the operation; in float64 on GPUs that have many units for it, and on those without matrix units."""
+        if self.precision == "float64" or (shared_memory(device) and not has_many_float64_units(device)):
+            return self
+        return dataclasses.replace(self, precision="float64")
+
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return float64's tables, and those of digits beside them for the GPUs that are faster with these."""
-        if self.precision == "float64":
-            return super().parameters()
-        of_digits = super().parameters()
-        return self._exact.parameters() | {f"{DIGIT}{name}": of_digits[name] for name in DIGIT_TABLES}
+        found = super().parameters()
+        return {name: found[name] for name in (DIGIT_TABLES if self.way() == "digits" else TABLES)}
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        device = parameters["points"].device
-        if self.way() == "digits" and not has_many_float64_units(device) and shared_memory(device):
+        if self.way() == "digits":
             self._launch_digits(parameters, inputs[0], output, rows)
             return
-        expanded = self._exact.expanded()
         block_rows, block_points = self._block()
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(len(self.points), block_points))
         pairwise_kernel[grid](
             inputs[0],
-            **{name: parameters[name] for name in TABLES},
+            **parameters,
             out=output,
             rows=rows,
             **self.constants(),
-            EXPANDED=expanded,
+            PIECES=self.table.shape[0],
+            TERMS=self.table.shape[1],
+            EXPANDED=self.expanded(),
             BLOCK_FEATURES=16 if self.points.shape[1] <= 16 else 32,
             BLOCK_ROWS=block_rows,
             BLOCK_POINTS=block_points,
-            num_warps=8 if expanded else 4,
+            num_warps=8 if self.expanded() else 4,
         )
 
     def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
-        tables, (points, features) = {name: parameters[f"{DIGIT}{name}"] for name in DIGIT_TABLES}, self.points.shape
-        row_digits, row_terms = rows_as_digits(tables, x, rows, self.metric, tables["digits"].shape)
+        points, features = self.points.shape
+        row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
         constants, shape = self.constants(), BLOCK_OF_DIGITS
+        del constants["FEATURES"]
         pairwise_digits_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), triton.cdiv(points, shape["BLOCK_POINTS"]))](
-            numbers=tables["numbers"],
-            digits=tables["digits"],
-            offsets=tables["offsets"],
+            numbers=parameters["numbers"],
+            digits=parameters["digits"],
+            offsets=parameters["offsets"],
             row_digits=row_digits,
             row_terms=row_terms,
             out=output,
             rows=rows,
-            **{name: constants[name] for name in ("POINTS", "METRIC", "PROFILE", "WHOLE")},
+            **constants,
             BLOCK_FEATURES=digit_features(features),
             **shape,
         )
 
-    @functools.cached_property
-    def _exact(self) -> Pairwise:
-        """The same in float64."""
-        return self if self.precision == "float64" else dataclasses.replace(self, precision="float64")
-
     def _block(self) -> tuple[int, int]:
         """Return the rows and points of a block; matrix products want it square, single features few rows."""
-        return (64, 64) if self._exact.expanded() else (16, 128)
+        return (64, 64) if self.expanded() else (16, 128)
 
     def reads_input_once(self) -> bool:
         return self.way() != "digits" and len(self.points) <= self._block()[1]

@@ -20,30 +20,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import triton
-import triton.language as tl
 
-from ..approximations import FIXED, LEAST_HIGH
+from ..approximations import LEAST_HIGH
 from ..column_pairs import launch_column_pairs
-from ..columns import column_block, load_row_terms, rows_as_columns
+from ..columns import rows_as_columns
 from ..contraction import Contraction, target_block
 from ..devices import has_many_float64_units, shared_memory
-from ..digit_rows import load_row_digits, rows_as_digits
-from ..distance_blocks import distance_block, sums_of_distances
-from ..dots import dot, rounded_product
+from ..digit_rows import rows_as_digits
 from ..errors import PlanError
-from ..functions import FUNCTIONS, apply_function, function_suffix
-from ..pair_blocks import row_pairs, sums_of_points
+from ..functions import FUNCTIONS, function_suffix
+from ..launch_shapes import capability
+from ..pair_blocks import sums_of_pairs_kernel
 from ..pair_tables import NO_WEIGHT, fits, tables
 from ..plan import Parameters
-from ..point_blocks import (
-    block_by_features,
-    digit_block,
-    expanded_metric,
-    metric_by_features,
-    nan_of_rows,
-    norm_of_rows,
-    point_profile,
-)
 from ..point_function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
 from ..point_matrix import PointMatrix
 from ..point_shapes import (
@@ -54,9 +43,11 @@ from ..point_shapes import (
     MOST_BLOCK_POINTS,
     Shape,
     digit_shape,
+    for_few_rows,
     parts_of_a_program,
     slots,
 )
+from ..point_sums import pairwise_affine_kernel
 from ..powers import whole
 from ..tiles import apply, product
 
@@ -64,172 +55,9 @@ MAX_TARGETS = 64
 MOST_PAIRS = 2**29  # numbers of points' digits
 EMULATED_ROWS = 128
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
+PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
+OWN_ROWS = 16  # so few that a program makes their digits itself, which takes less time than a launch
 BY_TABLES = ("products", "digits", "columns")  # ways with what the points add in a table
-
-
-@triton.jit(do_not_specialize=["rows", "program_parts"])
-def pairwise_affine_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    shift,  # float64 [FEATURES]
-    factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS]
-    norms,  # float64 [POINTS]
-    numbers,  # float64 [3], or [6] for products and digits, or [8] in pairs
-    table,  # float64 [PIECES, TERMS]
-    digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
-    products,  # float64 or float32 [FEATURES, POINTS], or the points' columns
-    offsets,  # float64 or float32 [POINTS], or float32 [2, POINTS] in pairs
-    least,  # int32 [POINTS], or [1] unless WEIGHED; float32 in pairs
-    row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES], or the rows' columns
-    row_terms,  # float64 [3, rows], or of columns [2, rows up to a whole block]
-    weight,  # float64 or float32 [POINTS, TARGETS], or float32 [2, POINTS] in pairs
-    intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
-    out,  # float32 or float64 [rows, PARTS * TARGETS]
-    rows,
-    program_parts,  # how many parts a program makes, one after the other
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    METRIC: tl.constexpr,
-    PROFILE: tl.constexpr,
-    WHOLE: tl.constexpr,
-    PIECES: tl.constexpr,
-    TERMS: tl.constexpr,
-    WAY: tl.constexpr,
-    APPROXIMATE: tl.constexpr,
-    SHORT: tl.constexpr,  # whether functions of rows and points are float32
-    WEIGHED: tl.constexpr,  # whether they come with their weights
-    PAIRS: tl.constexpr,  # whether tables are pairs of float32 numbers, and so functions made of digits
-    BY_POINTS: tl.constexpr,  # whether blocks are [points, rows]
-    BLOCK_FEATURES: tl.constexpr,
-    TARGETS: tl.constexpr,
-    PARTS: tl.constexpr,
-    PART_POINTS: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    BLOCK_TARGETS: tl.constexpr,
-):
-    """A program makes `BLOCK_ROWS` rows of some parts of `BLOCK_TARGETS` targets."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
-    first = tl.program_id(1) * program_parts
-    if WAY == "digits":
-        z0, z1, z2, place, offset, nothing = load_row_digits(
-            row_digits, row_terms, row, rows, COUNT=2 if SHORT else 3, BLOCK_FEATURES=BLOCK_FEATURES
-        )
-    elif WAY == "products":
-        norm = norm_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES)
-        offset, nothing = norm * tl.load(numbers + 5), norm * 0.0
-    elif WAY == "columns":
-        offset, nothing = load_row_terms(row_terms, row, rows)
-    elif APPROXIMATE:
-        nothing = nan_of_rows(x, shift, factor, row, rows, FEATURES=FEATURES, METRIC=METRIC)
-    if PAIRS and WAY == "digits":
-        place, offset, offset_rest, bound, after = row_pairs(
-            place, offset, nothing, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE
-        )
-    elif WEIGHED:
-        offset += FIXED
-    if SHORT:
-        farthest = 1e30 if METRIC == "euclidean" else 1e38
-        offset = tl.minimum(tl.maximum(offset, -farthest), farthest).to(tl.float32)
-        if WAY == "digits":
-            place = place.to(tl.float32)
-    for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
-        if TARGETS > 1:
-            total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
-        elif APPROXIMATE:
-            total = tl.zeros([BLOCK_ROWS], tl.float64)
-        else:
-            total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
-        for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
-            point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
-            real = point < POINTS
-            if PAIRS and WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
-                sums, rests = sums_of_distances(
-                    x, shift, factor, points, z0, z1, z2, place, offset, offset_rest, bound, after,
-                    digits, offsets, weight, numbers, row, point, rows,
-                    FEATURES=FEATURES, POINTS=POINTS, BLOCK_FEATURES=BLOCK_FEATURES,
-                )  # fmt: skip
-            elif PAIRS and WAY == "digits":
-                sums, rests = sums_of_points(
-                    z0, z1, z2, place, offset, offset_rest, bound, after,
-                    digits, offsets, least, weight, numbers, point,
-                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
-                )  # fmt: skip
-            elif WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
-                k = distance_block(
-                    x, shift, factor, points, z0, z1, z2, place, offset, digits, offsets, numbers, row, point, rows,
-                    FEATURES=FEATURES, POINTS=POINTS, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
-                )  # fmt: skip
-            elif WAY == "digits":
-                k = digit_block(
-                    z0, z1, z2, place, offset, digits, offsets, least, numbers, point,
-                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
-                    WEIGHED=WEIGHED, SHORT=SHORT, BLOCK_FEATURES=BLOCK_FEATURES,
-                )  # fmt: skip
-            elif WAY == "products":
-                k = block_by_features(
-                    x, shift, factor, products, offsets, least, numbers, offset, row, point, rows,
-                    FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, WEIGHED=WEIGHED,
-                )  # fmt: skip
-            elif WAY == "columns":
-                k = column_block(
-                    row_digits, products, offset, offsets, least, numbers, row, point, rows,
-                    FEATURES=FEATURES, POINTS=POINTS, COLUMNS=PARTS * PART_POINTS, METRIC=METRIC, PROFILE=PROFILE,
-                    WHOLE=WHOLE, WEIGHED=WEIGHED, BLOCK_FEATURES=BLOCK_FEATURES,
-                )  # fmt: skip
-            else:
-                if WAY == "expanded":
-                    m = expanded_metric(
-                        x, shift, factor, points, norms, row, point, rows,
-                        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, BLOCK_FEATURES=BLOCK_FEATURES,
-                    )  # fmt: skip
-                else:
-                    m = metric_by_features(
-                        x, shift, factor, points, row, point, rows,
-                        FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, APPROXIMATE=APPROXIMATE, BY_POINTS=BY_POINTS,
-                    )  # fmt: skip
-                k = point_profile(
-                    m, numbers, table,
-                    PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, APPROXIMATE=APPROXIMATE,
-                )  # fmt: skip
-                if PARTS * PART_POINTS > POINTS:
-                    k = tl.where(real[:, None] if BY_POINTS else real[None, :], k, 0.0)
-            if PAIRS and WAY == "digits":
-                total += sums.to(tl.float64)
-                total += rests.to(tl.float64)
-            elif WEIGHED:
-                total += tl.sum(k, axis=0 if BY_POINTS else 1)
-            elif TARGETS == 1:
-                w = tl.load(weight + point, mask=real, other=0.0).to(k.dtype)
-                if PAIRS:
-                    w += tl.load(weight + POINTS + point, mask=real, other=0.0).to(k.dtype)
-                w = w[:, None] if BY_POINTS else w[None, :]
-                if APPROXIMATE:  # parts are short
-                    terms = rounded_product(k, tl.broadcast_to(w, k.shape))
-                    total += tl.sum(terms, axis=0 if BY_POINTS else 1).to(tl.float64)
-                else:
-                    total += k * w
-            else:
-                inside = real[:, None] & (target < TARGETS)[None, :]
-                at = point.to(tl.int64)[:, None] * TARGETS + target[None, :]
-                w = tl.load(weight + at, mask=inside, other=0.0)
-                k = k.to(tl.float64)
-                total = dot(tl.trans(k) if BY_POINTS else k, w, total)
-        if APPROXIMATE and not (PAIRS and WAY == "digits"):
-            total += nothing if TARGETS == 1 else nothing[:, None]
-        if TARGETS == 1:
-            if not APPROXIMATE:
-                total = tl.sum(total, axis=1)
-            y = apply_function(total + tl.load(intercept + part), FUNCTION)
-            tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
-        else:
-            b = tl.load(intercept + part * TARGETS + target, mask=target < TARGETS, other=0.0)
-            y = apply_function(total + b[None, :], FUNCTION)
-            inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-            at = row[:, None] * (PARTS * TARGETS) + part * TARGETS + target[None, :]
-            tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,6 +90,9 @@ class PairwiseAffine(Contraction, PointFunction):
             found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
         if self.precision == "float32 pairs":
             found |= tables(self.function_of_pairs(), found, self.weight[:, 0])
+            if not self.by_distance():
+                found["points"] = np.zeros(1)
+            return {name: found[name] for name in (*PAIR_TABLES, "products" if self.way() == "columns" else "points")}
         if self.precision == "float32":
             found["offsets"] = found["offsets"].astype(np.float32)
             if self.way() != "columns":
@@ -360,15 +191,16 @@ class PairwiseAffine(Contraction, PointFunction):
         return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
 
     def launches(self, inputs: int) -> int:
+        """Return 2 where many rows are prepared by a kernel of their own."""
         return 2 if self.way() in ("digits", "columns") else 1
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        device, targets = parameters["points"].device, self.weight.shape[1]
-        way, shape = self._schedule(device)
+        (x,), device, targets = inputs, parameters["numbers"].device, self.weight.shape[1]
+        way, shape = self._schedule(device, rows)
         if way == "columns" and self.precision == "float32 pairs":
             constants = {name: self.constants()[name] for name in ("FEATURES", "POINTS")}
             constants |= {"PARTS": self.parts, "PART_POINTS": self.part_points(), "FUNCTION": self.function}
-            launch_column_pairs(parameters, inputs[0], output, rows, constants, self.metric, shape)
+            launch_column_pairs(parameters, x, output, rows, constants, self.metric, shape)
             return
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
@@ -376,62 +208,76 @@ class PairwiseAffine(Contraction, PointFunction):
         if self.precision != "float64":  # whose parts are long
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
+        own_rows = self._own_rows(device, rows) if way == "digits" else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
-        if way == "digits":
-            row_digits, row_terms = rows_as_digits(parameters, inputs[0], rows, self.metric, parameters["digits"].shape)
+        if way == "digits" and not own_rows:
+            row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
         elif way == "columns":
-            row_digits, row_terms = rows_as_columns(parameters, inputs[0], rows, self.metric)
-        pairwise_affine_kernel[(row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)](
-            inputs[0],
+            row_digits, row_terms = rows_as_columns(parameters, x, rows, self.metric)
+        arguments = {"x": x, "row_digits": row_digits, "row_terms": row_terms, "out": output, "rows": rows}
+        arguments |= self.constants() | {
+            "program_parts": program_parts,
+            "PARTS": self.parts,
+            "PART_POINTS": self.part_points(),
+            "FUNCTION": self.function,
+            "OWN_ROWS": own_rows,
+            "BLOCK_FEATURES": shape.features,
+            "BLOCK_ROWS": shape.rows,
+            "BLOCK_POINTS": shape.points,
+            "num_warps": shape.warps,
+            "num_stages": shape.stages,
+        }
+        grid = (row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)
+        if self.precision == "float32 pairs":
+            sums_of_pairs_kernel[grid](**parameters, **arguments)
+            return
+        pairwise_affine_kernel[grid](
             **parameters,
-            row_digits=row_digits,
-            row_terms=row_terms,
-            out=output,
-            rows=rows,
-            program_parts=program_parts,
-            **self.constants(),
+            **arguments,
+            PIECES=self.table.shape[0],
+            TERMS=self.table.shape[1],
             WAY=way,
             APPROXIMATE=self.precision != "float64",
             SHORT=self.precision == "float32" and way in BY_TABLES,
             WEIGHED=self.weighed and way in BY_TABLES,
-            PAIRS=self.precision == "float32 pairs",
             BY_POINTS=shape.by_points,
             TARGETS=targets,
-            PARTS=self.parts,
-            PART_POINTS=self.part_points(),
-            FUNCTION=self.function,
-            BLOCK_FEATURES=shape.features,
-            BLOCK_ROWS=shape.rows,
-            BLOCK_POINTS=shape.points,
             BLOCK_TARGETS=block_targets,
-            num_warps=shape.warps,
-            num_stages=shape.stages,
         )
 
-    def _schedule(self, device: torch.device) -> tuple[str, Shape]:
-        """Return the way on a device, and the shape of a program's block."""
-        features, way = self.points.shape[1], self.way()
+    def _schedule(self, device: torch.device, rows: int) -> tuple[str, Shape]:
+        """Return the way on a device, and the shape of a program's block for so many rows."""
+        features, way, shape = self.points.shape[1], self.way(), None
         if way == "digits":
             first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
             if self.by_distance():
                 first = (DISTANCES,)
             shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), first)
-            if shape is not None:
-                return way, shape
-            way = "expanded" if self.expanded() else "features"
+            if shape is None:
+                way = "expanded" if self.expanded() else "features"
+        return way, for_few_rows(shape or self._shape(way), way, rows, capability(device))
+
+    def _own_rows(self, device: torch.device, rows: int) -> int:
+        """Return of how many rows a program makes the digits: 0 for many, and where it was not seen to be faster."""
+        few = rows <= OWN_ROWS and capability(device) == "9.0"
+        return OWN_ROWS if few and self.precision != "float32" and not self.by_distance() else 0
+
+    def _shape(self, way: str) -> Shape:
+        """Return the shape of a program's block in a way without digits."""
+        features = self.points.shape[1]
         if way == "expanded":
-            return way, Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
+            return Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
         if way == "columns":
-            return way, COLUMN_SHAPES[self.metric, self.precision]
+            return COLUMN_SHAPES[self.metric, self.precision]
         if way == "products" and self.precision == "float32":
-            return way, Shape(128, 16, 16, warps=1, stages=3, by_points=True)
+            return Shape(128, 16, 16, warps=1, stages=3, by_points=True)
         if way == "products":
-            return way, Shape(64, 32, 16, warps=1, stages=3, by_points=True)
+            return Shape(64, 32, 16, warps=1, stages=3, by_points=True)
         if features <= FEW_FEATURES and self.precision != "float64":
-            return way, Shape(256, 16, 16, warps=4, stages=3, by_points=True)
+            return Shape(256, 16, 16, warps=4, stages=3, by_points=True)
         if self.precision != "float64" and self.metric != "chi2":
-            return way, Shape(8, 128, 16, warps=1, stages=3)
-        return way, Shape(16, 128, 16, warps=4, stages=3)
+            return Shape(8, 128, 16, warps=1, stages=3)
+        return Shape(16, 128, 16, warps=4, stages=3)
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         (x,), size = inputs, self.part_points()

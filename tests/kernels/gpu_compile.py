@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -27,10 +28,12 @@ from benchmarks.shape_classes import OPERATIONS as MEASURED
 from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
+from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
 from triton_regressors.kernels import within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
+from triton_regressors.kernels.ops import pairwise_affine
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
@@ -151,7 +154,7 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units()]
+    return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units(), *of_few_rows()]
 
 
 def without_matrix_units() -> Iterator[Launch]:
@@ -164,7 +167,30 @@ def without_matrix_units() -> Iterator[Launch]:
         within.multiplies_float16 = multiplies
 
 
-BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "pairwise_digits_kernel")
+def of_few_rows() -> Iterator[Launch]:
+    """Yield sums over points of one row: what prepares it itself, and the blocks that GPUs of 9.0 have for few rows."""
+    answers = {"capability": lambda device: "9.0", "shared_memory": lambda device: SHARED_BYTES[TARGETS[-1]]}
+    with mock.patch.multiple(pairwise_affine, **answers):
+        for features, precision in (
+            (3, "float32"),
+            (3, "ten digits"),
+            (20, "float32"),
+            (20, "ten digits"),
+            (20, "float32 pairs"),
+            (128, "float32 pairs"),
+        ):
+            operation = sum_over_points("rbf", features, 150, 1, 2).in_precision(precision)
+            for launch in record(operation, [features], rows=1):
+                yield (TARGETS[-1], *launch)
+
+
+BY_DIGITS = (
+    "sums_within_kernel",
+    "digit_layers_kernel",
+    "digit_norm_kernel",
+    "pairwise_digits_kernel",
+    "sums_of_pairs_kernel",
+)
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:

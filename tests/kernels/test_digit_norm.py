@@ -78,7 +78,7 @@ def test_gpus_with_many_float64_units_keep_to_them(device: torch.device, monkeyp
         exact = run_kernel(op.in_precision("float64"), [x], device, torch.float64)
         assert not np.array_equal(run_kernel(op, [x], device, torch.float64), exact)
         monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.has_many_float64_units", lambda _: True)
-        assert np.array_equal(run_kernel(op, [x], device, torch.float64), exact)
+        assert np.array_equal(run_kernel(op.on_device(device), [x], device, torch.float64), exact)
         monkeypatch.setattr(f"triton_regressors.kernels.ops.{module}.has_many_float64_units", lambda _: False)
 
 

@@ -15,6 +15,7 @@ from triton_regressors.kernels.digits import (
     product_of_digits,
     row_digits,
     split,
+    squared_norm,
 )
 
 ROWS, FEATURES, POINTS = 64, 32, 16
@@ -40,6 +41,13 @@ def digits_kernel(
     at = row[:, None] * POINTS + point[None, :]
     tl.store(whole + at, first)
     tl.store(small + at, second)
+
+
+@triton.jit
+def norms_kernel(z, least, norms, ROWS: tl.constexpr, FEATURES: tl.constexpr):
+    row, feature = tl.arange(0, ROWS), tl.arange(0, FEATURES)
+    value = tl.load(z + row[:, None] * FEATURES + feature[None, :])
+    tl.store(norms + row, squared_norm(value, tl.load(least)))
 
 
 def vectors(kind: str, count: int, seed: int) -> np.ndarray:
@@ -90,3 +98,26 @@ def test_digits_add_up_to_the_numbers() -> None:
     total = (digits[0] + digits[1] + digits[2]) * units[:, None]
     assert (np.abs(total - z) <= 2.0**-24 * units[:, None]).all()
     assert digits_of(np.zeros((1, 3))).digits.sum() == 0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", ["normal", "binary", "wide", "few"])
+def test_a_norm_depends_on_no_order(device: torch.device, kind: str) -> None:
+    z, rng = vectors(kind, ROWS, 0), np.random.default_rng(1)
+    z[3], z[4], z[5] = 0, 1e300 * z[4], 1e-200 * z[5]
+    z[6, 2], z[7, 0] = np.nan, np.inf
+    found = []
+    for order in (np.arange(FEATURES), rng.permutation(FEATURES), rng.permutation(FEATURES)):
+        arrays = np.ascontiguousarray(z[:, order]), np.array([2.0**-20]), np.zeros(ROWS)
+        tensors = [torch.from_numpy(array).to(device) for array in arrays]
+        norms_kernel[(1,)](*tensors, ROWS=ROWS, FEATURES=FEATURES)
+        found.append(tensors[2].cpu().numpy())
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+    assert not np.isfinite(found[0][[4, 6, 7]]).any()
+    expected, lost = (
+        (z * z).sum(axis=1),
+        FEATURES * 2.0**-24 * np.maximum(np.abs(z).max(axis=1) * 2.0**-10, 2.0**-20) ** 2,
+    )
+    rows = np.setdiff1d(np.arange(ROWS), [4, 6, 7])
+    assert (np.abs(found[0] - expected)[rows] <= lost[rows] + 1e-15 * expected[rows]).all()

@@ -18,7 +18,6 @@ from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
 from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
 from triton_regressors.kernels.plan import Operation
-from triton_regressors.kernels.point_shapes import digit_shape, parts_of_a_program
 
 drawn = settings(
     max_examples=10,
@@ -164,36 +163,33 @@ def test_weights_may_be_part_of_the_exponents(device: torch.device, features: in
     assert np.abs(found[4]).max() <= 1e-200
 
 
-def test_a_program_makes_parts_enough_to_fill_a_device() -> None:
-    """A few blocks of rows have a program for each part; many have whole waves of programs, with most parts each."""
-    assert [parts_of_a_program(blocks, 64, 264) for blocks in (1, 4, 64, 256, 1024)] == [1, 1, 16, 64, 64]
-    assert parts_of_a_program(1, 1, 264) == 1
-    for blocks in range(1, 200, 7):
-        assert 1 <= parts_of_a_program(blocks, 9, 64) <= 9
-
-
 @pytest.mark.parametrize("precision", ["ten digits", "float32 pairs", "float32"])
 @pytest.mark.parametrize(("name", "features"), [("rbf", 9), ("rbf", 20), ("matern_3_2", 20), ("sigmoid", 40)])
-def test_gpus_without_matrix_units_use_the_same_tables(
+def test_gpus_without_matrix_units(
     device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
     exact = pairwise_affine(name, features, 150, 1, 2)
     (x,) = inputs_for([features], 20)
     expected = run_reference(exact, [x])
-    found = run_kernel(exact.in_precision(precision), [x], device, torch.float64)
+    found = run_kernel(exact.in_precision(precision).on_device(device), [x], device, torch.float64)
     assert np.abs(found - expected).max() <= 1e-7 * np.abs(exact.weight).sum()
 
 
-def test_digits_need_memory_on_the_processor() -> None:
-    """A block's digits lie in shared memory, of which GPUs have 99 to 227 KB; others compute in another way."""
-    for features in (16, 32, 64, 128):
-        for shared in (227 * 1024, 164 * 1024, 99 * 1024):
-            shape = digit_shape(features, shared)
-            assert shape is not None
-            assert 6 * features * (shape.rows + shape.stages * shape.points) <= shared
-    assert digit_shape(128, 0) is None
-    assert digit_shape(256, 2**30) is None
+def test_a_gpu_holds_the_tables_of_the_precision_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, module = torch.device("cpu"), "triton_regressors.kernels.ops.pairwise"
+    exact = pairwise("rbf", 20, 70)
+    op = exact.in_precision("ten digits")
+    assert op.on_device(cpu) is op
+    assert exact.on_device(cpu) is exact
+    assert op.launches(1) == 2
+    assert set(op.parameters()) == {"shift", "factor", "numbers", "offsets", "digits"}
+    for name, answer in (("has_many_float64_units", True), ("shared_memory", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{module}.{name}", lambda device, answer=answer: answer)
+            found = op.on_device(cpu)
+        assert (found.precision, found.launches(1)) == ("float64", 1)
+        assert set(found.parameters()) == set(exact.parameters())
 
 
 @drawn
