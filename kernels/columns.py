@@ -20,6 +20,7 @@ import triton.language as tl
 
 from .approximations import LEAST_HIGH, exp2_of_fixed, of_halves, reciprocal
 from .dots import INTERPRETED, rounded_product
+from .float32_pairs import FRACTION
 from .plan import Parameters
 from .point_blocks import NEGATIVE, approximate_profile, load_offsets
 
@@ -29,6 +30,11 @@ LEAST = tl.constexpr(1e-70)  # what stands for zero in a row for chi2, and the l
 MOST = tl.constexpr(1e70)
 SPANS, SPAN = 2.0**32, 2.0**31  # of all features, and of one, in units
 LEAST_UNIT = 2.0**-500
+
+ROUNDER = tl.constexpr(1.5 * 2.0**52)  # float64 numbers this large are whole
+FARTHEST = tl.constexpr(1e30)  # of a row for chi2 in pairs
+EXPONENT_ROUNDER = tl.constexpr(1.5 * 2.0 ** (52 - FRACTION))
+FARTHEST_EXPONENT = tl.constexpr(-8192.0)
 
 TWO_52 = tl.constexpr(2.0**52)
 TWO_52_HIGH = tl.constexpr(0x43300000)  # the upper half of its bits
@@ -50,8 +56,8 @@ class PointColumns(NamedTuple):
     ends: np.ndarray
 
 
-def point_columns(points: np.ndarray, metric: str, columns: int) -> PointColumns:
-    """Return points `[points, features]` as so many columns."""
+def point_columns(points: np.ndarray, metric: str, columns: int, rate: float = 0.0) -> PointColumns:
+    """Return points `[points, features]` as so many columns; for manhattan a unit is a power of two over a rate."""
     count, features = points.shape
     ends = np.stack([points.min(axis=0), points.max(axis=0)])
     if metric == "chi2":
@@ -60,6 +66,8 @@ def point_columns(points: np.ndarray, metric: str, columns: int) -> PointColumns
         return PointColumns(table, -3.0 * points.sum(axis=1), 4.0, ends)
     spans = ends[1] - ends[0]
     unit = float(max(spans.sum() / (SPANS - 2.0 * features), spans.max() / (SPAN - 2.0), LEAST_UNIT))
+    if rate:
+        unit = 2.0 ** float(np.ceil(np.log2(unit * rate))) / rate
     table = np.zeros((features, columns), dtype=np.int32)
     table[:, :count] = _whole(points, ends, unit).T
     return PointColumns(table, np.zeros(count), unit, ends)
@@ -101,19 +109,21 @@ def rows_as_columns_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
-    numbers,  # float64 [6 + 2 FEATURES]
-    table,  # int32 or float64 [FEATURES, rows up to a whole block]; for chi2 to an even number of features
-    terms,  # float64 [2, rows up to a whole block]: what the row adds, and zero or NaN
+    numbers,  # float64 [6 + 2 FEATURES] or more
+    table,  # int32 or float64 [FEATURES, rows up to a whole block]; for chi2 to an even number of features, or
+    # float32 [2, FEATURES, rows up to a whole block] in pairs
+    terms,  # float64 [2, rows up to a whole block]: what the row adds, and zero or NaN; in pairs see `row_exponents`
     rows,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
+    PAIRS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
     """A program makes `BLOCK_ROWS` columns; those past the last row are of a row of zeros."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     stride = tl.num_programs(0).to(tl.int64) * BLOCK_ROWS
-    FILLED: tl.constexpr = FEATURES + FEATURES % 2 if METRIC == "chi2" else FEATURES
+    FILLED: tl.constexpr = FEATURES + FEATURES % 2 if METRIC == "chi2" and not PAIRS else FEATURES
     term = tl.zeros([BLOCK_ROWS], tl.float64)
     nothing = tl.zeros([BLOCK_ROWS], tl.float64)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
@@ -136,13 +146,36 @@ def rows_as_columns_kernel(
             term += tl.sum(tl.abs(z - near), axis=1)
             column = ((near - low) * tl.load(numbers + 3) + 0.5).to(tl.int32)
         at = table + feature.to(tl.int64)[None, :] * stride + row[:, None]
-        tl.store(at, column, mask=(feature < FILLED)[None, :])
-    tl.store(terms + row, term * tl.load(numbers + 5))
+        if METRIC == "chi2" and PAIRS:
+            unit = tl.load(numbers + 6 + feature, mask=real, other=1.0)[None, :]
+            rounder = unit * ROUNDER
+            column = tl.minimum(column, FARTHEST)
+            whole = tl.maximum((column + rounder) - rounder, unit)
+            tl.store(at, whole.to(tl.float32), mask=real[None, :])
+            tl.store(at + FEATURES * stride, (column - whole).to(tl.float32), mask=real[None, :])
+        else:
+            tl.store(at, column, mask=(feature < FILLED)[None, :])
+    term *= tl.load(numbers + 5)
+    if PAIRS:
+        term, nothing = row_exponents(term, nothing)
+    tl.store(terms + row, term)
     tl.store(terms + stride + row, nothing)
 
 
+@triton.jit
+def row_exponents(term, nothing):
+    """Return what a row adds to exponents of 2, rounded, and what to multiply its sums with, less 1, NaN if it has NaN.
+
+    A row so far away that its functions are nothing is brought nearer, to where they are nothing in float32 too.
+    """
+    term = tl.maximum(term, FARTHEST_EXPONENT)
+    rounded = (term + EXPONENT_ROUNDER) - EXPONENT_ROUNDER
+    rest = term - rounded
+    return rounded, nothing + rest * (0.6931471805599453 + rest * 0.24022650695910072)
+
+
 def rows_as_columns(
-    parameters: Parameters, x: torch.Tensor, rows: int, metric: str
+    parameters: Parameters, x: torch.Tensor, rows: int, metric: str, pairs: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Launch the kernel on the first rows of `x`; return their columns and their terms.
 
@@ -151,10 +184,14 @@ def rows_as_columns(
         x: `[rows or more, features]`, float32 or float64.
         rows: how many rows to make.
         metric: "manhattan" or "chi2".
+        pairs: whether for `column_pairs.py`.
     """
     features, blocks = x.shape[1], triton.cdiv(rows, BLOCK_ROWS.value)
-    shape, dtype = (features, torch.int32) if metric != "chi2" else (even(features), torch.float64)
-    table = torch.empty(shape, blocks * BLOCK_ROWS.value, dtype=dtype, device=x.device)
+    if metric != "chi2":
+        lines, dtype = features, torch.int32
+    else:
+        lines, dtype = (2 * features, torch.float32) if pairs else (even(features), torch.float64)
+    table = torch.empty(lines, blocks * BLOCK_ROWS.value, dtype=dtype, device=x.device)
     terms = torch.empty(2, blocks * BLOCK_ROWS.value, dtype=torch.float64, device=x.device)
     rows_as_columns_kernel[(blocks,)](
         x=x,
@@ -166,6 +203,7 @@ def rows_as_columns(
         rows=rows,
         FEATURES=features,
         METRIC=metric,
+        PAIRS=pairs,
         BLOCK_FEATURES=BLOCK_FEATURES,
         BLOCK_ROWS=BLOCK_ROWS.value,
         num_warps=4,

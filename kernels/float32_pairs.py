@@ -82,9 +82,9 @@ def pair_reciprocal(a, rest):
 
 
 @triton.jit
-def pair_sqrt(a, rest):
-    """Return the root of the sum of a number and a small one, as a pair; for less than 4e-9 nearly the root of that."""
-    a_rounded = tl.maximum(a + rest, SMALLEST)
+def pair_sqrt(a, rest, LEAST: tl.constexpr):
+    """Return the root of the sum of a number and a small one, as a pair; for less than `LEAST` nearly that of it."""
+    a_rounded = tl.maximum(a + rest, LEAST)
     y = 1.0 / tl.sqrt(a_rounded) if INTERPRETED else instruction(a_rounded, "rsqrt.approx.ftz.f32 $0, $1;")
     root = rounded_product(a_rounded, y)
     return root, rounded_product(0.5 * y, fma(-root, root, a) + rest)

@@ -11,7 +11,9 @@ import triton.language as tl
 
 from .digit_rows import digits_of_rows
 from .digits import digit_product
+from .distance_blocks import sums_of_distances
 from .float32_pairs import (
+    SMALLEST,
     fma,
     pair_matern,
     pair_power,
@@ -44,21 +46,22 @@ def row_pairs(
 
     A row so far away that its functions are nothing is brought nearer, to where they are nothing in float32 too.
     """
+    EXPONENTS: tl.constexpr = PROFILE == "exp" and METRIC != "euclidean"
     if METRIC == "dot":
         largest = 1.01 * tl.sqrt(tl.minimum(offset, FARTHEST)) + tl.load(numbers + 6)
         place = tl.minimum(place, FARTHEST_PLACE if PROFILE == "tanh" else FARTHEST)
         first = tl.zeros_like(offset).to(tl.float32)
         rest, after = first, nothing
     else:
-        limit = FARTHEST_EXPONENT if PROFILE == "exp" else FARTHEST if PROFILE == "power" else FARTHEST_SQUARE
+        limit = FARTHEST_EXPONENT if EXPONENTS else FARTHEST if PROFILE == "power" else FARTHEST_SQUARE
         far = tl.abs(offset) > limit
-        offset = tl.where(far, -limit if PROFILE == "exp" else limit, offset)
+        offset = tl.where(far, -limit if EXPONENTS else limit, offset)
         place = tl.where(far, 0.0, place)
         rounder = tl.load(numbers + 6)
         first = ((offset + rounder) - rounder).to(tl.float32)
         rest64 = offset - first.to(tl.float64)
         rest, after = rest64.to(tl.float32), nothing
-        if PROFILE == "exp":
+        if EXPONENTS:
             after += rest64 * (0.6931471805599453 + rest64 * 0.24022650695910072)
     bound = tl.load(numbers + 7)
     if METRIC == "dot" and PROFILE == "power":
@@ -130,7 +133,7 @@ def sums_of_points(
             exponent_rest = (exponent - exponent_first.to(tl.float64)).to(tl.float32)
             k, k_rest = pair_power(u, rest, exponent_first, exponent_rest, WHOLE)
         else:
-            u, rest = pair_sqrt(u, rest)
+            u, rest = pair_sqrt(u, rest, SMALLEST)
             k, k_rest = pair_matern(u, rest, 3 if PROFILE == "matern_3_2" else 5)
         w = tl.load(weight + point, mask=real, other=0.0)[None, :]
         w_rest = tl.load(weight + POINTS + point, mask=real, other=0.0)[None, :]
@@ -150,6 +153,7 @@ def sums_of_pairs_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS], or [1] but for exponential functions of distances
     numbers,  # float64 [8]
     digits,  # float16 [3, POINTS, BLOCK_FEATURES]
     offsets,  # float32 [2, POINTS]
@@ -187,11 +191,19 @@ def sums_of_pairs_kernel(
     for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
         total = tl.zeros([BLOCK_ROWS], tl.float64)
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
-            sums, rests = sums_of_points(
-                z0, z1, z2, place, offset, offset_rest, bound, after,
-                digits, offsets, least, weight, numbers, part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS),
-                POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
-            )  # fmt: skip
+            point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
+            if METRIC == "euclidean" and PROFILE == "exp":
+                sums, rests = sums_of_distances(
+                    x, shift, factor, points, z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, weight, numbers, row, point, rows,
+                    FEATURES=FEATURES, POINTS=POINTS, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
+            else:
+                sums, rests = sums_of_points(
+                    z0, z1, z2, place, offset, offset_rest, bound, after,
+                    digits, offsets, least, weight, numbers, point,
+                    POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+                )  # fmt: skip
             total += sums.to(tl.float64)
             total += rests.to(tl.float64)
         y = apply_function(total + tl.load(intercept + part), FUNCTION)

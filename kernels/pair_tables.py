@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from .digits import digits_of, product_of_digits
+from .distance_blocks import LEAST_SQUARE, NEAR
 from .float32_pairs import BIAS, FRACTION, LEAST, LN2, LOG2_E, NEGATIVE, Q0, Q1, Q2, Q3, Q4, Q5, Q6, SMALLEST
+from .point_matrix import differences
 from .powers import whole
 
 MOST_REACH = 256.0  # of points from their mean, in what an exponential function takes
@@ -32,7 +35,7 @@ def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
 
     Args:
         function: what is summed.
-        squares: those of the points' distances from their mean.
+        squares: those of the points' distances from their mean; for manhattan and chi2 the sums of their numbers.
         weight: of the points.
     """
     gamma, coef0, reach = function.gamma, function.coef0, float(squares.max()) * abs(function.gamma)
@@ -41,8 +44,14 @@ def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
     match function.metric, function.profile:
         case "squared_euclidean", "exp":
             return gamma < 0 and coef0 == 0 and reach <= MOST_REACH
+        case "manhattan", "exp":
+            return gamma < 0 and coef0 == 0
+        case "chi2", "exp":
+            return gamma < 0 and coef0 == 0 and reach <= MOST_REACH / 4
         case "squared_euclidean", "power":
             return gamma > 0 and coef0 > 1e-3 and -MOST_DEGREE <= function.exponent < 0
+        case "euclidean", "exp":
+            return gamma < 0 and coef0 == 0 and -reach * gamma <= 16 * MOST_REACH
         case "euclidean", "matern_3_2" | "matern_5_2":
             return gamma > 0 and coef0 == 0 and reach * gamma <= 16 * MOST_REACH
         case "dot", "power":
@@ -51,6 +60,11 @@ def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
         case "dot", "tanh":
             return True
     return False
+
+
+def in_exponents(metric: str, profile: str) -> bool:
+    """Whether what rows and points add is a part of the exponent of 2, and weights are too."""
+    return profile == "exp" and metric != "euclidean"
 
 
 def split_offsets(offsets: np.ndarray, metric: str, profile: str) -> tuple[np.ndarray, np.ndarray, float]:
@@ -62,7 +76,7 @@ def split_offsets(offsets: np.ndarray, metric: str, profile: str) -> tuple[np.nd
     if metric == "dot":
         first = offsets.astype(np.float32).astype(np.float64)
         return first, offsets - first, float(np.abs(offsets).max())
-    places = FRACTION if profile == "exp" else FRACTION - int(np.frexp(np.abs(offsets).max())[1])
+    places = FRACTION if in_exponents(metric, profile) else FRACTION - int(np.frexp(np.abs(offsets).max())[1])
     rounder = 1.5 * 2.0 ** (52 - places)
     first = (offsets + rounder) - rounder
     return first, offsets - first, rounder
@@ -76,7 +90,7 @@ def tables(function: Function, found: Mapping[str, np.ndarray], weight: np.ndarr
     size, negative = np.abs(weight), NEGATIVE * (weight < 0)
     offsets, least = found["offsets"], LEAST.value + negative
     _, _, rounder = split_offsets(offsets, function.metric, function.profile)
-    if function.profile == "exp":
+    if in_exponents(function.metric, function.profile):
         offsets = offsets + np.log2(np.where(size > 0, size, NO_WEIGHT)) + BIAS.value + negative
     first, rest, _ = split_offsets(offsets, function.metric, function.profile)
     above = 1.1 * max(float(np.abs(weight).max()), 1.0 / MOST_WEIGHT)
@@ -112,7 +126,7 @@ def emulated(function: Function, parameters: Mapping[str, np.ndarray], x: np.nda
         of_row = norm * numbers[5]
         row = _single((of_row + rounder) - rounder)
         base = _single(row + first)
-        if function.profile == "exp":
+        if in_exponents(function.metric, function.profile):
             base = _single(base + BIAS.value)
             low = _single(small + rest)
             fixed = np.fmax(_single(_single(product + base) + low), LEAST.value)
@@ -133,9 +147,20 @@ def emulated(function: Function, parameters: Mapping[str, np.ndarray], x: np.nda
             t = _single(exponent)
             return _exp2(t, _single(exponent - t + function.exponent * _single(wrong / u) * LOG2_E))
     root = np.sqrt(np.fmax(u + low, SMALLEST.value))
+    if function.profile == "exp":
+        near = u + low < np.maximum(row * NEAR.value, LEAST_SQUARE.value)
+        exact = torch.from_numpy(np.empty(u.shape))
+        differences(torch.from_numpy(z), torch.from_numpy(parameters["points"]), function.metric, out=exact)
+        return emulated_power(-np.where(near, -numbers[0] * exact.sqrt().numpy(), root))
     t = _single(root)
     v = root * LN2
     return np.asarray(_exp2(-t, t - root) * (1 + v if function.profile == "matern_3_2" else 1 + v + v * v / 3))
+
+
+def emulated_power(u: np.ndarray) -> np.ndarray:
+    """Return `2ᵘ` as kernels compute it of a pair."""
+    t = _single(u)
+    return _exp2(t, u - t)
 
 
 def _exp2(t: np.ndarray, rest: np.ndarray | float) -> np.ndarray:

@@ -31,8 +31,8 @@ product of digits (`digits.py`) where the profile is smooth in it, or in the dis
 where it is near zero: a function of a row and a point is then off by some 1e-10. Manhattan and chi2 come from columns
 of numbers prepared for them (`columns.py`), off by some 1e-9 of the largest. With "float32", for manhattan and where
 the profile is smooth, two digits are multiplied and functions are float32, and they are off by some 1e-7. Between the
-two, "float32 pairs" has three digits and functions that are sums of two float32 numbers (`float32_pairs.py`), which are
-off by some 1e-9 to 1e-8 and need no float64 arithmetic for a row and a point.
+two, "float32 pairs" has three digits, or columns (`column_pairs.py`), and functions that are sums of two float32
+numbers (`float32_pairs.py`), off by some 1e-9 to 1e-8, and needs no float64 arithmetic for a row and a point.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ import triton
 
 from . import pair_tables
 from .approximations import LOG2_E, emulated_exp2
+from .column_pairs import emulated_pair_metric, pair_columns
 from .columns import PointColumns, emulated_metric, point_columns
 from .digit_rows import TINY_NORM
 from .digits import DIGITS, common_unit, digits_of, product_of_digits, product_of_two_digits, split
@@ -134,7 +135,7 @@ class PointFunction(Operation):
         smooth = self.metric in ("dot", "cosine", "squared_euclidean") or (
             self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
         )
-        smooth |= self.by_distance() and features > MANY_FEATURES
+        smooth |= self.by_distance() and (features > MANY_FEATURES or self.precision == "float32 pairs")
         if smooth and features <= FEW_FEATURES and self.metric != "cosine" and self.precision != "float32 pairs":
             return "products"
         if smooth and features <= MOST_DIGIT_FEATURES and DIGITS * points * digit_features(features) < MOST_DIGITS:
@@ -193,6 +194,8 @@ class PointFunction(Operation):
     @functools.cached_property
     def _columns(self) -> PointColumns:
         """Return the points by columns, a whole number of blocks."""
+        if self.precision == "float32 pairs":
+            return pair_columns(self.points, self.metric, self.columns(), -self.gamma * self._scale())
         return point_columns(self.points, self.metric, self.columns())
 
     def columns(self) -> int:
@@ -264,6 +267,10 @@ class PointFunction(Operation):
     def emulated(self, x: np.ndarray) -> np.ndarray:
         """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
         parameters = PointFunction.parameters(self)
+        if self.precision == "float32 pairs" and self.way() == "columns":
+            rows = (x - parameters["shift"]) * parameters["factor"]
+            metric = emulated_pair_metric(rows, self._columns, self.metric)
+            return pair_tables.emulated_power(metric * parameters["numbers"][0])
         if self.precision == "float32 pairs":
             return pair_tables.emulated(self.function_of_pairs(), parameters, x)
         numbers, offsets = parameters["numbers"], parameters.get("offsets", np.zeros(1))

@@ -42,6 +42,8 @@ COLUMN_SHAPES = {
     ("manhattan", "ten digits"): Shape(8, 128, 8, warps=1, stages=3),
     ("manhattan", "float32"): Shape(8, 128, 4, warps=1, stages=3),
     ("chi2", "ten digits"): Shape(4, 128, 4, warps=1, stages=3),
+    ("manhattan", "float32 pairs"): Shape(8, 128, 8, warps=1, stages=3),
+    ("chi2", "float32 pairs"): Shape(8, 128, 4, warps=1, stages=3),
 }
 """By metric and precision."""
 

@@ -22,6 +22,7 @@ import torch
 import triton
 
 from ..approximations import LEAST_HIGH
+from ..column_pairs import launch_column_pairs
 from ..columns import rows_as_columns
 from ..contraction import Contraction, target_block
 from ..devices import has_many_float64_units, shared_memory
@@ -89,7 +90,9 @@ class PairwiseAffine(Contraction, PointFunction):
             found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
         if self.precision == "float32 pairs":
             found |= tables(self.function_of_pairs(), found, self.weight[:, 0])
-            return {name: found[name] for name in PAIR_TABLES}
+            if not self.by_distance():
+                found["points"] = np.zeros(1)
+            return {name: found[name] for name in (*PAIR_TABLES, "products" if self.way() == "columns" else "points")}
         if self.precision == "float32":
             found["offsets"] = found["offsets"].astype(np.float32)
             if self.way() != "columns":
@@ -107,12 +110,16 @@ class PairwiseAffine(Contraction, PointFunction):
     def on_device(self, device: torch.device) -> PairwiseAffine:
         """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
 
-        GPUs with many float64 units do, but for exponential functions and fractional powers of many features, and so
-        do those without matrix units, where pairs have nothing to begin with.
+        GPUs with many float64 units do, but for exponential functions of squared distances and fractional powers of
+        many features. So do those without matrix units, where pairs have nothing to begin with but columns.
         """
-        faster = self.profile == "exp" or (self.profile == "power" and whole(self.exponent) is None)
+        faster = (self.profile == "exp" and self.metric == "squared_euclidean") or (
+            self.profile == "power" and whole(self.exponent) is None
+        )
         faster &= self.points.shape[1] > FEW_FEATURES
-        suited = (faster or not has_many_float64_units(device)) and shared_memory(device) > 0
+        suited = faster or not has_many_float64_units(device)
+        if self.way() != "columns":
+            suited &= shared_memory(device) > 0
         if self.precision != "float32 pairs" or suited:
             return self
         return dataclasses.replace(self, precision="ten digits")
@@ -121,6 +128,9 @@ class PairwiseAffine(Contraction, PointFunction):
     def _fits_pairs(self) -> bool:
         """Whether there is one target, and the function and the numbers are such as pairs have."""
         points, features = self.points.shape
+        if self.metric in ("manhattan", "chi2"):
+            sums = np.abs(self.points).sum(axis=1)
+            return self._by_columns and self.weight.shape[1] == 1 and fits(self.function_of_pairs(), sums, self.weight)
         if self.weight.shape[1] > 1 or features > MOST_DIGIT_FEATURES or points * digit_features(features) > MOST_PAIRS:
             return False
         numbers = self.points - np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
@@ -187,6 +197,11 @@ class PairwiseAffine(Contraction, PointFunction):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), device, targets = inputs, parameters["numbers"].device, self.weight.shape[1]
         way, shape = self._schedule(device, rows)
+        if way == "columns" and self.precision == "float32 pairs":
+            constants = {name: self.constants()[name] for name in ("FEATURES", "POINTS")}
+            constants |= {"PARTS": self.parts, "PART_POINTS": self.part_points(), "FUNCTION": self.function}
+            launch_column_pairs(parameters, x, output, rows, constants, self.metric, shape)
+            return
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1

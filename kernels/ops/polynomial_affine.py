@@ -8,11 +8,15 @@ float64.
 The factors go into the weights, which leaves `u = x − shift`. The kernel then takes the largest index out of each
 monomial, `Σ weight · Πₖ u = Σⱼ u[j] · Σₚ prefix[p] · table[p, j]`: there are far fewer prefixes than monomials, and the
 inner sum is a matrix product. Any degree and any set of monomials; for degree 2 `quadratic.py` is faster.
+
+Where all monomials of the degree are few, they are nested, `w + Σⱼ u[j] · (wⱼ + Σₖ u[k] · (wⱼₖ + …))` for `k ≤ j`: one
+multiplication for each, in a thread that has its rows' features in registers, and none for what blocks fill up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +33,51 @@ from ..plan import Parameters
 from ..tiles import in_tiles, matmul
 
 MAX_BLOCK_FEATURES = 32
+MOST_NESTED = 512  # monomials, each of which is an instruction of the kernel
+MOST_NESTED_FEATURES = 12  # of four rows a thread, in registers
+NESTED_ROWS = 128
+
+
+@triton.jit
+def nested_sum(features, weights, LARGEST: tl.constexpr, DEGREE: tl.constexpr):
+    """Return a polynomial of the features up to one of them, and where the weights end that are its own.
+
+    `features` is a tuple of blocks, `weights` are in the order of `nested_monomials`.
+    """
+    total = tl.load(weights)
+    weights += 1
+    if DEGREE > 0:
+        for k in tl.static_range(LARGEST + 1):
+            inner, weights = nested_sum(features, weights, LARGEST=k, DEGREE=DEGREE - 1)
+            total += inner * features[k]
+    return total, weights
+
+
+@triton.jit(do_not_specialize=["rows"])
+def nested_polynomial_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    nested,  # float64 [TARGETS, MONOMIALS]: the weights of all monomials, in the order of `nested_monomials`
+    intercept,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    DEGREE: tl.constexpr,
+    MONOMIALS: tl.constexpr,
+    TARGETS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows of one target."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = tl.program_id(1).to(tl.int64)
+    features = ()
+    for k in tl.static_range(FEATURES):
+        u = tl.load(x + row * FEATURES + k, mask=row < rows, other=0.0).to(tl.float64) - tl.load(shift + k)
+        features += (u,)  # type: ignore[assignment]  # tuples of any length
+    total, _ = nested_sum(features, nested + target * MONOMIALS, LARGEST=FEATURES - 1, DEGREE=DEGREE)
+    y = apply_function(total + tl.load(intercept + target), FUNCTION)
+    tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -82,11 +131,26 @@ class PolynomialAffine(Contraction, Monomials):
         self.check_monomials(features)
         self.check_contraction(len(self.indices))
 
-    def parameters(self) -> dict[str, np.ndarray]:
-        """Return the monomials split into prefixes and last features.
+    @property
+    def nested(self) -> bool:
+        """Whether the monomials are few enough to nest them."""
+        features, degree = len(self.shift), self.indices.shape[1]
+        return features <= MOST_NESTED_FEATURES and math.comb(features + degree, degree) <= MOST_NESTED
 
-        The factors go into the weights, and the constant monomial into the intercept.
-        """
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return what either kernel reads; the factors go into the weights, and the constant into the intercept."""
+        found = self.plain_parameters()
+        if self.nested:
+            features, degree = len(self.shift), self.indices.shape[1]
+            order = {monomial: place for place, monomial in enumerate(nested_monomials(features, degree))}
+            found["nested"] = np.zeros((self.weight.shape[1], len(order)))
+            for indices, weight in zip(self.indices, self.weight * self.monomial_scale()[:, None], strict=True):
+                monomial = tuple(sorted(indices[indices < features].tolist(), reverse=True))
+                found["nested"][:, order[monomial]] += weight if monomial else 0.0
+        return found
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the monomials split into prefixes and last features."""
         features, targets = len(self.shift), self.weight.shape[1]
         weight = self.weight * self.monomial_scale()[:, None]
         # Sorted with the constant one first, the last index of a monomial is its largest feature.
@@ -119,6 +183,23 @@ class PolynomialAffine(Contraction, Monomials):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, prefixes, features) = inputs, parameters["table"].shape
         device, degree = parameters["table"].device, self.indices.shape[1]
+        if "nested" in parameters:
+            nested_polynomial_kernel[(triton.cdiv(rows, NESTED_ROWS), targets)](
+                x=x,
+                shift=parameters["shift"],
+                nested=parameters["nested"],
+                intercept=parameters["intercept"],
+                out=output,
+                rows=rows,
+                FEATURES=features,
+                DEGREE=degree,
+                MONOMIALS=parameters["nested"].shape[1],
+                TARGETS=targets,
+                FUNCTION=self.function,
+                BLOCK_ROWS=NESTED_ROWS,
+                num_warps=1,
+            )
+            return
         shape = polynomial_affine_shape.of(device, triton.next_power_of_2(features), degree)
         polynomial_affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), targets)](
             x,
@@ -137,6 +218,15 @@ class PolynomialAffine(Contraction, Monomials):
         degree, monomials = self.indices.shape[1], len(self.indices)
         shape = f"{len(self.shift)} → {self.weight.shape[1]}"
         return f"{shape} by {monomials} monomials of degree ≤ {degree}" + function_suffix(self.function)
+
+
+def nested_monomials(features: int, degree: int) -> Iterator[tuple[int, ...]]:
+    """Yield all monomials of so many features up to a degree, each by its features from the largest on."""
+    yield ()
+    if degree > 0:
+        for largest in range(features):
+            for rest in nested_monomials(largest + 1, degree - 1):
+                yield (largest, *rest)
 
 
 @launch_shapes

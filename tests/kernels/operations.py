@@ -97,6 +97,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "polynomial 4": (polynomial(5, 4), (5,)),
     **{f"polynomial_affine {degree}": (polynomial_affine(5, degree), (5,)) for degree in (1, 3, 4)},
     "polynomial_affine to 3": (polynomial_affine(6, 3, 3), (6,)),
+    "polynomial_affine of many features": (polynomial_affine(14, 3, 2), (14,)),
     **{
         f"quadratic {features} to {targets} in {precision}": (
             quadratic(features, targets, precision=precision),

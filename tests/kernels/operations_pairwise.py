@@ -92,7 +92,15 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             pairwise_affine(name, features, 150, 1, 2).in_precision("float32 pairs"),
             (features,),
         )
-        for name, features in (("rbf", 40), ("matern_5_2", 3), ("rational_quadratic", 20), ("polynomial", 5))
+        for name, features in (
+            ("rbf", 40),
+            ("matern_1_2", 20),
+            ("matern_5_2", 3),
+            ("rational_quadratic", 20),
+            ("polynomial", 5),
+            ("laplacian", 9),
+            ("chi2", 9),
+        )
     },
     **{
         f"pairwise_affine {name} of {features} to {targets} in ten digits": (

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from triton_regressors.kernels.approximations import LOG2_E
 from triton_regressors.kernels.float32_pairs import (
+    SMALLEST,
     ordered_sum,
     pair_exp2,
     pair_log2,
@@ -34,7 +35,7 @@ def function_kernel(x, x_rest, out, FUNCTION: tl.constexpr, COUNT: tl.constexpr)
     elif FUNCTION == "reciprocal":
         y, y_rest = pair_reciprocal(a, rest)
     elif FUNCTION == "sqrt":
-        y, y_rest = pair_sqrt(a, rest)
+        y, y_rest = pair_sqrt(a, rest, SMALLEST)
     elif FUNCTION == "tanh":
         y, y_rest = pair_tanh(a, rest)
     elif FUNCTION == "matern 3":

@@ -132,7 +132,7 @@ def test_polynomial(device: torch.device, features: int, degree: int, rows: int,
 
 
 @drawn
-@given(features=st.integers(1, 8), degree=st.integers(1, 4), targets=st.integers(1, 3), rows=rows, seed=seeds)
+@given(features=st.integers(1, 10), degree=st.integers(1, 4), targets=st.integers(1, 3), rows=rows, seed=seeds)
 def test_polynomial_affine(
     device: torch.device, features: int, degree: int, targets: int, rows: int, seed: int
 ) -> None:

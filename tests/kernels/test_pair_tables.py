@@ -12,7 +12,7 @@ from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan import INPUT, Plan, Step
 
 PAIRS = "float32 pairs"
-NAMES = ("rbf", "matern_3_2", "matern_5_2", "rational_quadratic", "reciprocal", "polynomial", "sigmoid")
+NAMES = ("rbf", "matern_1_2", "matern_3_2", "matern_5_2", "rational_quadratic", "reciprocal", "polynomial", "sigmoid")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the interpreter computes with NumPy
 
 
@@ -45,7 +45,7 @@ def test_rows_that_are_points_and_rows_far_away(device: torch.device, name: str)
     assert np.abs((run_kernel(op, [x], device, torch.float64) - expected)[rows] / unit[rows]).max() <= 1.1e-8
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern_3_2", "sigmoid"])
+@pytest.mark.parametrize("name", ["rbf", "matern_1_2", "matern_3_2", "sigmoid"])
 def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, name: str) -> None:
     op = in_pairs(name, 20)
     (x,) = inputs_for([20], 80)
@@ -71,7 +71,16 @@ def test_weights_of_any_size_and_sign(device: torch.device, name: str) -> None:
 def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """They then make ten digits of the same sum, in the same parts."""
     few, many = {}, {}
-    for name, features in (("rbf", 20), ("rbf", 3), ("matern_3_2", 20), ("rational_quadratic", 20), ("polynomial", 20)):
+    for name, features in (
+        ("rbf", 20),
+        ("rbf", 3),
+        ("matern_1_2", 20),
+        ("matern_3_2", 20),
+        ("rational_quadratic", 20),
+        ("polynomial", 20),
+        ("laplacian", 20),
+        ("chi2", 20),
+    ):
         op = in_pairs(name, features)
         few[name, features] = op.on_device(torch.device("cpu"))
         assert few[name, features] is op
@@ -87,12 +96,13 @@ def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch:
     assert short.on_device(torch.device("cpu")) is short
     monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
     assert in_pairs("rbf", 20).on_device(torch.device("cpu")).precision == "ten digits"
+    assert in_pairs("chi2", 20).on_device(torch.device("cpu")).precision == PAIRS  # which no matrix units make
 
 
 def test_what_pairs_are_for() -> None:
     """One target's sum, of a function that they have and numbers that are not too large for them."""
     assert all(PAIRS in pairwise_affine(name, 5, 9).precisions() for name in NAMES)
-    for name in ("laplacian", "chi2", "cosine", "matern_1_2", "power 2.5", "sine", "table", "constant"):
+    for name in ("laplacian", "chi2", "cosine", "power 2.5", "sine", "table", "constant"):
         assert PAIRS not in pairwise_affine(name, 5, 9).precisions()
     assert PAIRS not in pairwise_affine("rbf", 5, 9, 2).precisions()
     assert PAIRS not in pairwise_affine("rbf", 200, 9).precisions()
