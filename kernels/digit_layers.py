@@ -14,34 +14,28 @@ the largest norm of a unit's weights, and the largest intercept.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from .devices import has_many_float64_units, multiplies_float16
+from .devices import has_many_float64_units, multiplies_float16, program_limit
+from .digit_network import LAST_BITS, SLACK, UNITS, whole_width
 from .digits import ROUNDER, SMALLEST, power_of_two
 from .dots import INTERPRETED
-from .functions import FUNCTIONS, apply_function
+from .functions import apply_function
+from .plan import Parameters
 
 LARGEST_WIDTH = 256
 """Sums of the products of so many digits stay whole numbers of 32 bits."""
 
-UNITS = 64
-"""The units of hidden layers are filled up to a multiple of so many, or of fewer where all layers are narrow."""
-
-ROUNDS = 3
-"""How often features and units are balanced."""
-
 LEAST_UNIT = tl.constexpr(SMALLEST)
-SLACK = tl.constexpr(1.0101)  # the largest digit is 127 and not 128
+ROW_SLACK = tl.constexpr(SLACK)
 INVERSE = tl.constexpr(0x7FE0000000000000)  # less the bits of a power of two: those of one through it
 ROUNDER_BITS = tl.constexpr(0x4338000000000000)
 MIDDLE = tl.constexpr(1 << 26)  # more than the magnitude of what is added to it
-LAST_BITS = tl.constexpr(2)  # so many bits of the last hidden layer are rounded away, that 64 hold the last sums
-LAST_HALF = tl.constexpr(2)
+LOST_BITS = tl.constexpr(LAST_BITS)
+LOST_HALF = tl.constexpr(1 << LAST_BITS >> 1)
 
 TRANSPOSED = tl.constexpr("""{
     .reg .b32 a, b, c, d;
@@ -74,7 +68,7 @@ def computes_by_digits(device: torch.device, width: int) -> bool:
 @triton.jit
 def unit_of(largest):
     """Return the unit of rows whose magnitudes, float64, are at most `largest`, and one through it."""
-    unit = tl.maximum(power_of_two(largest * SLACK) * (1.0 / 2147483648.0), LEAST_UNIT)
+    unit = tl.maximum(power_of_two(largest * ROW_SLACK) * (1.0 / 2147483648.0), LEAST_UNIT)
     return unit, (0 - unit.to(tl.int64, bitcast=True) + INVERSE).to(tl.float64, bitcast=True)
 
 
@@ -188,7 +182,7 @@ def layer_outputs(
         v = multiply(d0, d1, d2, d3, w + at + start * INPUTS, units * INPUTS)
         q = activated(v, factor, tl.load(intercept + column), inverse, ACTIVATION)
         if is_last:
-            q = (q + LAST_HALF) >> LAST_BITS
+            q = (q + LOST_HALF) >> LOST_BITS
             for t in tl.range(0, TARGETS, num_stages=1):
                 part = tl.sum(q.to(tl.int64) * tl.load(last_weight + t * WIDTH + column).to(tl.int64)[None, :], axis=1)
                 sums += tl.where((target == t)[None, :], part[:, None], 0)
@@ -285,49 +279,6 @@ def digit_layers_kernel(
         tl.store(out + row[:, None] * TARGETS + target[None, :], answer, mask=inside)
 
 
-Layers = Sequence[tuple[np.ndarray, np.ndarray]]
-"""The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
-
-
-def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str, np.ndarray]:
-    """Return what the kernel reads of a network whose features have `shift` subtracted."""
-    scale, layers = _balanced(layers, shift, activation)
-    *hidden, (last, last_intercept) = layers
-    width = whole_width(max(weight.shape[1] for weight, _ in hidden))
-    block = min(width, UNITS)
-    shapes, packed, limits, first = [], [], [], 0
-    intercepts = np.zeros((len(hidden), width))
-    for index, (weight, intercept) in enumerate(hidden):
-        inputs, units = weight.shape
-        padded = np.zeros((width if index else whole_width(inputs), -(-units // block) * block))
-        padded[:inputs, :units] = weight
-        digits, unit = _weight_digits(padded)
-        intercepts[index, :units] = intercept
-        limits.append((unit * 2.0**32, np.sqrt((weight * weight).sum(axis=0)).max(), np.abs(intercept).max()))
-        shapes.append((padded.shape[1], first))
-        packed.append(digits.transpose(0, 2, 1).ravel())
-        first += digits.size
-    last_numbers, last_unit = _last_numbers(last)
-    last_weight = np.zeros((last.shape[1], width), dtype=np.int32)
-    last_weight[:, : len(last)] = last_numbers.T
-    return {
-        "shift": shift,
-        "scale": scale,
-        "shapes": np.array(shapes, dtype=np.int32),
-        "weight": np.concatenate(packed),
-        "limits": np.array(limits),
-        "intercept": intercepts,
-        "last_weight": last_weight,
-        "last_unit": last_unit * 2.0**LAST_BITS.value,
-        "last_intercept": last_intercept,
-    }
-
-
-def whole_width(width: int) -> int:
-    """Return to how many numbers a layer's inputs are filled up, which a program takes at once."""
-    return max(32, 1 << (width - 1).bit_length())
-
-
 def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
     """Return how many rows and units a program takes at once, and its warps; none changes a bit.
 
@@ -345,87 +296,37 @@ def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
     }
 
 
-def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, activation: str) -> np.ndarray:
-    """Return what the kernel answers before its last function, to the bit but for the activation's last places.
-
-    Args:
-        z: float64 rows, `shift` subtracted.
-        layers: the network.
-        shift: what `digit_tables` knows of it.
-        activation: what hidden layers apply.
-
-    Returns:
-        float64 `[rows, targets]`.
-    """
-    tables = digit_tables(layers, shift, activation)
-    scale, layers = _balanced(layers, shift, activation)
-    *hidden, (last, last_intercept) = layers
-    z = z * scale
-    unit = _units(np.abs(z.astype(np.float32)).max(axis=1))
-    q = np.rint(z / unit[:, None]).astype(np.int64)
-    for (weight, intercept), (factor, growth, largest) in zip(hidden, tables["limits"], strict=True):
-        d, e = (digits.astype(np.float64) for digits in (_digits(q), _weight_digits(weight)[0]))
-        s0, s1, s2, s3 = (sum(d[i] @ e[level - i] for i in range(level + 1)) for level in range(4))
-        v = 256 * (256 * s0 + s1) + s2 + np.floor((s3 + 128) / 256)
-        h = FUNCTIONS[activation](torch.from_numpy(v * (unit * factor)[:, None] + intercept)).numpy()
-        highest = np.sqrt(((q >> 20) ** 2).sum(axis=1).astype(np.float32)) + np.float32(16)
-        bound = highest * 2.0**20 * unit * growth + largest
-        unit = _units(np.ones(len(z)) if activation in ("tanh", "expit") else bound)
-        q = np.rint(h / unit[:, None]).astype(np.int64)
-    sums = ((q + LAST_HALF.value) >> LAST_BITS.value) @ _last_numbers(last)[0].astype(np.int64)
-    answer: np.ndarray = sums * unit[:, None] * tables["last_unit"] + last_intercept
-    return answer
-
-
-def _balanced(layers: Layers, shift: np.ndarray, activation: str) -> tuple[np.ndarray, Layers]:
-    """Return what to multiply features with, less `shift`, and layers that compute the same of them.
-
-    All is multiplied by powers of two: the features by that of their largest weight, and what a unit makes, where the
-    activation allows, by one that brings its weights and intercept to a norm of about one; and again, as one changes
-    the other.
-    """
-    weights, intercepts = [weight for weight, _ in layers], [intercept for _, intercept in layers]
-    intercepts[0] = intercepts[0] + np.einsum("i,ij->j", shift, weights[0])
-    scale = np.ones(len(weights[0]))
-    for _ in range(ROUNDS):
-        factor = _towards_one(np.abs(weights[0]).max(axis=1))
-        weights[0], scale = weights[0] * factor[:, None], scale / factor
-        for index in range(len(weights) - 1 if activation in ("identity", "relu") else 0):
-            factor = _towards_one(np.sqrt((weights[index] ** 2).sum(axis=0) + intercepts[index] ** 2))
-            weights[index], intercepts[index] = weights[index] * factor, intercepts[index] * factor
-            weights[index + 1] = weights[index + 1] / factor[:, None]
-    return scale, list(zip(weights, intercepts, strict=True))
-
-
-def _units(largest: np.ndarray) -> np.ndarray:
-    """Return the units of `unit_of`."""
-    exponent = np.frexp(np.asarray(largest, dtype=np.float64) * SLACK.value)[1]
-    found: np.ndarray = np.maximum(np.ldexp(1.0, exponent - 31), SMALLEST)
-    return found
-
-
-def _towards_one(magnitude: np.ndarray) -> np.ndarray:
-    """Return the power of two that brings each magnitude closest to one; one for zero."""
-    known = np.where(magnitude > 0, magnitude, 1.0)
-    found: np.ndarray = np.ldexp(1.0, -np.rint(np.log2(known)).clip(-500, 500).astype(int))
-    return found
-
-
-def _digits(q: np.ndarray) -> np.ndarray:
-    """Return the digits of whole numbers of 32 bits as int8 `[4, …]`, the highest first."""
-    signed = (q.astype(np.int64) + 0x808080) ^ 0x808080
-    return np.stack([(signed >> places).astype(np.int8) for places in (24, 16, 8, 0)])
-
-
-def _weight_digits(weight: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the digits of a layer's weights `[4, inputs, units]` and their unit."""
-    unit = float(_units(np.abs(weight).max()))
-    return _digits(np.rint(weight / unit)), unit
-
-
-def _last_numbers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last weights as int32, whose magnitudes add up to 2³³ at most, and each target's unit."""
-    magnitude = np.abs(weight)
-    exponent = np.maximum(np.frexp(magnitude.sum(axis=0))[1] - 33, np.frexp(magnitude.max(axis=0))[1] - 30)
-    unit: np.ndarray = np.maximum(np.ldexp(1.0, exponent), SMALLEST)
-    return np.rint(weight / unit).astype(np.int32), unit
+def launch_digit_layers(
+    parameters: Parameters,
+    x: torch.Tensor,
+    output: torch.Tensor,
+    rows: int,
+    widths: tuple[int, ...],
+    activation: str,
+    function: str,
+    shifted: bool,
+) -> None:
+    """Launch all layers on the first `rows` rows of `x`, with what `digit_tables` returned."""
+    device, width = parameters["weight"].device, whole_width(max(widths[1:-1]))
+    shape = digit_shape(rows, width, program_limit(device) // 2)
+    programs = min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device))
+    names = ("shift", "scale", "shapes", "weight", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
+    digit_layers_kernel[(programs,)](
+        x=x,
+        used=parameters.get("used", parameters["shift"]),
+        **{name: parameters[name] for name in names},
+        values=torch.empty(8 * programs * shape["BLOCK_ROWS"] * width, dtype=torch.int8, device=device),
+        out=output,
+        rows=rows,
+        FEATURES=widths[0],
+        INPUTS=whole_width(widths[0]),
+        HIDDEN=len(widths) - 2,
+        WIDTH=width,
+        TARGETS=widths[-1],
+        ACTIVATION=activation,
+        FUNCTION=function,
+        SHIFTED=shifted,
+        SPARSE="used" in parameters,
+        BLOCK_TARGETS=triton.next_power_of_2(widths[-1]),
+        **shape,
+    )
