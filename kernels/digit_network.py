@@ -10,8 +10,14 @@ import torch
 from .digits import SMALLEST
 from .functions import FUNCTIONS
 
+LARGEST_WIDTH = 256
+"""Sums of the products of so many digits stay whole numbers of 32 bits."""
+
 UNITS = 64
 """The units of hidden layers are filled up to a multiple of so many, or of fewer where all layers are narrow."""
+
+RESIDENT_LAYERS, RESIDENT_WIDTH = 2, 128
+"""Of so many hidden layers of so many units a program can hold the weights; all are filled up to the widest then."""
 
 ROUNDS = 3
 """How often features and units are balanced."""
@@ -20,18 +26,23 @@ SLACK = 1.0101
 """How much larger than a row's largest number its unit takes it to be: the largest digit is 127 and not 128."""
 
 LAST_BITS = 2
-"""So many bits of the last hidden layer are rounded away, that 64 hold the last sums."""
+"""So many bits less have numbers of the last hidden layer, that 64 hold the last sums."""
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 """The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
 
 
 def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str, np.ndarray]:
-    """Return what the kernel reads of a network whose features have `shift` subtracted."""
+    """Return what the kernels read of a network whose features have `shift` subtracted.
+
+    `limits`, float64 `[hidden layers, 3]`: 2³² units of a layer's weights, and what no element that it makes exceeds: a
+    factor of its inputs' norm, and what is added to it.
+    """
     scale, layers = _balanced(layers, shift, activation)
     *hidden, (last, last_intercept) = layers
     width = whole_width(max(weight.shape[1] for weight, _ in hidden))
-    block = min(width, UNITS)
+    resident = len(hidden) <= RESIDENT_LAYERS and width <= RESIDENT_WIDTH
+    block = width if resident else min(width, UNITS)
     shapes, packed, limits, first = [], [], [], 0
     intercepts = np.zeros((len(hidden), width))
     for index, (weight, intercept) in enumerate(hidden):
@@ -40,7 +51,9 @@ def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str
         padded[:inputs, :units] = weight
         digits, unit = _weight_digits(padded)
         intercepts[index, :units] = intercept
-        limits.append((unit * 2.0**32, np.sqrt((weight * weight).sum(axis=0)).max(), np.abs(intercept).max()))
+        growth, largest = np.sqrt((weight * weight).sum(axis=0)).max(), np.abs(intercept).max()
+        bounds = np.array((0.0, 1.0) if activation in ("tanh", "expit") else (growth, largest))
+        limits.append((unit * 2.0**32, *(bounds * 2.0 ** (LAST_BITS * (index == len(hidden) - 1)))))
         shapes.append((padded.shape[1], first))
         packed.append(digits.transpose(0, 2, 1).ravel())
         first += digits.size
@@ -55,7 +68,7 @@ def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str
         "limits": np.array(limits),
         "intercept": intercepts,
         "last_weight": last_weight,
-        "last_unit": last_unit * 2.0**LAST_BITS,
+        "last_unit": last_unit,
         "last_intercept": last_intercept,
     }
 
@@ -90,9 +103,9 @@ def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, acti
         h = FUNCTIONS[activation](torch.from_numpy(v * (unit * factor)[:, None] + intercept)).numpy()
         highest = np.sqrt(((q >> 20) ** 2).sum(axis=1).astype(np.float32)) + np.float32(16)
         bound = highest * 2.0**20 * unit * growth + largest
-        unit = _units(np.ones(len(z)) if activation in ("tanh", "expit") else bound)
+        unit = _units(bound)
         q = np.rint(h / unit[:, None]).astype(np.int64)
-    sums = ((q + (1 << LAST_BITS >> 1)) >> LAST_BITS) @ _last_numbers(last)[0].astype(np.int64)
+    sums = q @ _last_numbers(last)[0].astype(np.int64)
     answer: np.ndarray = sums * unit[:, None] * tables["last_unit"] + last_intercept
     return answer
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -172,11 +173,9 @@ def launch_float16_layers(
     output: torch.Tensor,
     rows: int,
     widths: tuple[int, ...],
-    activation: str,
-    function: str,
-    shifted: bool,
+    constants: dict[str, Any],
 ) -> None:
-    """Launch all layers on the first `rows` rows of `x`, with what `float16_tables` returned."""
+    """Do what `launch_digit_layers` does, with what `float16_tables` returned."""
     device = parameters["weight"].device  # rows that a GPU reads across the bus lie on the CPU
     blocks, hidden = float16_blocks(widths), len(widths) - 2
     width = _whole(max(widths[1:-1]), blocks["BLOCK_UNITS"])
@@ -195,11 +194,8 @@ def launch_float16_layers(
         HIDDEN=hidden,
         WIDTH=width,
         TARGETS=widths[-1],
-        ACTIVATION=activation,
-        FUNCTION=function,
         MATRIX_UNITS=multiplies_float16(device),
-        SHIFTED=shifted,
-        SPARSE="used" in parameters,
+        **constants,
         ROW_TOP=ROW_TOP,
         **blocks,
         FIRST_STAGES=FIRST_STAGES,

@@ -24,8 +24,9 @@ import torch
 
 from ..affine_map import launch_affine
 from ..contraction import target_block
-from ..digit_layers import LARGEST_WIDTH, computes_by_digits, launch_digit_layers
-from ..digit_network import digit_tables, emulated_digit_layers
+from ..devices import multiplies_float16
+from ..digit_layers import launch_digit_layers
+from ..digit_network import LARGEST_WIDTH, digit_tables, emulated_digit_layers
 from ..errors import PlanError
 from ..float16_layers import emulated_float16_layers, float16_blocks, float16_tables, launch_float16_layers
 from ..functions import FUNCTIONS, check_function, function_suffix
@@ -55,9 +56,10 @@ class DenseLayers(Operation):
         return tuple(precision for precision in self.PRECISIONS if not (wide and precision == "int8"))
 
     def on_device(self, device: torch.device) -> DenseLayers:
-        """Return the operation; in float64 instead of digits on GPUs where that takes no longer."""
-        by_digits = self.precision != "int8" or computes_by_digits(device, max(self.widths[:-1]))
-        return self if by_digits else dataclasses.replace(self, precision="float64")
+        """Return the operation; in float64 instead of digits on GPUs without matrix units for them."""
+        if self.precision != "int8" or multiplies_float16(device):
+            return self
+        return dataclasses.replace(self, precision="float64")
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -118,8 +120,13 @@ class DenseLayers(Operation):
             self._launch_layers(parameters, x, output, rows)
             return
         launch = launch_digit_layers if self.precision == "int8" else launch_float16_layers
-        shifted = bool(self.shift.any())
-        launch(parameters, x, output, rows, self.widths, self.activation, self.function, shifted)
+        constants = {
+            "ACTIVATION": self.activation,
+            "FUNCTION": self.function,
+            "SHIFTED": bool(self.shift.any()),
+            "SPARSE": "used" in parameters,
+        }
+        launch(parameters, x, output, rows, self.widths, constants)
 
     def _launch_layers(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
         """Launch one layer after the other, in float64."""
@@ -131,6 +138,7 @@ class DenseLayers(Operation):
             x = out
 
     def launches(self, inputs: int) -> int:
+        """Return how many kernels `launch` starts for many rows; wide layers by digits take one each for few."""
         return len(self.widths) - 1 if self.precision == "float64" else 1
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:

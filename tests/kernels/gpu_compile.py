@@ -164,7 +164,16 @@ def without_matrix_units() -> Iterator[Launch]:
         within.multiplies_float16 = multiplies
 
 
-BY_DIGITS = ("sums_within_kernel", "digit_layers_kernel", "digit_norm_kernel", "pairwise_digits_kernel")
+BY_DIGITS = (
+    "sums_within_kernel",
+    "digit_layers_kernel",
+    "resident_layers_kernel",
+    "digit_layer_kernel",
+    "digit_norm_kernel",
+    "pairwise_digits_kernel",
+)
+BY_SHARED_MEMORY = ("resident_layers_kernel",)
+"""Kernels that a GPU gets where it has the shared memory."""
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
@@ -217,7 +226,8 @@ def fault(index: int) -> str:
     if not compiled.asm["cubin"]:
         return f"{kernel.__name__} gave no machine code for {capability}"
     shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
-    if shared > most and arguments.get("WAY") != "digits":  # whose shape is chosen by what the GPU has
+    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # whose shape is chosen by it
+    if shared > most and not by_memory:
         return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
     return ""
 

@@ -80,14 +80,40 @@ def test_digits_are_emulated_to_the_bit(device: torch.device, activation: str) -
 def test_a_rows_digits_do_not_depend_on_its_batch(
     device: torch.device, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor on how many rows and units a program takes at once."""
+    """Nor on how many rows and units a program takes at once, nor on whether it keeps the weights."""
     op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8")
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[5:24]], device, torch.float64), many[5:24])
-    shape = {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "STAGES": 1, "num_warps": 2}
-    monkeypatch.setattr(digit_layers, "digit_shape", lambda *_: shape)
+    monkeypatch.setattr(digit_layers, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "STAGES": 2, "num_warps": 4})
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+    monkeypatch.setattr(digit_layers, "resident", lambda *_: False)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+    monkeypatch.setattr(digit_layers, "digit_shape", lambda *_: {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "num_warps": 2})
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+
+
+@pytest.mark.parametrize(
+    ("widths", "activation"), [((9, 150, 3), "expit"), ((33, 40, 200, 130, 2), "relu"), ((130, 20, 129, 1), "identity")]
+)
+def test_wide_layers_of_few_rows_have_the_bits_of_many(
+    device: torch.device, widths: tuple[int, ...], activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows take a launch for each layer, whose units programs share."""
+    op = dense_layers(*widths, activation=activation, precision="int8", shift=2.0)
+    (x,) = inputs_for([widths[0]], 37)
+    x[5, 1] = np.nan
+    launched = []
+    each = digit_layers.launch_each_layer
+    monkeypatch.setattr(digit_layers, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
+    few = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    many = run_kernel(op, [x], device, torch.float64)
+    assert len(launched) == 1
+    assert np.isnan(few[5]).all()
+    assert np.array_equal(few, many, equal_nan=True)
+    known = np.delete(np.arange(37), 5)
+    np.testing.assert_allclose(few[known], op.emulate(x[known]), rtol=1e-9, atol=1e-9)
 
 
 def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:
@@ -117,13 +143,13 @@ def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
 
 
 def test_a_gpu_holds_the_tables_of_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where digits are no faster that is float64."""
+    """Where the language multiplies no int8 that is float64."""
     op = dense_layers(5, 9, 2, precision="int8")
     here = torch.device("cpu")
     assert op.on_device(here) is op
     assert "weight0" not in op.parameters()
     assert op.launches(1) == 1
-    monkeypatch.setattr(dense_layers_module, "computes_by_digits", lambda *_: False)
+    monkeypatch.setattr(dense_layers_module, "multiplies_float16", lambda _: False)
     found = op.on_device(here)
     assert (found.precision, found.launches(1)) == ("float64", 2)
     assert sorted(found.parameters()) == ["intercept0", "intercept1", "weight0", "weight1"]
