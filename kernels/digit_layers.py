@@ -171,7 +171,6 @@ def resident_layers_kernel(
     SPARSE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """A program takes every `num_programs(0)`-th block of rows through one or two hidden layers."""
     mine, column = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH)
@@ -180,7 +179,7 @@ def resident_layers_kernel(
     if HIDDEN == 2:
         e0, e1, e2, e3 = resident_digits(weight + 4 * INPUTS * WIDTH, WIDTH, WIDTH)
         second_intercept = tl.load(intercept + WIDTH + column)
-    for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=STAGES):
+    for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=1):
         row = block * BLOCK_ROWS + mine.to(tl.int64)
         q, unit, nothing = first_numbers(x, shift, scale, used, row, rows, FEATURES, INPUTS, SHIFTED, SPARSE)
         q, unit = resident_outputs(q, unit, a0, a1, a2, a3, limits, first_intercept, ACTIVATION)
@@ -202,22 +201,22 @@ def resident(widths: tuple[int, ...], device: torch.device) -> bool:
 
 
 def resident_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows a program with resident weights takes at once, and its warps; none changes a bit."""
-    blocks = triton.cdiv(rows, 16)
-    if blocks <= multiprocessors:
-        return {"BLOCK_ROWS": 16, "STAGES": 1, "num_warps": width // 16}
-    return {"BLOCK_ROWS": 16 if blocks <= 2 * multiprocessors else RESIDENT_ROWS, "STAGES": 1, "num_warps": 4}
-
-
-def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows and units a program takes at once, and its warps; none changes a bit.
+    """Return how many rows a program with resident weights takes at once, and its warps; none changes a bit.
 
     Args:
         rows: the batch's.
         width: of the widest hidden layer.
         multiprocessors: the GPU's; each shall have a program before one has more rows.
     """
-    block_rows = min(max(triton.next_power_of_2(triton.cdiv(rows, multiprocessors)), 16), 64)
+    for block_rows in (16, 32):
+        if rows <= block_rows * multiprocessors:
+            return {"BLOCK_ROWS": block_rows, "num_warps": width // 16}
+    return {"BLOCK_ROWS": RESIDENT_ROWS, "num_warps": 4}
+
+
+def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
+    """Return how many rows and units a program takes at once otherwise, and its warps; none changes a bit."""
+    block_rows = 16 if rows <= 32 * multiprocessors else 64  # two programs run on a multiprocessor
     return {"BLOCK_ROWS": block_rows, "BLOCK_UNITS": min(width, UNITS), "num_warps": 4}
 
 

@@ -19,13 +19,14 @@ from .digit_products import activated, answer, first_numbers, last_sums, multipl
 from .plan import Parameters
 
 BLOCK_ROWS = 16
-BLOCK_UNITS = 32
 LAST_BLOCK_ROWS = 4
+FEW_ROWS = 256
+"""Up to so many rows a program makes half as many units."""
 
 
 @triton.jit(do_not_specialize=["rows", "layer"])
 def digit_layer_kernel(
-    x,  # float32 or float64 [rows, FEATURES], read by the first layer
+    x,  # float32 or float64 [rows, FEATURES], read where FIRST
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
     used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
@@ -111,13 +112,14 @@ def launch_each_layer(
 ) -> None:
     """Do what `launch_digit_layers` does in one launch for each layer."""
     device, width, hidden = parameters["weight"].device, whole_width(max(widths[1:-1])), widths[1:-1]
+    block_units = UNITS // 2 if rows <= FEW_ROWS else UNITS
     values = torch.empty(2, rows, width, dtype=torch.int32, device=device)
     row_units = torch.empty(2, 2, rows, dtype=torch.float64, device=device)
     features, inputs, begin, units = whole_width(widths[0]), 0, 0, 0
     for layer, unpadded in enumerate(hidden):
         inputs, units = units, triton.cdiv(unpadded, UNITS) * UNITS
         size = width if layer else features
-        digit_layer_kernel[(triton.cdiv(rows, BLOCK_ROWS), units // BLOCK_UNITS)](
+        digit_layer_kernel[(triton.cdiv(rows, BLOCK_ROWS), units // block_units)](
             x=x,
             shift=parameters["shift"],
             scale=parameters["scale"],
@@ -138,7 +140,7 @@ def launch_each_layer(
             INPUTS=size,
             WIDTH=width,
             BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_UNITS=BLOCK_UNITS,
+            BLOCK_UNITS=block_units,
             num_warps=4,
             **{name: constants[name] for name in ("ACTIVATION", "SHIFTED", "SPARSE")},
         )

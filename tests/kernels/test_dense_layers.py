@@ -85,7 +85,7 @@ def test_a_rows_digits_do_not_depend_on_its_batch(
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[5:24]], device, torch.float64), many[5:24])
-    monkeypatch.setattr(digit_layers, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "STAGES": 2, "num_warps": 4})
+    monkeypatch.setattr(digit_layers, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "num_warps": 4})
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
     monkeypatch.setattr(digit_layers, "resident", lambda *_: False)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
