@@ -5,9 +5,9 @@ one after the other in `weights` and `intercepts`; `f`: one of `ACTIVATIONS`; `g
 `[rows, widths[n]]`, float32 or float64. A feature without any weight in `W₁` is not looked at: it may be NaN.
 
 `precision` says how the hidden layers are computed: in "float64" one layer after the other, a launch each, on the
-float64 matrix units; in "int8" by digits of eight bits, as exact as some nine decimal digits (`digit_layers.py`), on
-GPUs where that is faster than float64; or in "float16" all in one launch, as three products of float16 numbers, about
-as exact as float32 sums (`float16_layers.py`).
+float64 matrix units; in "int8" by digits of eight bits, as exact as some nine decimal digits (`digit_layers.py`), or as
+in "float64" on GPUs without matrix units for them; or in "float16" all in one launch, as three products of float16
+numbers, about as exact as float32 sums (`float16_layers.py`).
 """
 
 from __future__ import annotations

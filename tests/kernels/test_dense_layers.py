@@ -6,7 +6,7 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
-from triton_regressors.kernels import digit_layers
+from triton_regressors.kernels import digit_layers, digit_steps
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import dense_layers as dense_layers_module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
@@ -107,9 +107,11 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     each = digit_layers.launch_each_layer
     monkeypatch.setattr(digit_layers, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
     few = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_steps, "FEW_ROWS", 0)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), few, equal_nan=True)
     monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
     many = run_kernel(op, [x], device, torch.float64)
-    assert len(launched) == 1
+    assert len(launched) == 2
     assert np.isnan(few[5]).all()
     assert np.array_equal(few, many, equal_nan=True)
     known = np.delete(np.arange(37), 5)
