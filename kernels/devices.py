@@ -33,3 +33,11 @@ def shared_memory(device: torch.device) -> int:
     properties = torch.cuda.get_device_properties(device)
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
     return most - RESERVED_BYTES if multiplies_float16(device) else 0
+
+
+@functools.cache
+def program_limit(device: torch.device) -> int:
+    """Return how many programs to start at most where each has a workspace: two for each multiprocessor."""
+    if device.type == "cuda":
+        return 2 * torch.cuda.get_device_properties(device).multi_processor_count
+    return 2

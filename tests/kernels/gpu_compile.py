@@ -187,10 +187,14 @@ def of_few_rows() -> Iterator[Launch]:
 BY_DIGITS = (
     "sums_within_kernel",
     "digit_layers_kernel",
+    "resident_layers_kernel",
+    "digit_layer_kernel",
     "digit_norm_kernel",
     "pairwise_digits_kernel",
     "sums_of_pairs_kernel",
 )
+BY_SHARED_MEMORY = ("resident_layers_kernel",)
+"""Kernels that a GPU gets where it has the shared memory."""
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
@@ -243,7 +247,8 @@ def fault(index: int) -> str:
     if not compiled.asm["cubin"]:
         return f"{kernel.__name__} gave no machine code for {capability}"
     shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
-    if shared > most and arguments.get("WAY") != "digits":  # whose shape is chosen by what the GPU has
+    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # whose shape is chosen by it
+    if shared > most and not by_memory:
         return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
     return ""
 

@@ -6,9 +6,9 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
-from triton_regressors.kernels.digit_layers import computes_by_digits
+from triton_regressors.kernels import digit_layers, digit_steps
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import dense_layers as module
+from triton_regressors.kernels.ops import dense_layers as dense_layers_module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
 
 SHAPES = ((1, 1, 1), (5, 9, 2), (40, 70, 20, 3), (33, 16, 64, 65, 1), (17, 130, 5))
@@ -60,14 +60,13 @@ def test_float16_products_are_as_exact_as_float32(
     ids=str,
 )
 def test_digits_are_more_exact_than_float32(device: torch.device, widths: tuple[int, ...], activation: str) -> None:
-    op = dense_layers(*widths, activation=activation, precision="int8")
+    op = dense_layers(*widths, activation=activation, precision="int8").on_device(device)
     (x,) = inputs_for([widths[0]], 70)
     expected, unit = in_layers(op, x), in_layers(op, x).std(axis=0) + 0.1
     np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
     found, emulated = run_kernel(op, [x], device, torch.float64), op.emulate(x)
     assert (np.abs(found - expected) <= 1e-7 * unit).all()
-    by_digits = computes_by_digits(device, max(widths[:-1]))  # else in float64
-    assert (np.abs(found - (emulated if by_digits else expected)) <= 1e-9 * unit).all()
+    assert (np.abs(found - emulated) <= 1e-9 * unit).all()
 
 
 @pytest.mark.parametrize("activation", ["relu", "identity"])
@@ -81,14 +80,42 @@ def test_digits_are_emulated_to_the_bit(device: torch.device, activation: str) -
 def test_a_rows_digits_do_not_depend_on_its_batch(
     device: torch.device, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor on how many rows and units a program takes at once."""
+    """Nor on how many rows and units a program takes at once, nor on whether it keeps the weights."""
     op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8")
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[5:24]], device, torch.float64), many[5:24])
-    shape = {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "STAGES": 1, "num_warps": 2}
-    monkeypatch.setattr(module, "digit_shape", lambda *_: shape)
+    monkeypatch.setattr(digit_layers, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "num_warps": 4})
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+    monkeypatch.setattr(digit_layers, "resident", lambda *_: False)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+    monkeypatch.setattr(digit_layers, "digit_shape", lambda *_: {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "num_warps": 2})
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
+
+
+@pytest.mark.parametrize(
+    ("widths", "activation"), [((9, 150, 3), "expit"), ((33, 40, 200, 130, 2), "relu"), ((130, 20, 129, 1), "identity")]
+)
+def test_wide_layers_of_few_rows_have_the_bits_of_many(
+    device: torch.device, widths: tuple[int, ...], activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows take a launch for each layer, whose units programs share."""
+    op = dense_layers(*widths, activation=activation, precision="int8", shift=2.0)
+    (x,) = inputs_for([widths[0]], 37)
+    x[5, 1] = np.nan
+    launched = []
+    each = digit_layers.launch_each_layer
+    monkeypatch.setattr(digit_layers, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
+    few = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_steps, "FEW_ROWS", 0)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), few, equal_nan=True)
+    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    many = run_kernel(op, [x], device, torch.float64)
+    assert len(launched) == 2
+    assert np.isnan(few[5]).all()
+    assert np.array_equal(few, many, equal_nan=True)
+    known = np.delete(np.arange(37), 5)
+    np.testing.assert_allclose(few[known], op.emulate(x[known]), rtol=1e-9, atol=1e-9)
 
 
 def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:
@@ -115,6 +142,21 @@ def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
         second[unit] /= factor
     for found in (run_kernel(op, [x * magnitude], device, torch.float64), op.emulate(x * magnitude)):
         assert np.abs(found - in_layers(op, x * magnitude)).max() <= 1e-7 * expected.std()
+
+
+def test_a_gpu_holds_the_tables_of_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the language multiplies no int8 that is float64."""
+    op = dense_layers(5, 9, 2, precision="int8")
+    here = torch.device("cpu")
+    assert op.on_device(here) is op
+    assert "weight0" not in op.parameters()
+    assert op.launches(1) == 1
+    monkeypatch.setattr(dense_layers_module, "multiplies_float16", lambda _: False)
+    found = op.on_device(here)
+    assert (found.precision, found.launches(1)) == ("float64", 2)
+    assert sorted(found.parameters()) == ["intercept0", "intercept1", "weight0", "weight1"]
+    half = dense_layers(5, 9, 2, precision="float16")
+    assert half.on_device(here) is half
 
 
 def test_wide_layers_have_no_digits() -> None:
