@@ -1,12 +1,15 @@
-"""Products of rows with a triangular weight by float16 digits, and the squares of them added up: see `digits.py`.
+"""Products of rows with a triangular weight by whole numbers, and the squares of them added up.
 
-What a product of digits leaves out is a share of the lengths of a row and of a column of the weight. Both are made
-short first: a row is taken about its mean, whose product with the columns' sums is added in float64, and so is the
-product with the weight's diagonal, which holds most of a column's length where the weight is the inverse of a Cholesky
-factor. All products but that of the third digits are added up, `BLOCK_FEATURES` features at a time: matrix units cut
-off what a float32 sum cannot hold, and the fewer numbers meet in a sum, the less is lost.
+With a unit a number is `Σᵢ dᵢ · 256⁴⁻ⁱ`, where the five digits `dᵢ` are from −128 to 127. A row has one unit, as has
+each column of the weight. Of a product of numbers the fifteen products of digits with `i + j ≤ 4` are added up in whole
+numbers by matrix units, and what is left out is some 2⁻⁴⁰ of the largest product. So that units are small, a row is
+taken about the middle between its least and its largest number, whose product with the columns' sums is added in
+float64, and so is the product with the weight's diagonal: where the weight is the inverse of a Cholesky factor, the
+largest numbers stand there.
 
-GPUs with few float64 units gain most: others have matrix units for float64.
+Sums of digits are exact, and squares are added up in an order of pairs that is written down: a row's bits follow from
+the row and the model alone, whatever the tiles, which follow the number of rows.
+(Ootomo, Ozaki, Yokota, DGEMM on integer matrix multiplication unit, 2024.)
 """
 
 from __future__ import annotations
@@ -19,118 +22,168 @@ import triton
 import triton.language as tl
 
 from .devices import shared_memory
-from .digits import DIGITS, digits_of, first_dot, row_digits
+from .digit_layers import split
+from .digits import ROUNDER
 from .dots import dot, rounded_product
 from .launch_shapes import Shape
 from .plan import Parameters
 
+DIGITS = 5
 PART_TARGETS = 32
-BLOCK_FEATURES = 64
-BLOCK_TARGETS = 128
+BLOCK_FEATURES, BLOCK_TARGETS = 128, 128
+"""Features and targets are filled up to a multiple of so many."""
+
+MOST_FEATURES = 2**14
+"""Sums of five products of so many digits stay whole numbers of 32 bits."""
+
 MOST_FEATURES_AT_ONCE = 4096
 
+FEW_ROWS, SOME_ROWS = 128, 2048
+"""Up to so many rows, programs take small blocks or middling ones, so that there are enough of them."""
+
+LARGE_BLOCK_BYTES = 3 * DIGITS * (128 + 64) * 64
+"""The shared memory of a program that takes many."""
+
+MIDDLES = 0x80808080
+
 LEAST_UNIT = tl.constexpr(2.0**-500)
+UNIT_OF_LARGEST = tl.constexpr(1.0101 / 2.0**39)  # as the largest digit is 127 and not 128
+INFINITE = tl.constexpr(float("inf"))
+LARGEST = tl.constexpr(1e300)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def centred_digits_kernel(
+@triton.jit
+def five_digits(z, inverse):
+    """Return the digits of float64 `z / unit` as int8, the highest first; `inverse` is one through the unit."""
+    q = (z * inverse + ROUNDER).to(tl.int64, bitcast=True)
+    d1, d2, d3, d4 = split(q.to(tl.int32))
+    return ((q + 0x80808080) >> 32).to(tl.int8), d1, d2, d3, d4
+
+
+@triton.jit(do_not_specialize=["places", "rows"])
+def row_digits_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    digits,  # float16 [3, rows, PADDED]
-    terms,  # float64 [2, rows]: the unit of a row's digits, and its mean
+    digits,  # int8 [5, places, PADDED]
+    terms,  # float64 [2, rows]: the unit of a row's digits, NaN where a number is none or infinite, and its middle
+    places,
     rows,
     FEATURES: tl.constexpr,
     PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program makes the digits of a row about its mean."""
+    """A program makes the digits of a row about the middle between its least and its largest number."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)[None, :]
     x += row * FEATURES
-    mean = tl.zeros([1], tl.float64)
+    least = tl.full([1, BLOCK], LARGEST, tl.float64)
+    most = tl.full([1, BLOCK], -LARGEST, tl.float64)
     for start in tl.range(0, FEATURES, BLOCK):
-        mean += tl.sum(tl.load(x + start + column, mask=start + column < FEATURES, other=0.0).to(tl.float64), axis=1)
-    mean = mean / FEATURES
-    unit = tl.full([1], LEAST_UNIT, tl.float64)
-    norm = tl.zeros([1], tl.float64)
-    for start in tl.range(0, FEATURES, BLOCK):
-        z = tl.load(x + start + column, mask=start + column < FEATURES, other=0.0).to(tl.float64)
-        z = tl.where(start + column < FEATURES, z - mean[:, None], 0.0)
-        norm += tl.sum(rounded_product(z, z), axis=1)
-        _, _, _, unit = row_digits(z, norm, unit)
+        inside = start + column < FEATURES
+        z = tl.load(x + start + column, mask=inside, other=0.0).to(tl.float64)
+        z = tl.where(tl.abs(z) < LARGEST, z, INFINITE)
+        least = tl.where(inside, tl.minimum(least, z), least)
+        most = tl.where(inside, tl.maximum(most, z), most)
+    smallest, largest = tl.min(least, axis=1), tl.max(most, axis=1)
+    middle = 0.5 * smallest + 0.5 * tl.minimum(largest, LARGEST)
+    unit = tl.maximum((middle - smallest) * UNIT_OF_LARGEST, LEAST_UNIT)
+    inverse = 1.0 / unit
     digits += row * PADDED
-    size = rows.to(tl.int64) * PADDED
+    part = places.to(tl.int64) * PADDED
     for start in tl.range(0, PADDED, BLOCK):
         z = tl.load(x + start + column, mask=start + column < FEATURES, other=0.0).to(tl.float64)
-        z = tl.where(start + column < FEATURES, z - mean[:, None], 0.0)
-        z0, z1, z2, _ = row_digits(z, norm, unit)
+        d0, d1, d2, d3, d4 = five_digits(z - middle[:, None], inverse[:, None])
         inside = start + column < PADDED
-        tl.store(digits + start + column, z0, mask=inside)
-        tl.store(digits + size + start + column, z1, mask=inside)
-        tl.store(digits + 2 * size + start + column, z2, mask=inside)
-    one = tl.arange(0, 1)
-    tl.store(terms + row + one, unit)
-    tl.store(terms + rows + row + one, mean + norm * 0.0)  # NaN where the row has no norm
+        tl.store(digits + start + column, d0, mask=inside)
+        tl.store(digits + part + start + column, d1, mask=inside)
+        tl.store(digits + 2 * part + start + column, d2, mask=inside)
+        tl.store(digits + 3 * part + start + column, d3, mask=inside)
+        tl.store(digits + 4 * part + start + column, d4, mask=inside)
+    tl.store(terms + row + tl.arange(0, 1), unit + largest * 0.0)
+    tl.store(terms + rows + row + tl.arange(0, 1), middle)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
+def whole_dot(a, b, acc, MATRIX_UNITS: tl.constexpr):
+    """Return `a @ b + acc` for int8 blocks and int32 sums; without matrix units by float32 sums, which are exact."""
+    if MATRIX_UNITS:
+        return tl.dot(a, b, acc=acc, out_dtype=tl.int32)
+    none = tl.zeros([a.shape[0], b.shape[1]], tl.float32)
+    return acc + dot(a.to(tl.float32), b.to(tl.float32), none).to(tl.int32)
+
+
+@triton.jit(do_not_specialize=["rows", "places"])
 def digit_norm_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    row_digits,  # float16 [3, rows, PADDED]
+    row_digits,  # int8 [5, places, PADDED]
     row_terms,  # float64 [2, rows]
-    digits,  # float16 [3, TARGETS, PADDED]
+    digits,  # int8 [5, TARGETS, PADDED]
     terms,  # float64 [4, TARGETS]: the unit of a column's digits, its sum, its element on the diagonal, the offset
     out,  # float32 or float64 [rows, PARTS]
     rows,
+    places,
     FEATURES: tl.constexpr,
     PADDED: tl.constexpr,
     TARGETS: tl.constexpr,
     PARTS: tl.constexpr,
     PART_TARGETS: tl.constexpr,
+    MATRIX_UNITS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
     """A program makes the parts of `BLOCK_TARGETS` targets for some rows; those that take longest come first."""
+    BLOCK_PARTS: tl.constexpr = BLOCK_TARGETS // PART_TARGETS
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     target = tile * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
     feature = tl.arange(0, BLOCK_FEATURES)
-    inside = (row < rows)[:, None]
-    z = row_digits + row[:, None] * PADDED + feature[None, :]
-    s = digits + target.to(tl.int64)[None, :] * PADDED + feature[:, None]
-    size = rows.to(tl.int64) * PADDED
-    whole = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float32)
-    small = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float32)
+    d = row_digits + row[:, None] * PADDED + feature[None, :]
+    e = digits + target.to(tl.int64)[None, :] * PADDED + feature[:, None]
+    size = places.to(tl.int64) * PADDED
+    none = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.int32)
+    s0, s1, s2, s3, s4 = none, none, none, none, none
     for start in tl.range(0, tl.minimum(PADDED, (tile + 1) * BLOCK_TARGETS), BLOCK_FEATURES):
-        z0 = tl.load(z + start, mask=inside, other=0.0)
-        z1 = tl.load(z + start + size, mask=inside, other=0.0)
-        z2 = tl.load(z + start + 2 * size, mask=inside, other=0.0)
-        s0 = tl.load(s + start)
-        s1 = tl.load(s + start + TARGETS * PADDED)
-        s2 = tl.load(s + start + 2 * TARGETS * PADDED)
-        part = first_dot(z1, s2)
-        part = dot(z2, s1, part)
-        part = dot(z1, s1, part)
-        part = dot(z0, s2, part)
-        part = dot(z2, s0, part)
-        part = dot(z0, s1, part)
-        part = dot(z1, s0, part)
-        small += part
-        whole = dot(z0, s0, whole)
+        d0 = tl.load(d + start)
+        d1 = tl.load(d + start + size)
+        d2 = tl.load(d + start + 2 * size)
+        d3 = tl.load(d + start + 3 * size)
+        d4 = tl.load(d + start + 4 * size)
+        e0 = tl.load(e + start)
+        e1 = tl.load(e + start + TARGETS * PADDED)
+        e2 = tl.load(e + start + 2 * TARGETS * PADDED)
+        e3 = tl.load(e + start + 3 * TARGETS * PADDED)
+        e4 = tl.load(e + start + 4 * TARGETS * PADDED)
+        s0 = whole_dot(d0, e0, s0, MATRIX_UNITS)
+        s1 = whole_dot(d0, e1, s1, MATRIX_UNITS)
+        s2 = whole_dot(d0, e2, s2, MATRIX_UNITS)
+        s3 = whole_dot(d0, e3, s3, MATRIX_UNITS)
+        s4 = whole_dot(d0, e4, s4, MATRIX_UNITS)
+        s1 = whole_dot(d1, e0, s1, MATRIX_UNITS)
+        s2 = whole_dot(d1, e1, s2, MATRIX_UNITS)
+        s3 = whole_dot(d1, e2, s3, MATRIX_UNITS)
+        s4 = whole_dot(d1, e3, s4, MATRIX_UNITS)
+        s2 = whole_dot(d2, e0, s2, MATRIX_UNITS)
+        s3 = whole_dot(d2, e1, s3, MATRIX_UNITS)
+        s4 = whole_dot(d2, e2, s4, MATRIX_UNITS)
+        s3 = whole_dot(d3, e0, s3, MATRIX_UNITS)
+        s4 = whole_dot(d3, e1, s4, MATRIX_UNITS)
+        s4 = whole_dot(d4, e0, s4, MATRIX_UNITS)
+    total = (s0.to(tl.int64) * 256 + s1) * 65536 + (s2.to(tl.int64) * 256 + (s3 + ((s4 + 128) >> 8)))
     unit = tl.load(row_terms + row, mask=row < rows, other=0.0)
-    mean = tl.load(row_terms + rows + row, mask=row < rows, other=0.0)
-    v = whole.to(tl.float64) + small.to(tl.float64)
-    v = v * (unit[:, None] * tl.load(terms + target)[None, :])
-    v += rounded_product(
-        mean[:, None] + tl.zeros_like(v), tl.load(terms + TARGETS + target)[None, :] + tl.zeros_like(v)
-    )
+    middle = tl.load(row_terms + rows + row, mask=row < rows, other=0.0)
+    v = rounded_product(total.to(tl.float64), unit[:, None] * tl.load(terms + target)[None, :])
+    none = tl.zeros_like(v)
+    v += rounded_product(middle[:, None] + none, tl.load(terms + TARGETS + target)[None, :] + none)
     inside = (row < rows)[:, None] & (target < FEATURES)[None, :]
     own = tl.load(x + row[:, None] * FEATURES + target[None, :], mask=inside, other=0.0).to(tl.float64)
-    v += rounded_product(own, tl.load(terms + 2 * TARGETS + target)[None, :] + tl.zeros_like(v))
+    v += rounded_product(own, tl.load(terms + 2 * TARGETS + target)[None, :] + none)
     v += tl.load(terms + 3 * TARGETS + target)[None, :]
-    squares = tl.reshape(rounded_product(v, v), [BLOCK_ROWS, BLOCK_TARGETS // PART_TARGETS, PART_TARGETS])
-    y = tl.sum(squares, axis=2)
-    part = tile * (BLOCK_TARGETS // PART_TARGETS) + tl.arange(0, BLOCK_TARGETS // PART_TARGETS)
+    y = tl.reshape(rounded_product(v, v), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 2, 2])
+    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 4, 2])
+    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 8, 2])
+    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 16, 2])
+    y = tl.sum(tl.sum(y, axis=3), axis=2)
+    part = tile * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     inside = (row < rows)[:, None] & (part < PARTS)[None, :]
     tl.store(out + row[:, None] * PARTS + part[None, :], y.to(out.dtype.element_ty), mask=inside)
 
@@ -142,33 +195,46 @@ def weight_digits(weight: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarra
     own = np.zeros(targets)
     own[: min(features, targets)] = weight.diagonal()
     above = np.triu(weight, 1).T
-    found, units = digits_of(np.ascontiguousarray(above))
-    digits = np.zeros((DIGITS, columns, padded), dtype=np.float16)
-    digits[:, :targets, :features] = found
+    units = _units(np.abs(above).max(axis=1))
+    digits = np.zeros((DIGITS, columns, padded), dtype=np.int8)
+    digits[:, :targets, :features] = _digits(above, units)
     terms = np.zeros((4, columns))
-    terms[:, :targets] = units, above.sum(axis=1), own, offset
+    terms[:, :targets] = units * 2.0**40, above.sum(axis=1), own, offset
     return {"digits": digits, "terms": terms}
+
+
+def _units(largest: np.ndarray) -> np.ndarray:
+    """Return the units in which numbers up to the largest ones have digits."""
+    found: np.ndarray = np.maximum(largest * UNIT_OF_LARGEST.value, LEAST_UNIT.value)
+    return found
+
+
+def _digits(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the digits of float64 vectors as int8 `[5, vectors, features]`, the highest first."""
+    signed = (np.rint(vectors / units[:, None]).astype(np.int64) + MIDDLES) ^ MIDDLES
+    return np.stack([(signed >> 8 * place).astype(np.int8) for place in reversed(range(DIGITS))])
 
 
 def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
     """Launch the kernels on the first rows of `x`, with the tables of `weight_digits`."""
     _, columns, padded = parameters["digits"].shape
     features, device = x.shape[1], parameters["digits"].device
-    row_digits = torch.empty(DIGITS, rows, padded, dtype=torch.float16, device=device)
+    shape = norm_shape(rows, shared_memory(device))
+    places = _whole(rows, shape["BLOCK_ROWS"])
+    row_digits = torch.empty(DIGITS, places, padded, dtype=torch.int8, device=device)
     row_terms = torch.empty(2, rows, dtype=torch.float64, device=device)
-    centred_digits_kernel[(rows,)](
+    row_digits_kernel[(rows,)](
         x=x,
         digits=row_digits,
         terms=row_terms,
+        places=places,
         rows=rows,
         FEATURES=features,
         PADDED=padded,
-        BLOCK=min(MOST_FEATURES_AT_ONCE, triton.next_power_of_2(padded)),
-        num_warps=4,
+        BLOCK=min(triton.next_power_of_2(padded), MOST_FEATURES_AT_ONCE),
+        num_warps=8,
     )
-    shape = norm_shape(shared_memory(device))
-    grid = (triton.cdiv(rows, shape["BLOCK_ROWS"]), columns // shape["BLOCK_TARGETS"])
-    digit_norm_kernel[grid](
+    digit_norm_kernel[(places // shape["BLOCK_ROWS"], columns // shape["BLOCK_TARGETS"])](
         x=x,
         row_digits=row_digits,
         row_terms=row_terms,
@@ -176,6 +242,7 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
         terms=parameters["terms"],
         out=output,
         rows=rows,
+        places=places,
         FEATURES=features,
         PADDED=padded,
         TARGETS=columns,
@@ -185,29 +252,44 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
     )
 
 
-def norm_shape(shared: int) -> Shape:
-    """Return the block of a program on a GPU with that much shared memory for it, 0 where there are no matrix units."""
-    block = {"BLOCK_ROWS": 64, "BLOCK_TARGETS": 64, "num_warps": 8}
+def norm_shape(rows: int, shared: int) -> Shape:
+    """Return the block of a program for so many rows; none changes a bit.
+
+    Args:
+        rows: the batch's.
+        shared: the bytes of shared memory that a program may have, 0 on a GPU without matrix units for int8.
+    """
     if not shared:
-        return {**block, "BLOCK_FEATURES": 16, "num_stages": 1}
-    return {**block, "BLOCK_FEATURES": BLOCK_FEATURES, "num_stages": 3}
+        return _shape(32, 32, 16, warps=4, stages=1, matrix_units=False)
+    if rows <= FEW_ROWS:
+        return _shape(16, 32, 128, warps=4, stages=4)
+    large = shared >= LARGE_BLOCK_BYTES
+    if rows <= SOME_ROWS or not large:
+        return _shape(64, 64, 64, warps=4, stages=2 if large else 3)
+    return _shape(128, 64, 64, warps=8, stages=3)
+
+
+def _shape(rows: int, targets: int, features: int, warps: int, stages: int, matrix_units: bool = True) -> Shape:
+    block = {"BLOCK_ROWS": rows, "BLOCK_TARGETS": targets, "BLOCK_FEATURES": features}
+    return {**block, "MATRIX_UNITS": matrix_units, "num_warps": warps, "num_stages": stages}
 
 
 def emulated_norms(x: np.ndarray, tables: Mapping[str, np.ndarray], parts: int) -> np.ndarray:
     """Return what the kernels answer for rows `[rows, features]`, float64 `[rows, parts]`."""
-    (rows, features), (unit, total, own, offset) = x.shape, tables["terms"]
-    digits = tables["digits"].astype(np.float64)[:, :, :features].transpose(0, 2, 1)
-    mean = x.mean(axis=1, keepdims=True)
-    (z0, z1, z2), row_unit = digits_of(x - mean)
-    whole, small = np.zeros((rows, len(unit))), np.zeros((rows, len(unit)), dtype=np.float32)
+    (rows, features), (unit, total, own, offset), digits = x.shape, tables["terms"], tables["digits"]
+    middle = 0.5 * x.min(axis=1, keepdims=True) + 0.5 * x.max(axis=1, keepdims=True)
+    row_unit = _units((middle - x.min(axis=1, keepdims=True))[:, 0])
+    z = _digits(x - middle, row_unit).astype(np.float64)
+    v = np.zeros((rows, len(unit)))
     for start in range(0, features, BLOCK_FEATURES):
         block, above = slice(start, start + BLOCK_FEATURES), slice(start, None)
-        s0, s1, s2 = digits[:, block, above]
-        pairs = ((z1, s2), (z2, s1), (z1, s1), (z0, s2), (z2, s0), (z0, s1), (z1, s0))
-        rest = np.concatenate([z[:, block] for z, _ in pairs], axis=1) @ np.concatenate([s for _, s in pairs])
-        small[:, above] += rest.astype(np.float32)
-        whole[:, above] += z0[:, block] @ s0
-    v = (whole + small) * (row_unit[:, None] * unit) + mean * total + offset
+        s = digits[:, above, block].astype(np.float64).transpose(0, 2, 1)[:, : features - start]
+        sums = np.zeros_like(s[0])
+        for place, each in enumerate(reversed(z)):
+            sums += s[place] * 2.0 ** (-8 * place)
+            v[:, above] += each[:, block] @ sums * 2.0 ** (8 * place)
+    v *= 2.0**-8
+    v = v * (row_unit[:, None] * unit) + middle * total + offset
     count = min(features, len(unit))
     v[:, :count] += x[:, :count] * own[:count]
     return np.add.reduceat(v * v, np.arange(0, len(unit), PART_TARGETS), axis=1)[:, :parts]

@@ -102,15 +102,15 @@ def lower_gaussian_process(estimator: GaussianProcessRegressor, x: Value, builde
 
     matrix, scale, offset = algebra.value(covariance)
     explained = builder.add(SquaredNorm(scale * whitening, offset * whitening.sum(axis=0)), matrix)
-    left = builder.affine(explained, -np.ones(explained.width), variance.constant)
     if variance.parts:
         scales, parts = zip(*variance.parts, strict=True)
+        left = builder.affine(explained, -np.ones(explained.width), variance.constant)
         left = combine("sum", [left, *map(algebra.made, parts)], builder, [1.0, *scales])
-    left = builder.elementwise(left, "identity", low=0.0)
-    return {
-        "y": combine("sum", means, builder),
-        "std": builder.affine(left, spread[None, :] ** 2, 0.0, "sqrt"),
-    }
+        left = builder.affine(left, spread[None, :] ** 2, 0.0, "relu")
+    else:
+        weight = np.broadcast_to(-(spread**2), (explained.width, *spread.shape))
+        left = builder.affine(explained, weight, variance.constant * spread**2, "relu")
+    return {"y": combine("sum", means, builder), "std": builder.elementwise(left, "sqrt")}
 
 
 class _Algebra:

@@ -140,10 +140,13 @@ class Pairwise(PointFunction):
         return 2 if self.way() == "digits" else 1
 
     def on_device(self, device: torch.device) -> Pairwise:
-        """Return the operation; in float64 on GPUs that have many units for it, and on those without matrix units."""
-        if self.precision == "float64" or (shared_memory(device) and not has_many_float64_units(device)):
-            return self
-        return dataclasses.replace(self, precision="float64")
+        """Return the operation; in float64 on GPUs without matrix units, and where those for float64 are as fast.
+
+        These make products in the same time, but for few features float64 takes differences, which takes longer.
+        """
+        exact = dataclasses.replace(self, precision="float64")
+        suited = not has_many_float64_units(device) or not exact.expanded()
+        return self if self.precision == "float64" or (suited and shared_memory(device)) else exact
 
     def parameters(self) -> dict[str, np.ndarray]:
         found = super().parameters()

@@ -2,7 +2,8 @@
 
 `x`: `[rows, features]`, float32 or float64; `weight`: `[features, targets]` float64; `offset`: `[targets]` float64;
 `out`: `[rows, parts]`, where a part is `PART_TARGETS` targets. An affine step adds the parts up. What a Gaussian
-process explains of its variance is such a norm, which the prior variance nearly cancels: everything is float64.
+process explains of its variance is such a norm, which the prior variance nearly cancels: everything is float64, or as
+exact as `digit_norm.py` makes it.
 
 Where the weight is an upper triangle, zero for `i > t`, as the inverse of a Cholesky factor is, a part of the targets
 reads only the features that it depends on: half of all the products are left out.
@@ -20,8 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..devices import has_many_float64_units
-from ..digit_norm import PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
+from ..digit_norm import MOST_FEATURES, PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..large_weight import LARGE, LargeWeight, Source, rows_of
@@ -91,15 +91,15 @@ class SquaredNorm(Operation):
 
     def precisions(self) -> tuple[str, ...]:
         """Return float64, and ten digits where a triangle is so large that they take less time."""
-        return self.PRECISIONS if self.triangular and LARGE <= self.weight.size <= MOST_DIGITS else self.PRECISIONS[:1]
+        large = LARGE <= self.weight.size <= MOST_DIGITS and len(self.weight) <= MOST_FEATURES
+        return self.PRECISIONS if large and self.triangular else self.PRECISIONS[:1]
 
     def output_width(self, *widths: int) -> int:
         return -(-len(self.offset) // PART_TARGETS)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the fields, and the weight's digits beside them for the GPUs that are faster with these."""
-        fields = super().parameters()
-        return fields if self.precision == "float64" else fields | weight_digits(self.weight, self.offset)
+        """Return the fields, or the weight's digits instead."""
+        return super().parameters() if self.precision == "float64" else weight_digits(self.weight, self.offset)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         return {"offset": self.offset}
@@ -126,7 +126,7 @@ class SquaredNorm(Operation):
         return 1 if self.precision == "float64" else 2
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        if self.precision != "float64" and not has_many_float64_units(parameters["digits"].device):
+        if self.precision != "float64":
             launch_digit_norm(parameters, inputs[0], output, rows)
             return
         (features, targets), parts = self.weight.shape, self.output_width()

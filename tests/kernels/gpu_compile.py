@@ -29,7 +29,7 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import within
+from triton_regressors.kernels import digit_norm, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -57,7 +57,7 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups and layers by digits launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and whatever is by digits launch other kernels, or others of their shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -147,24 +147,33 @@ def launches() -> list[Launch]:
     kinds = ((torch.float32, list(TARGETS[:-1]), ROWS), (torch.float64, [TARGETS[-1]], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
-    alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith("in int8")}
+    others_too = ("in int8", "norm in ten digits")
+    alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith(others_too)}
     batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:
         for kernel, arguments, options in record(operation, widths, dtype, rows):
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *in_parts(), *gathered(), *without_matrix_units(), *of_few_rows()]
+    return [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus(), *of_few_rows()]
 
 
-def without_matrix_units() -> Iterator[Launch]:
-    """Yield launches that take another shape where the Triton language multiplies float16 without matrix units."""
-    multiplies, within.multiplies_float16 = within.multiplies_float16, lambda device: False
-    try:
-        for launch in record(*IN_GROUPS["radius_neighbors by products"]):
-            yield (TARGETS[0], *launch)
-    finally:
-        within.multiplies_float16 = multiplies
+def on_smaller_gpus() -> Iterator[Launch]:
+    """Yield launches that take another shape without matrix units for float16, or with less shared memory."""
+    norm = "squared_norm in ten digits"
+    for capability, module, what, value, name, rows in (
+        (75, within, "multiplies_float16", 0, "radius_neighbors by products", ROWS),
+        (75, digit_norm, "shared_memory", 0, norm, ROWS),
+        (80, digit_norm, "shared_memory", SHARED_BYTES[80], norm, OTHER_ROWS[-1]),
+    ):
+        known = getattr(module, what)
+        setattr(module, what, lambda device, value=value: value)
+        try:
+            operation, widths = (IN_GROUPS | OPERATIONS)[name]
+            for launch in record(operation, list(widths), rows=rows):
+                yield (capability, *launch)
+        finally:
+            setattr(module, what, known)
 
 
 def of_few_rows() -> Iterator[Launch]:
