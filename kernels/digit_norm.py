@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from .devices import shared_memory
-from .digit_layers import split
+from .digit_products import split
 from .digits import ROUNDER
 from .dots import dot, rounded_product
 from .launch_shapes import Shape
