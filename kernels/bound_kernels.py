@@ -92,6 +92,7 @@ def euclidean_bounds_kernel(
     near,  # float16 [tiles * BLOCK_POINTS, WIDTH], the rounded points
     norms,  # float32 [tiles * BLOCK_POINTS], like `row_norms`; infinite past the last point
     bounds,  # float32 [rows, groups]
+    finer,  # float32 [rows, tiles * BLOCK_POINTS // PART], bounds of parts of groups; written if there is a PART
     rows,
     groups,
     tiles,
@@ -100,6 +101,7 @@ def euclidean_bounds_kernel(
     SUM_SLACK: tl.constexpr,
     FUSED: tl.constexpr,
     GROUP: tl.constexpr,
+    PART: tl.constexpr,
     TILES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -109,6 +111,11 @@ def euclidean_bounds_kernel(
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     feature = tl.arange(0, BLOCK_FEATURES)
     lines = rounded + row[:, None] * WIDTH + feature[None, :]
+    first = tl.program_id(0) * TILES
+    EARLY: tl.constexpr = TILES == 1 and WIDTH == BLOCK_FEATURES and not FUSED
+    if EARLY:  # all programs' points are under way together, in registers
+        point = first * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+        only = tl.load(near + point.to(tl.int64)[None, :] * WIDTH + feature[:, None])
     if FUSED:
         real = (feature < FEATURES)[None, :]
         u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=real & (row < rows)[:, None], other=0.0)
@@ -124,11 +131,12 @@ def euclidean_bounds_kernel(
             h = tl.load(lines, mask=(row < rows)[:, None], other=0.0)
         squares = tl.load(row_norms + row, mask=row < rows, other=0.0)
         away = tl.load(gone + row, mask=row < rows, other=0.0)
-    first = tl.program_id(0) * TILES
     for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
         point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
         places = near + point.to(tl.int64)[None, :] * WIDTH + feature[:, None]
-        if WIDTH == BLOCK_FEATURES:
+        if EARLY:
+            product = tl.dot(h, only)
+        elif WIDTH == BLOCK_FEATURES:
             product = tl.dot(h, tl.load(places))
         else:
             product = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float32)
@@ -136,6 +144,10 @@ def euclidean_bounds_kernel(
                 line = tl.load(lines + start, mask=(row < rows)[:, None], other=0.0)
                 product = tl.dot(line, tl.load(places + start), acc=product)
         distance = tl.load(norms + point)[None, :] - 2.0 * product
+        if PART:
+            least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // PART, PART]), axis=2) + squares[:, None]
+            parts = tiles * (BLOCK_POINTS // PART)
+            store_bounds(finer, least, away, row, tile, rows, parts, SLACK=2.0**-20, ROOT=2.0)
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         least += squares[:, None]
         store_bounds(bounds, least, away, row, tile, rows, groups, SLACK=2.0**-20, ROOT=2.0)

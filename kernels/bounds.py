@@ -51,8 +51,9 @@ LEAST_POINTS, MOST_POINTS = 1024, MAX_GROUPS * MOST_BLOCK_POINTS
 BOUNDS_AT_ONCE = 2**22
 """So many bounds lie in memory at a time; what has more rows is searched part by part."""
 
-FUSED_NUMBERS = 2048
-"""Where a block of rows has at most so many numbers, each program that bounds its distances rounds it first."""
+FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
+"""Where a block of rows has at most so many numbers, and a row so many, each program that bounds its distances rounds
+it first."""
 
 BOUND_LAUNCHES = 2
 """How many kernels bound rows before a search that goes by bounds, at most."""
@@ -77,7 +78,7 @@ def bound_parameters(
     (count, features), root = points.shape, _root(metric, p)
     if not bounded(points, n_neighbors, factor, metric, p):
         return {"columns": transposed(points)}
-    euclidean, width, tile = metric in SQUARED, _width(features, metric), _tile_points(count)
+    euclidean, width, tile = metric in SQUARED, _width(features, metric), tile_points(count)
     v, rounding = centred(points, factor, root)
     near = np.zeros((triton.cdiv(count, MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS, width), np.float16)
     near[:count, :features] = v
@@ -109,23 +110,40 @@ def centred(points: np.ndarray, factor: np.ndarray | None, root: float) -> tuple
 
 
 def bounds_of(
-    x: torch.Tensor, parameters: Parameters, rows: int, points: int, metric: str, p: float
+    x: torch.Tensor,
+    parameters: Parameters,
+    rows: int,
+    points: int,
+    metric: str,
+    p: float,
+    finer: torch.Tensor | None = None,
 ) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Launch the kernels that bound rows, some at a time; yield which, and their bounds, used before the next ones."""
+    """Launch the kernels that bound rows, some at a time; yield which, and their bounds, used before the next ones.
+
+    With `finer`, float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance, and a bound is not of
+    a group but of a tile; those of its parts are written to `finer`.
+    """
     groups, group = grouping(points)
     step = max(BOUNDS_AT_ONCE // groups // 16, 1) * 16
+    if finer is not None:
+        step, group = rows, tile_points(points)
+        groups = triton.cdiv(points, group)
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        fused = metric in SQUARED and _block_rows(part.stop - start) * _width(x.shape[1], metric) <= FUSED_NUMBERS
+        width = _width(x.shape[1], metric)
+        small = width <= FUSED_WIDTH and _block_rows(part.stop - start) * width <= FUSED_NUMBERS
+        fused = metric in SQUARED and small
         rounded, norms, gone = (bounds, bounds, bounds) if fused else _rounded(x[part], parameters, metric)
         shape = {
             "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": part.stop - start,
-            "groups": groups, "tiles": triton.cdiv(points, _tile_points(points)),
-            "GROUP": group, "BLOCK_POINTS": _tile_points(points),
+            "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
+            "GROUP": group, "BLOCK_POINTS": tile_points(points),
         }  # fmt: skip
         if metric in SQUARED:
-            given = {name: parameters[name] for name in ("shift", "scale", "lost", "norms")}
+            given: dict[str, Any] = {name: parameters[name] for name in ("shift", "scale", "lost", "norms")}
+            given["finer"] = bounds if finer is None else finer
+            given["PART"] = 0 if finer is None else padded_points(points) // finer.shape[1]
             _launch_euclidean(norms, x.shape[1], shape | given | {"x": x[part], "FUSED": fused})
         else:
             _launch_difference(x.shape[1], points, metric, _root(metric, p), shape)
@@ -226,9 +244,15 @@ def _width(features: int, metric: str) -> int:
     return int(triton.cdiv(features, block)) * block
 
 
-def _tile_points(points: int) -> int:
+def tile_points(points: int) -> int:
     """Return how many points a tile of the kernels that make bounds has."""
     return max(128, grouping(points)[1])
+
+
+def padded_points(points: int) -> int:
+    """Return how many points there are with those that fill the last tile up."""
+    tile = tile_points(points)
+    return -(-points // tile) * tile
 
 
 def _length(away: np.ndarray, metric: str, p: float) -> np.ndarray:

@@ -17,10 +17,13 @@ import torch
 import triton
 import triton.language as tl
 
-from .bounds import bounds_of, grouping
-from .distances import INFINITY, distances_between, finish_distance, reduced_distances
+from .bounds import bounds_of, grouping, padded_points, tile_points
+from .devices import has_many_float64_units
+from .distances import INFINITY, SQUARED, distances_between, finish_distance, reduced_distances
 from .errors import PlanError
+from .few_rows import list_distances_kernel, nearest_in_parts, nearest_listed
 from .plan import Parameters
+from .selection import NONE, by_index, keep_nearer, next_groups, worth_more
 
 MAX_NEIGHBORS = 4096
 """How many neighbours of a row the registers of one program hold."""
@@ -34,7 +37,19 @@ SEARCH_WARPS = 1
 FEW_ROWS = 256
 """So many rows leave room on a GPU for several warps each, which look at several groups together."""
 
-NONE = tl.constexpr(2**31 - 1)
+FEW_NEIGHBORS = 16
+"""So many neighbours of few rows are searched as `few_rows.py` says."""
+
+LISTED = {True: 2**23, False: 2**19}
+"""For so many differences (rows × points × features) no bounds are made, by whether a GPU has many float64 units."""
+
+MOST_LISTED_POINTS = 2**15
+
+PARTED_ROWS, MOST_TILES = 64, 2048
+"""For so many rows and tiles of points there are Euclidean bounds of parts of the tiles too."""
+
+COARSE = tl.constexpr(512)
+"""Among so many bounds at most a search of such parts begins."""
 
 
 @triton.jit
@@ -42,7 +57,8 @@ def nearest(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
-    bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read without groups
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`, or what `few_rows.py` has; not read without groups
+    finer,  # not read without FINE: what `few_rows.py` has of single points or of parts of tiles
     unit,  # float64 [1], the reduced distance 1 as bounds have it
     row,  # int64 [BLOCK_ROWS], one row where there are groups
     rows,
@@ -57,6 +73,8 @@ def nearest(
     BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    FINE: tl.constexpr,
+    TILE: tl.constexpr,
     AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
@@ -64,11 +82,26 @@ def nearest(
 
     Always in the same order for a row, by their indices where there are groups (of BLOCK_POINTS points). The first
     NEIGHBORS slots count. A slot that was never filled holds an infinite distance and an index past the last point.
+    FINE is 0, or of how many points `finer` says something; a bound is then of TILE points.
     """
     slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([row.shape[0], BLOCK_NEIGHBORS], tl.int32)
     best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
     chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
-    if GROUPS:
+    if FINE == 1:
+        best, chosen = nearest_listed(
+            bounds, finer, row, rows, NEIGHBORS=NEIGHBORS, GROUPS=GROUPS, GROUP=BLOCK_POINTS,
+            BLOCK_GROUPS=BLOCK_GROUPS, BLOCK_NEIGHBORS=BLOCK_NEIGHBORS,
+        )  # fmt: skip
+        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
+    elif FINE:
+        best, chosen = nearest_in_parts(
+            x, columns, factor, bounds, finer, unit, row, rows, FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+            METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, TILES=GROUPS, BLOCK_TILES=BLOCK_GROUPS,
+            PARTS=TILE // FINE, PART=FINE, TOGETHER=BLOCK_GROUPS // COARSE if BLOCK_GROUPS > COARSE else 1,
+            GROUP=BLOCK_POINTS, AT_ONCE=AT_ONCE, BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, UNROLL=UNROLL,
+        )  # fmt: skip
+        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
+    elif GROUPS:
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
         bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
         scale = tl.load(unit)
@@ -96,65 +129,6 @@ def nearest(
             )  # fmt: skip
             best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
     return best, chosen
-
-
-@triton.jit
-def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
-    """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
-
-    `bound`: `[1, BLOCK_GROUPS]`, infinite for groups that do not count; where too few do, a group is `GROUPS`.
-    """
-    group = tl.arange(0, bound.shape[1])[None, :]
-    which = tl.arange(0, AT_ONCE)[:, None]
-    at = tl.zeros([AT_ONCE, 1], tl.int32)
-    for i in tl.static_range(AT_ONCE):
-        low, first = tl.min(bound, axis=1, return_indices=True)  # [1] each
-        at = tl.where(which == i, tl.where(low < INFINITY, first, GROUPS)[:, None], at)
-        bound = tl.where(group == first[:, None], INFINITY, bound)
-    return at, bound
-
-
-@triton.jit
-def worth_more(bound, best, scale):
-    """Return 1 if a group's bound, in units of `scale`, leaves room for a point nearer than a row's worst, else 0."""
-    low = tl.min(bound, axis=1)
-    worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
-    return tl.max(worth.to(tl.int32), axis=0)
-
-
-@triton.jit
-def keep_nearer(distance, point, best, chosen):
-    """Return the best so far, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, the worst of them replaced by nearer points.
-
-    `distance`: `[BLOCK_ROWS, BLOCK_POINTS]`; `point`: `[BLOCK_POINTS]`, `NONE` where it does not count.
-    """
-    index = point[None, :] + tl.zeros([distance.shape[0], distance.shape[1]], tl.int32)
-    worst = tl.max(best, axis=1)
-    worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
-    more = tl.max((tl.min(distance, axis=1) <= worst).to(tl.int32), axis=0)
-    while more > 0:
-        low = tl.min(distance, axis=1)
-        at = tl.min(tl.where(distance == low[:, None], index, NONE), axis=1)
-        take = (low < worst) | ((low == worst) & (at < worst_index))
-        replace = take[:, None] & (chosen == worst_index[:, None])
-        best = tl.where(replace, low[:, None], best)
-        chosen = tl.where(replace, at[:, None], chosen)
-        taken = take[:, None] & (index == at[:, None])
-        distance = tl.where(taken, INFINITY, distance)
-        index = tl.where(taken, NONE, index)
-        worst = tl.max(best, axis=1)
-        worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
-        more = tl.max(take.to(tl.int32), axis=0)
-    return best, chosen
-
-
-@triton.jit
-def by_index(best, chosen, slot, NEIGHBORS: tl.constexpr):
-    """Return neighbours, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, in the order of their indices."""
-    before = (chosen[:, None, :] < chosen[:, :, None]) & (slot < NEIGHBORS)[:, None, :]
-    rank = tl.where(slot < NEIGHBORS, tl.sum(before.to(tl.int32), axis=2), slot)
-    here = rank[:, :, None] == slot[:, None, :]
-    return tl.sum(tl.where(here, best[:, :, None], 0.0), axis=1), tl.sum(tl.where(here, chosen[:, :, None], 0), axis=1)
 
 
 @triton.jit
@@ -221,20 +195,78 @@ def searches(
     if "unit" not in parameters:
         tile = tile or neighbor_tile(neighbors)
         some = parameters["columns"]
-        none = {"bounds": some, "unit": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "AT_ONCE": 1, "UNROLL": 1}
+        none = {"bounds": some, "finer": some, "unit": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "FINE": 0, "TILE": 0}
+        none |= {"AT_ONCE": 1, "UNROLL": 1}
         yield Search(slice(0, rows), (triton.cdiv(rows, tile["BLOCK_ROWS"]),), {**none, "rows": rows, **tile}, 8)
         return
     groups, group = grouping(points)
-    shape = {
-        "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups),
-        "BLOCK_ROWS": 1, "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group,
+    shape: dict[str, Any] = {
+        "unit": parameters["unit"], "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups), "BLOCK_ROWS": 1,
+        "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group, "FINE": 0, "TILE": 0,
     }  # fmt: skip
+    metric, whole_power, features = constants["METRIC"], constants["WHOLE"] is not None, x.shape[1]
+    if neighbors <= FEW_NEIGHBORS and whole_power and not alike:
+        numbers = rows * points * features
+        if points <= MOST_LISTED_POINTS and numbers <= LISTED[has_many_float64_units(x.device)]:
+            yield _listed(x, parameters, rows, points, shape, constants)
+            return
+        if rows <= PARTED_ROWS and points <= MOST_TILES * tile_points(points) and metric in SQUARED:
+            yield _in_parts(x, parameters, rows, points, shape, constants)
+            return
     few = rows <= FEW_ROWS and not alike
-    program, warps = search_program(few, x.shape[1], constants["WHOLE"] is not None)
-    for part, bounds in bounds_of(x, parameters, rows, points, constants["METRIC"], constants["P"]):
+    program, warps = search_program(few, features, whole_power)
+    for part, bounds in bounds_of(x, parameters, rows, points, metric, constants["P"]):
         count = part.stop - part.start
-        arguments = {"bounds": bounds, "unit": parameters["unit"], "rows": count, **shape, **program}
-        yield Search(part, (count,), arguments, warps)
+        yield Search(part, (count,), {**shape, **program, "bounds": bounds, "finer": bounds, "rows": count}, warps)
+
+
+def _listed(
+    x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
+) -> Search:
+    """Launch what writes the distances of rows to all points; return the search of these."""
+    groups, group, features = shape["GROUPS"], shape["BLOCK_POINTS"], x.shape[1]
+    least = torch.empty(rows, groups, dtype=torch.float64, device=x.device)
+    listed = torch.empty(rows, groups * group, dtype=torch.float64, device=x.device)
+    block_rows, block_groups = (1, 1) if rows == 1 else (4, 2)
+    list_distances_kernel[(triton.cdiv(groups, block_groups), triton.cdiv(rows, block_rows))](
+        x=x,
+        columns=parameters["columns"],
+        factor=parameters["factor"],
+        least=least,
+        listed=listed,
+        rows=rows,
+        FEATURES=features,
+        POINTS=points,
+        **constants,
+        GROUPS=groups,
+        GROUP=group,
+        BLOCK_ROWS=block_rows,
+        BLOCK_GROUPS=block_groups,
+        UNROLL=unrolled(32 if rows == 1 else 16, features),
+        num_warps=1,
+    )
+    found = {"bounds": least, "finer": listed, "rows": rows, "FINE": 1, "AT_ONCE": 1, "UNROLL": 1}
+    return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
+
+
+def _in_parts(
+    x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
+) -> Search:
+    """Launch what bounds the distances of rows to tiles of points and to parts of these; return the search of them."""
+    tile, part = tile_points(points), 4 if rows <= 16 else 8
+    tiles, at_once = triton.cdiv(points, tile), max(8, shape["BLOCK_NEIGHBORS"])
+    finer = torch.empty(rows, padded_points(points) // part, dtype=torch.float32, device=x.device)
+    ((_, bounds),) = bounds_of(x, parameters, rows, points, constants["METRIC"], constants["P"], finer)
+    found = {
+        "bounds": bounds, "finer": finer, "rows": rows, "GROUPS": tiles, "BLOCK_GROUPS": triton.next_power_of_2(tiles),
+        "FINE": part, "TILE": tile, "AT_ONCE": at_once, "UNROLL": unrolled(2048 // (at_once * part), x.shape[1]),
+    }  # fmt: skip
+    return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
+
+
+def unrolled(most: int, features: int) -> int:
+    """Return how many features a program loads ahead: as many as registers hold, and not more than there are."""
+    return min(most, 1 << (features.bit_length() - 1))
 
 
 def search_program(few: bool, features: int, whole_power: bool) -> tuple[dict[str, int], int]:

@@ -34,7 +34,8 @@ def barycenter_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     embedding,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS]
+    bounds,  # float32 [rows, GROUPS], or what `few_rows.py` has, as `finer` is
+    finer,
     unit,  # float64 [1]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
@@ -48,16 +49,19 @@ def barycenter_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    FINE: tl.constexpr,
+    TILE: tl.constexpr,
     AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x, columns, columns, bounds, unit, row, rows,
+        x, columns, columns, bounds, finer, unit, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
         METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, AT_ONCE=AT_ONCE, UNROLL=UNROLL,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,
+        AT_ONCE=AT_ONCE, UNROLL=UNROLL,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     slot = tl.arange(0, BLOCK_NEIGHBORS)
     real = slot < NEIGHBORS

@@ -22,17 +22,9 @@ from ..bound_kernels import LARGEST
 from ..bounds import grouping
 from ..distances import INFINITY, check_points, reduced_distances, reference_reduced_distances, transposed
 from ..errors import PlanError
-from ..nearest import (
-    NONE,
-    WEIGHTS,
-    check_neighbors,
-    keep_nearer,
-    neighbor_weights,
-    next_groups,
-    reference_nearest,
-    worth_more,
-)
+from ..nearest import WEIGHTS, check_neighbors, neighbor_weights, reference_nearest
 from ..plan import Operation, Parameters
+from ..selection import NONE, keep_nearer, next_groups, worth_more
 from ..tiles import in_tiles
 
 DISTANCES_AT_ONCE = 2**22

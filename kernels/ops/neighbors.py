@@ -46,7 +46,8 @@ def neighbors_kernel(
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
     targets,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS]
+    bounds,  # float32 [rows, GROUPS], or what `few_rows.py` has, as `finer` is
+    finer,
     unit,  # float64 [1]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
@@ -64,16 +65,19 @@ def neighbors_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    FINE: tl.constexpr,
+    TILE: tl.constexpr,
     AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     """A program answers `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, bounds, unit, row, rows,
+        x, columns, factor, bounds, finer, unit, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
         METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, AT_ONCE=AT_ONCE, UNROLL=UNROLL,
+        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,
+        AT_ONCE=AT_ONCE, UNROLL=UNROLL,
     )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
     real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
     undefined = tl.max(best, axis=1) == INFINITY

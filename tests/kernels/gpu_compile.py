@@ -29,7 +29,7 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_norm, within
+from triton_regressors.kernels import digit_norm, nearest, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -155,7 +155,8 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    return [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus(), *of_few_rows()]
+    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
+    return [*known, *of_few_rows(), *bounded_for_few_rows()]
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -191,6 +192,20 @@ def of_few_rows() -> Iterator[Launch]:
             operation = sum_over_points("rbf", features, 150, 1, 2).in_precision(precision)
             for launch in record(operation, [features], rows=1):
                 yield (TARGETS[-1], *launch)
+
+
+def bounded_for_few_rows() -> Iterator[Launch]:
+    """Yield searches that few rows get among many points, by bounds of parts; fewer points stand for them."""
+    listed, nearest.LISTED = nearest.LISTED, dict.fromkeys(nearest.LISTED, 0)
+    try:
+        for name, capability, rows in (
+            ("neighbors in groups", TARGETS[0], 17),
+            ("neighbors in wide groups", TARGETS[-1], 1),
+        ):
+            operation, widths = IN_GROUPS[name]
+            yield from ((capability, *launch) for launch in record(operation, list(widths), rows=rows))
+    finally:
+        nearest.LISTED = listed
 
 
 BY_DIGITS = (

@@ -1,6 +1,8 @@
 """Operations that look for neighbours: kernels against references, ties, hits, empty and large neighbourhoods."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -121,6 +123,7 @@ def scattered(points: int, features: int, seed: int, spread: float, center: floa
     spread=st.sampled_from([1e-9, 1e-3, 1.0, 1e30]),
     center=st.sampled_from([0.0, 1e4, -1e-20]),
     clusters=st.sampled_from([1, 40]),
+    of_parts=st.booleans(),
     seed=seeds,
 )
 def test_bounds_leave_no_neighbor_out(
@@ -131,6 +134,7 @@ def test_bounds_leave_no_neighbor_out(
     spread: float,
     center: float,
     clusters: int,
+    of_parts: bool,
     seed: int,
 ) -> None:
     points = 1024 if device.type == "cpu" else 8300
@@ -141,12 +145,25 @@ def test_bounds_leave_no_neighbor_out(
     x = scattered(3, features, seed + 1, spread, center, clusters)
     x[0] = places[-1] * (1 + 2.0**-40)
     x[1] *= 2 if center else 1e3  # no further: there all distances would be one, but for what rounding leaves of them
-    np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), run_reference(op, [x]), rtol=1e-12)
+    with by_bounds(of_parts):
+        np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), run_reference(op, [x]), rtol=1e-12)
 
 
-def test_rows_that_bounds_cannot_hold(device: torch.device) -> None:
+@contextmanager
+def by_bounds(of_parts: bool) -> Iterator[None]:
+    """Search few rows too by bounds, of parts of tiles or of groups, within the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "LISTED", dict.fromkeys(nearest.LISTED, 0))
+        if not of_parts:
+            patch.setattr(nearest, "PARTED_ROWS", 0)
+        yield
+
+
+@pytest.mark.parametrize("of_parts", [True, False])
+def test_rows_that_bounds_cannot_hold(device: torch.device, of_parts: bool) -> None:
     op = ops.neighbors(1, 1024, 2)
-    check(op, np.array([[np.nan], [1e300], [-3e7]]), device)
+    with by_bounds(of_parts):
+        check(op, np.array([[np.nan], [1e300], [-3e7]]), device)
 
 
 def test_few_points_are_bounded() -> None:
@@ -175,9 +192,10 @@ def test_small_and_large_batches_are_searched_alike(
     """A program looks at several groups of few rows together, at one of many."""
     op, widths = ops.IN_GROUPS[name]
     x = inputs_for(list(widths), 2, 5)
-    small = run_kernel(op, x, device)
-    monkeypatch.setattr(nearest, "FEW_ROWS", 0)
-    np.testing.assert_array_equal(run_kernel(op, x, device), small)
+    with by_bounds(of_parts=False):
+        small = run_kernel(op, x, device)
+        monkeypatch.setattr(nearest, "FEW_ROWS", 0)
+        np.testing.assert_array_equal(run_kernel(op, x, device), small)
 
 
 @pytest.mark.parametrize(("outputs", "weights"), [(1, "uniform"), (3, "distance")])

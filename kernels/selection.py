@@ -1,0 +1,149 @@
+"""The nearest of points, kept in registers by kernels that look for neighbours; of equals the first is nearer.
+
+A reduced distance is at least 0, so that its bits, as whole numbers, rank as it does. A GPU takes the least of 32 whole
+numbers of 32 bits in one step where a float64 number needs ten: `take_nearest` and `next_least` compare such numbers.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .distances import INFINITY
+
+NONE = tl.constexpr(2**31 - 1)
+"""An index that is no point's."""
+
+INFINITE_HALF = tl.constexpr(0x7FF00000)
+"""The upper half of float64's infinity; the lower is 0."""
+
+INFINITE_SINGLE = tl.constexpr(0x7F800000)
+"""Float32's infinity."""
+
+
+@triton.jit
+def take_nearest(distance, index, NEIGHBORS: tl.constexpr, SLOTS: tl.constexpr):
+    """Return the nearest of candidates, the nearest first, distances and indices `[rows, SLOTS]` each.
+
+    Slots that no candidate fills hold infinite distances and indices past the last point; those from NEIGHBORS on
+    hold −infinity and −1, as `keep_nearer` needs them.
+
+    Args:
+        distance: float64 `[rows, candidates]`.
+        index: int32 of that shape, other ones for each of a row's candidates, `NONE` for what is none.
+        NEIGHBORS: how many are taken.
+        SLOTS: a power of two, at least as many.
+    """
+    slot = tl.arange(0, SLOTS)[None, :]
+    best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY) + tl.zeros([distance.shape[0], SLOTS], tl.float64)
+    chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1) + tl.zeros([distance.shape[0], SLOTS], tl.int32)
+    bits = distance.to(tl.int64, bitcast=True)
+    high = (bits >> 32).to(tl.int32)
+    low = ((bits & 4294967295) - 2147483648).to(tl.int32)  # which ranks as the lower half without a sign does
+    for s in tl.range(0, NEIGHBORS):
+        upper = tl.min(high, axis=1)[:, None]
+        lower = tl.min(tl.where(high == upper, low, NONE), axis=1)[:, None]
+        first = tl.min(tl.where((high == upper) & (low == lower), index, NONE), axis=1)[:, None]
+        nearest = ((upper.to(tl.int64) << 32) | (lower.to(tl.int64) + 2147483648)).to(tl.float64, bitcast=True)
+        here = (slot == s) & (first < NONE)
+        best = tl.where(here, nearest, best)
+        chosen = tl.where(here, first, chosen)
+        taken = index == first
+        high = tl.where(taken, INFINITE_HALF, high)
+        low = tl.where(taken, -2147483648, low)
+        index = tl.where(taken, NONE, index)
+    return best, chosen
+
+
+@triton.jit
+def ranked(bound, counts):
+    """Return bounds, float32 `[1, bounds]` of at least 0, as whole numbers that rank alike and tell where they stand.
+
+    The place takes the lowest bits, so the number that is left, which `bound_of` returns, is no larger than the bound.
+    What does not count is infinite. The bounds are a power of two.
+    """
+    PLACES: tl.constexpr = bound.shape[1]
+    place = tl.arange(0, PLACES)[None, :]
+    bits = (bound.to(tl.int32, bitcast=True) & -PLACES) | place
+    return tl.where(counts & (bound < INFINITY), bits, INFINITE_SINGLE)
+
+
+@triton.jit
+def bound_of(ranks, PLACES: tl.constexpr):
+    """Return the bounds that `ranked` made whole numbers of, each rounded down, or infinity."""
+    return (ranks & -PLACES).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def next_least(ranks, COUNT: tl.constexpr, SLOTS: tl.constexpr):
+    """Return the places of the COUNT least bounds, `[SLOTS, 1]`, and `ranked` bounds that are infinite there.
+
+    A place is `NONE` where too few bounds count, and in the slots from COUNT on.
+    """
+    PLACES: tl.constexpr = ranks.shape[1]
+    slot = tl.arange(0, SLOTS)[:, None]
+    at = tl.zeros([SLOTS, 1], tl.int32) + NONE
+    for i in tl.range(0, COUNT):
+        low = tl.min(ranks, axis=1)[:, None]
+        at = tl.where((slot == i) & (low < INFINITE_SINGLE), low & (PLACES - 1), at)
+        ranks = tl.where(ranks == low, INFINITE_SINGLE, ranks)
+    return at, ranks
+
+
+@triton.jit
+def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
+    """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
+
+    `bound`: `[1, BLOCK_GROUPS]`, infinite for groups that do not count; where too few do, a group is `GROUPS`.
+    """
+    group = tl.arange(0, bound.shape[1])[None, :]
+    which = tl.arange(0, AT_ONCE)[:, None]
+    at = tl.zeros([AT_ONCE, 1], tl.int32)
+    for i in tl.static_range(AT_ONCE):
+        low, first = tl.min(bound, axis=1, return_indices=True)  # [1] each
+        at = tl.where(which == i, tl.where(low < INFINITY, first, GROUPS)[:, None], at)
+        bound = tl.where(group == first[:, None], INFINITY, bound)
+    return at, bound
+
+
+@triton.jit
+def worth_more(bound, best, scale):
+    """Return 1 if a group's bound, in units of `scale`, leaves room for a point nearer than a row's worst, else 0."""
+    low = tl.min(bound, axis=1)
+    worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
+    return tl.max(worth.to(tl.int32), axis=0)
+
+
+@triton.jit
+def keep_nearer(distance, point, best, chosen):
+    """Return the best so far, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, the worst of them replaced by nearer points.
+
+    `distance`: `[BLOCK_ROWS, BLOCK_POINTS]`; `point`: `[BLOCK_POINTS]`, `NONE` where it does not count.
+    """
+    index = point[None, :] + tl.zeros([distance.shape[0], distance.shape[1]], tl.int32)
+    worst = tl.max(best, axis=1)
+    worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
+    more = tl.max((tl.min(distance, axis=1) <= worst).to(tl.int32), axis=0)
+    while more > 0:
+        low = tl.min(distance, axis=1)
+        at = tl.min(tl.where(distance == low[:, None], index, NONE), axis=1)
+        take = (low < worst) | ((low == worst) & (at < worst_index))
+        replace = take[:, None] & (chosen == worst_index[:, None])
+        best = tl.where(replace, low[:, None], best)
+        chosen = tl.where(replace, at[:, None], chosen)
+        taken = take[:, None] & (index == at[:, None])
+        distance = tl.where(taken, INFINITY, distance)
+        index = tl.where(taken, NONE, index)
+        worst = tl.max(best, axis=1)
+        worst_index = tl.max(tl.where(best == worst[:, None], chosen, -1), axis=1)
+        more = tl.max(take.to(tl.int32), axis=0)
+    return best, chosen
+
+
+@triton.jit
+def by_index(best, chosen, slot, NEIGHBORS: tl.constexpr):
+    """Return neighbours, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, in the order of their indices."""
+    before = (chosen[:, None, :] < chosen[:, :, None]) & (slot < NEIGHBORS)[:, None, :]
+    rank = tl.where(slot < NEIGHBORS, tl.sum(before.to(tl.int32), axis=2), slot)
+    here = rank[:, :, None] == slot[:, None, :]
+    return tl.sum(tl.where(here, best[:, :, None], 0.0), axis=1), tl.sum(tl.where(here, chosen[:, :, None], 0), axis=1)
