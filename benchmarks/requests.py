@@ -166,6 +166,7 @@ def run(
     stated = {"quick": quick, "generator": generator, "rounds": rounds, "busy_at_start": busy()}
     sources = [source for source in SOURCES if source.name in models]
     found: dict[tuple[str, Load], list[dict[str, Any]]] = {}
+    path = directory / "requests.json"
     with tempfile.TemporaryDirectory() as repository:
         write_repository(Path(repository), sources)
         with TritonServer([repository]) as server, measuring(server.grpc_url, settings, generator) as measure:
@@ -174,15 +175,11 @@ def run(
                     for load in LOADS:
                         figures = measure_round(measure, source, load, number)
                         found.setdefault((source.name, load), []).append(figures)
-    results = [
-        {
-            "model": source.name,
-            "title": source.title,
-            "points": [median_point(load, found[source.name, load]) for load in LOADS],
-        }
-        for source in sources
-    ]
-    return save_models(directory, "requests", stated, results, NAMES)
+                    if number == rounds - 1:  # so that a run that is ended keeps the models that it has measured
+                        points = [median_point(load, found[source.name, load]) for load in LOADS]
+                        result = {"model": source.name, "title": source.title, "points": points}
+                        path = save_models(directory, "requests", stated, [result], NAMES)
+    return path
 
 
 def main() -> None:

@@ -217,8 +217,8 @@ BY_DIGITS = (
     "pairwise_digits_kernel",
     "sums_of_pairs_kernel",
 )
-BY_SHARED_MEMORY = ("resident_layers_kernel",)
-"""Kernels that a GPU gets where it has the shared memory."""
+BY_SHARED_MEMORY = ("resident_layers_kernel", "sums_of_pairs_kernel")
+"""Kernels that a GPU gets, or whose shape it gets, where it has the shared memory."""
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
