@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.catboost_model import FLOAT, ONE_HOT, CatBoostModel, read_model
+from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, read_model
+from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds

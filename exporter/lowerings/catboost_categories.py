@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.boosters.catboost_model import (
-    CTR,
-    FLOAT,
-    ONE_HOT,
     CatBoostModel,
     Ctr,
     category_hash,
     combine,
     find_combinations,
 )
+from triton_regressors.exporter.boosters.catboost_trees import CTR, FLOAT, ONE_HOT
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.lowerings.strings import number_integers, number_strings

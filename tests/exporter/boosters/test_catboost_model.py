@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from tests.exporter.cases import CASES
-from triton_regressors.exporter.boosters import catboost_model
+from triton_regressors.exporter.boosters import catboost_model, catboost_trees
 from triton_regressors.exporter.boosters.catboost_model import (
     BUCKET,
-    FLOAT,
-    ONE_HOT,
-    Questions,
     combine,
     find_combinations,
     read_model,
 )
+from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Questions
 from triton_regressors.exporter.boosters.flat_tables import Table
 
 
@@ -35,7 +33,7 @@ def stepping() -> bytes:
 def test_nodes_that_no_row_reaches_are_left_out() -> None:
     # x > 1, x > 2 and x > 1 again, then whether a category is 7 and whether it is 9: 3 · 3 leaves of 32.
     questions = Questions(np.array([FLOAT, FLOAT, ONE_HOT, ONE_HOT]), np.array([1, 1, 0, 0]), np.array([1.0, 2, 7, 9]))
-    nodes = catboost_model._symmetric_parts(
+    nodes = catboost_trees.symmetric_parts(
         np.array([0, 1, 0, 2, 3, 1]), np.array([5, 1]), np.arange(34.0)[:, None], questions
     )
     leaves = nodes.value[nodes.left < 0, 0]
@@ -46,14 +44,14 @@ def test_nodes_that_no_row_reaches_are_left_out() -> None:
 
 def test_trees_are_the_same_made_at_once_or_after_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_model(tenants()).nodes
-    monkeypatch.setattr(catboost_model, "TREES_AT_ONCE", 3)
+    monkeypatch.setattr(catboost_trees, "TREES_AT_ONCE", 3)
     for name, numbers in vars(read_model(tenants()).nodes).items():
         np.testing.assert_array_equal(numbers, getattr(whole, name))
 
 
 def test_a_node_that_lacks_a_child_gets_a_leaf() -> None:
     # x > 0 leads to a leaf, and else to the root's own value; a second tree is a leaf.
-    nodes = catboost_model._stepping(
+    nodes = catboost_trees.stepping(
         np.array([0, 0, 0]),
         np.array([2, 1]),
         np.array([[0, 0, 0], [1, 0, 0]]),
