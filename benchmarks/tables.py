@@ -47,6 +47,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return the whole section, one part per device."""
     makers = {
         "predict": predict_section,
+        "one_thread": one_thread_section,
         "kernels": kernels_section,
         "families": families_section,
         "host_to_host": host_to_host_section,
@@ -128,6 +129,24 @@ def crossing_cell(found: Mapping[str, int | None], engine: str) -> str:
         return "–"
     size = found[engine]
     return "never" if size is None else "always" if size == 1 else f"{size:,} rows"
+
+
+def one_thread_section(document: Document, where: str) -> str:
+    """Return what each model takes in one thread, and how many times longer scikit-learn does."""
+    header, rows = ["model"], []
+    for model in document["models"]:
+        cells = [model["title"]]
+        for point in model["points"]:
+            peer, ours = (point["timings"][name]["median_us"] for name in ("scikit-learn", "torch, checked"))
+            cells.append(f"{microseconds(ours)} / {microseconds(peer)}, {peer / ours:.2f} ×")
+        rows.append(cells)
+    for point in document["models"][0]["points"]:
+        header.append("1 row" if point["rows"] == 1 else f"{point['rows']:,} rows")
+    intro = (
+        "The engine `torch` in one thread, with a search for NaN, median µs / scikit-learn's `predict` in one thread, "
+    )
+    intro += "and how many times faster ours is"
+    return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * (len(header) - 1), rows)}"
 
 
 def kernels_section(document: Document, where: str) -> str:

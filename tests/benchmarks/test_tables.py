@@ -200,3 +200,14 @@ def test_plots_are_drawn(tmp_path):
 
 def test_the_page_holds_what_the_committed_results_give():
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(tables.read_results())
+
+
+def test_one_thread_against_one_thread():
+    point = {"rows": 1, "timings": {"scikit-learn": {"median_us": 90.0}, "torch, checked": {"median_us": 30.0}}}
+    document = {
+        "environment": {"device": "A device", "cores": 2, "versions": {}},
+        "settings": {"quick": False},
+        "models": [{"title": "Ridge", "points": [point]}],
+    }
+    section = tables.markdown({"a-device": {"one_thread": document}})
+    assert "| Ridge | 30.0 / 90.0, 3.00 × |" in section
