@@ -6,15 +6,14 @@ Trees compare float32 numbers, and what categories become: whether they are a ce
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, read_model
 from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT
+from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
@@ -109,10 +108,7 @@ def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
 
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
     """Return the estimator's model, which CatBoost writes to a file alone."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "model.cbm")
-        try:
-            estimator.save_model(str(path))
-            return read_model(path.read_bytes())
-        except Exception as error:  # the library raises its own, and what is not read is a ValueError
-            raise builder.refuse(estimator, one_line(error)) from error
+    try:
+        return read_model(saved(estimator.save_model, "model.cbm"))
+    except Exception as error:  # the library raises its own, and what is not read is a ValueError
+        raise builder.refuse(estimator, one_line(error)) from error

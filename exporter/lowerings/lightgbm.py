@@ -6,14 +6,13 @@ LightGBM compares and adds in float64. The trees compare likewise, and an answer
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
+from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
@@ -51,10 +50,7 @@ refuses(
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
-    with tempfile.TemporaryDirectory() as directory:  # LightGBM makes several copies of a string
-        path = Path(directory, "model.txt")
-        estimator.booster_.save_model(path)
-        model = read_model(path.read_text(encoding="utf-8"))
+    model = read_model(saved(estimator.booster_.save_model, "model.txt").decode())
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)

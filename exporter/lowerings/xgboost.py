@@ -7,12 +7,11 @@ its builds for x86-64 add them, which round each product first.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import Codes, lookup
@@ -47,10 +46,7 @@ refuses(
 def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
     try:
-        with tempfile.TemporaryDirectory() as directory:  # XGBoost keeps the memory that it writes a model to
-            path = Path(directory, "model.ubj")
-            estimator.get_booster().save_model(path)
-            model = read_xgboost(path.read_bytes())
+        model = read_xgboost(saved(estimator.get_booster().save_model, "model.ubj"))
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from error
     if model.n_features != x.width:
