@@ -199,7 +199,7 @@ FAMILIES: dict[str, tuple[str, tuple[Model, ...]]] = {
             "Degree 2 + Ridge",
             ("8 features", 8, _quadratic, FIT_ROWS),
             ("32 features", 32, _quadratic, FIT_ROWS),
-            ("100 features", 100, _quadratic, FIT_ROWS),
+            ("64 features", 64, _quadratic, FIT_ROWS),
         ),
         (
             "svr",

@@ -5,7 +5,8 @@
 All models are loaded in one server and asked over gRPC, closed loop, under dynamic batching with one instance each.
 What takes turns is what is compared: in each round a model, the do-nothing model and scikit-learn's are measured one
 after the other, and the figures that are kept are of the round with the median share of the do-nothing model's
-requests, beside the shares of all rounds.
+requests, beside the shares of all rounds. Beside the first model a fourth takes its turn, `reading_model.py`: it takes
+its rows in and gives zeros out, which is the most that any Python model can reach.
 """
 
 from __future__ import annotations
@@ -52,8 +53,11 @@ SOURCES = (
 NAMES = tuple(source.name for source in SOURCES)
 LOADS = tuple(Load("grpc", rows, concurrency=clients) for rows, clients in ((1, 1), (1, 64), (1024, 16)))
 ROUNDS = 3
-OURS, NOTHING, SKLEARN = "triton_regressors", "nothing", "scikit-learn"
-TOLERANCE = {OURS: 1e-6, NOTHING: 0.0, SKLEARN: 1e-3}
+QUICK = Settings(warmup_s=0.3, window_s=0.3, max_windows=3, stability=1.0)
+"""Three windows, whatever they hold: what says how sure a figure is are the rounds."""
+
+OURS, NOTHING, SKLEARN, READING = "triton_regressors", "nothing", "scikit-learn", "reading"
+TOLERANCE = {OURS: 1e-6, NOTHING: 0.0, SKLEARN: 1e-3, READING: 0.0}
 """How far answers may be off, in standard deviations; scikit-learn rounds what it computes from float32 rows."""
 
 Measure = Callable[[str, CheckedRows, Load], Figures]
@@ -61,15 +65,19 @@ Measure = Callable[[str, CheckedRows, Load], Figures]
 
 def served_name(source: Model, who: str) -> str:
     """Return what a model is called on the server."""
-    return {OURS: source.name, NOTHING: NOTHING, SKLEARN: f"{source.name}_sklearn"}[who]
+    return {OURS: source.name, SKLEARN: f"{source.name}_sklearn"}.get(who, who)
 
 
 def write_repository(directory: Path, sources: Sequence[Model]) -> None:
-    """Export each model, and write scikit-learn's beside it and one that does nothing."""
+    """Export each model, and write scikit-learn's beside it, and those that compute nothing."""
+    codes = {NOTHING: FLOOR_SOURCE} | {
+        who: Path(__file__).with_name(file)
+        for who, file in ((SKLEARN, "sklearn_model.py"), (READING, "reading_model.py"))
+    }
     for source in sources:
         export(source.estimator, directory, name=source.name, sample=source.sample(), instances=1)
         floor = floor_config(from_pbtxt((directory / source.name / "config.pbtxt").read_text(encoding="utf-8")))
-        for who, code in ((SKLEARN, Path(__file__).with_name("sklearn_model.py")), (NOTHING, FLOOR_SOURCE)):
+        for who, code in codes.items():
             floor.name = served_name(source, who)
             version = directory / floor.name / "1"
             version.mkdir(parents=True, exist_ok=True)
@@ -84,7 +92,7 @@ def checked_rows(source: Model, who: str) -> CheckedRows:
     X = source.rows(2048, seed=5).astype(np.float32)
     expected = source.estimator.predict(X.astype(np.float64)).reshape(len(X), -1)
     rows = CheckedRows({"X": X}, expected, TOLERANCE[who] * float(expected.std()))
-    return rows.zeros() if who == NOTHING else rows
+    return rows.zeros() if who in (NOTHING, READING) else rows
 
 
 @contextlib.contextmanager
@@ -106,10 +114,12 @@ def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load
         yield measure
 
 
-def measure_round(measure: Measure, source: Model, load: Load, number: int) -> dict[str, Any]:
-    """Measure a model, the do-nothing model and scikit-learn's under one load; return the figures of each by name."""
+def measure_round(
+    measure: Measure, source: Model, load: Load, number: int, beside: Sequence[str] = (NOTHING, SKLEARN)
+) -> dict[str, Any]:
+    """Measure a model and those beside it under one load; return the figures of each by name."""
     found = {}
-    for who in rotated([OURS, NOTHING, SKLEARN], number):
+    for who in rotated([OURS, *beside], number):
         figures = measure(served_name(source, who), checked_rows(source, who), load)
         if figures.failed:
             raise ValueError(f"{served_name(source, who)}: {dict(figures.errors)}")
@@ -123,6 +133,8 @@ def measure_round(measure: Measure, source: Model, load: Load, number: int) -> d
     found["of_nothing"] = four_digits(found[OURS]["requests_per_s"] / found[NOTHING]["requests_per_s"])
     found["of_scikit_learn"] = four_digits(found[OURS]["requests_per_s"] / found[SKLEARN]["requests_per_s"])
     found["p50_over_nothing_us"] = four_digits((found[OURS]["p50_ms"] - found[NOTHING]["p50_ms"]) * 1e3)
+    if READING in beside:
+        found["reading_of_nothing"] = four_digits(found[READING]["requests_per_s"] / found[NOTHING]["requests_per_s"])
     print(
         f"  {source.title:<26} {load.rows:5} rows, {load!s:<11} {found[OURS]['requests_per_s']:9,.0f} requests/s, "
         f"{found['of_nothing']:.1%} of do-nothing, p50 {found['p50_over_nothing_us']:+,.0f} µs, "
@@ -142,12 +154,14 @@ def median_point(load: Load, rounds: Sequence[dict[str, Any]]) -> dict[str, Any]
     shares = [found["of_nothing"] for found in rounds]
     middle = rounds[shares.index(median_low(shares))]
     over = sorted(found["p50_over_nothing_us"] for found in rounds)
+    reading = sorted(found["reading_of_nothing"] for found in rounds if "reading_of_nothing" in found)
     return {
         "rows": load.rows,
         "clients": load.concurrency,
         **middle,
         "of_nothing_rounds": sorted(shares),
         "p50_over_nothing_us_rounds": over,
+        **({"reading_of_nothing_rounds": reading} if reading else {}),
     }
 
 
@@ -160,8 +174,8 @@ def run(
     models: Sequence[str] = NAMES,
 ) -> Path:
     """Measure the models and write requests.json."""
-    rounds = rounds or (1 if quick else ROUNDS)
-    settings = Settings(warmup_s=0.3, window_s=0.3, max_windows=3) if quick else Settings(max_windows=5)
+    rounds = rounds or ROUNDS
+    settings = QUICK if quick else Settings(max_windows=5)
     print(f"requests on {device_name()}")
     stated = {"quick": quick, "generator": generator, "rounds": rounds, "busy_at_start": busy()}
     sources = [source for source in SOURCES if source.name in models]
@@ -172,8 +186,9 @@ def run(
         with TritonServer([repository]) as server, measuring(server.grpc_url, settings, generator) as measure:
             for number in range(rounds):
                 for source in sources:
+                    beside = (NOTHING, SKLEARN, READING) if source is sources[0] else (NOTHING, SKLEARN)
                     for load in LOADS:
-                        figures = measure_round(measure, source, load, number)
+                        figures = measure_round(measure, source, load, number, beside)
                         found.setdefault((source.name, load), []).append(figures)
                     if number == rounds - 1:  # so that a run that is ended keeps the models that it has measured
                         points = [median_point(load, found[source.name, load]) for load in LOADS]
@@ -185,8 +200,8 @@ def run(
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round of short windows")
-    parser.add_argument("--rounds", type=int, help=f"how often to measure everything; {ROUNDS}, or 1 if quick")
+    parser.add_argument("--quick", action="store_true", help="short windows")
+    parser.add_argument("--rounds", type=int, help=f"how often to measure everything; {ROUNDS}")
     parser.add_argument("--generator", choices=GENERATORS, default="builtin", help="what sends the requests")
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, help="these alone; others' figures stay")
     parser.add_argument("--output", type=Path, default=None, help="directory of requests.json")

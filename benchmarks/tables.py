@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 
 from benchmarks import worth_page
 from benchmarks.architectures_table import architectures_section
@@ -267,7 +268,18 @@ def requests_section(document: Document, where: str) -> str:
     header += ["p50 µs", "over do-nothing, µs", "scikit-learn, p50 µs"]
     intro = "From request to answer on one Triton server, over gRPC, closed loop, 32 features, dynamic batching, one "
     intro += "instance each: ours, a model that does nothing, and scikit-learn's own predict in a Python backend"
-    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
+    reading = [
+        f"{point['clients']} × {point['rows']:,} {median_low(shares):.0%}" + spread(shares, ".0%")
+        for model in document["models"]
+        for point in model["points"]
+        if (shares := point.get("reading_of_nothing_rounds"))
+    ]
+    least = (
+        "A model that takes its rows in and gives zeros out, and computes nothing, answers of the do-nothing model's "
+    )
+    least += f"requests: {', '.join(reading)}."
+    found = f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
+    return f"{found}\n\n{least}" if reading else found
 
 
 def several_gpus_section(document: Document, where: str) -> str:

@@ -7,7 +7,8 @@ from when it sent a request and not from when it meant to, draws its arrivals fr
 figures are over its whole run.
 
 perf_analyzer writes no report where it does not find its windows stable. Such a point is measured a second time, with a
-tolerance that every run meets, and recorded as not stable.
+tolerance that every run meets, and recorded as not stable. Nor does it where a window held no answer: then longer
+windows are tried.
 
 Options, exit statuses and file formats follow the documentation and source of release 2.60; the wheel needs glibc 2.38.
 The closed loop over gRPC has been run with the program itself, on a GPU machine, the second measurement included; the
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,10 @@ SYNCHRONOUS_CLIENTS = 16
 """Up to so many clients are a blocking thread each, which has the lower latency; more share threads."""
 NOT_STABLE = 2
 """Its exit status where the windows differ too much, and nothing else is wrong."""
+NONE_IN_WINDOW = "No valid requests recorded within time interval"
+LONGER, MOST_LONGER = 4, 16
+"""By how much a window is made longer that held no answer, and at most by how much in all."""
+
 ANY_PERCENTAGE = 1e6
 LATENCY_DIFFERS = "Request latency is not stabilizing"
 """It says so, and takes the result for stable, where an asynchronous run agrees in throughput alone."""
@@ -167,13 +172,13 @@ def measure_load(
     read_counters: Callable[[], ServerCounters],
     settings: Settings,
 ) -> Figures:
-    """Run perf_analyzer for one point, and once more if it was not stable.
+    """Run perf_analyzer for one point, once more if it was not stable, and with longer windows if these were empty.
 
     Raises:
         ComparisonError: it fails otherwise, with its last words.
     """
 
-    def once(any_result: bool) -> _Run:
+    def once(any_result: bool, settings: Settings = settings) -> _Run:
         with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files
             directory = Path(temporary)
             (directory / "rows.json").write_text(json.dumps(input_data(rows.tensors)), encoding="utf-8")
@@ -183,6 +188,11 @@ def measure_load(
 
     before = read_counters()
     run = once(any_result=False)
+    longer = LONGER
+    while run.profile is None and NONE_IN_WINDOW in run.said and longer <= MOST_LONGER:
+        before = read_counters()
+        run = once(any_result=False, settings=replace(settings, window_s=longer * settings.window_s))
+        longer *= LONGER
     stable = run.stable
     if run.status == NOT_STABLE and run.profile is None:
         before = read_counters()

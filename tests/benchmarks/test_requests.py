@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import requests, tables
-from benchmarks.requests import LOADS, NOTHING, OURS, SKLEARN
+from benchmarks.requests import LOADS, NOTHING, OURS, READING, SKLEARN
 from triton_regressors.clients.compare.measure import Settings
 from triton_regressors.clients.server import TritonServer
 
@@ -24,8 +24,9 @@ def test_ours_scikit_learn_s_and_the_do_nothing_model_answer_on_one_server(tmp_p
         TritonServer([tmp_path]) as server,
         requests.measuring(server.grpc_url, settings, "builtin") as measure,
     ):
-        point = requests.measure_round(measure, source, LOADS[0], 0)
-        assert all(point[who]["requests_per_s"] > 0 for who in (OURS, NOTHING, SKLEARN))
+        point = requests.measure_round(measure, source, LOADS[0], 0, (NOTHING, SKLEARN, READING))
+        assert all(point[who]["requests_per_s"] > 0 for who in (OURS, NOTHING, SKLEARN, READING))
+        assert point["reading_of_nothing"] > 0
         wrong = requests.checked_rows(source, OURS).zeros()
         monkeypatch.setattr(requests, "checked_rows", lambda source, who: wrong)
         with pytest.raises(ValueError, match=r"^ridge: .*values differ"):
@@ -43,8 +44,10 @@ def test_the_round_with_the_median_share_is_kept_whole():
 def test_the_table_holds_what_the_results_say():
     environment = {"device": "A device", "cores": 2, "versions": {}}
     points = [requests.median_point(load, [found(0.95, 40), found(0.96, 42)]) for load in LOADS[:2]]
+    points.append(requests.median_point(LOADS[2], [{**found(0.8, 300), "reading_of_nothing": 0.9}]))
     models = [{"model": "ridge", "title": "Ridge", "points": points}]
     document = {"environment": environment, "settings": {"quick": False}, "models": models}
     section = tables.markdown({"a-device": {"requests": document}})
     assert "| Ridge | 1 × 1 | 9,000 | 95% (95%–96%) | 2.50 | 1,500 | +40 | 3,000 |" in section
     assert "|  | 64 × 1 | 9,000 |" in section
+    assert "answers of the do-nothing model's requests: 16 × 1,024 90%." in section

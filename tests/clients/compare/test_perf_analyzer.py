@@ -51,6 +51,7 @@ while [ $# -gt 0 ]; do
     --profile-export-file) test ! -e "$2"; profile=$2 ;;
     --input-data) test -s "$2" ;;
     --stability-percentage) allowed=$2 ;;
+    --measurement-interval) window_ms=$2 ;;
   esac
   shift
 done
@@ -129,7 +130,7 @@ def stand_in(tmp_path: Path, text: str, differs: int = 0, says: str = "") -> Pat
 
 
 def measured(program: Path) -> perf_analyzer.Figures:
-    counters = iter(ServerCounters(10 * n, 20_000_000 * n, executions={4: 5 * n}) for n in range(3))
+    counters = iter(ServerCounters(10 * n, 20_000_000 * n, executions={4: 5 * n}) for n in range(4))
     rows = CheckedRows(TENSORS, np.zeros((2, 1)), 0.0)
     load = Load("grpc", 4, concurrency=8)
     return perf_analyzer.measure_load(program, "m", rows, load, "h:1", lambda: next(counters), Settings())
@@ -162,6 +163,24 @@ def test_a_run_that_no_tolerance_helps_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ComparisonError, match="status 2 and no report: Failed to obtain stable measurement"):
         measured(stand_in(tmp_path, PROGRAM, differs=10**9))
     assert len((tmp_path / "runs").read_text().split()) == 2
+
+
+@pytest.mark.parametrize(("longest_answer_ms", "runs"), [(900, 1), (3000, 2), (15_000, 3)])
+def test_windows_that_held_no_answer_are_made_longer(tmp_path: Path, longest_answer_ms: int, runs: int) -> None:
+    says = f"""if [ "$window_ms" -lt {longest_answer_ms} ]; then
+  echo 'No valid requests recorded within time interval. Please use a larger time window.' >&2
+  exit 3
+fi"""
+    found = measured(stand_in(tmp_path, PROGRAM, says=says))
+    assert found.stable
+    assert len((tmp_path / "runs").read_text().split()) == runs
+
+
+def test_windows_are_not_made_longer_for_ever(tmp_path: Path) -> None:
+    says = "echo 'No valid requests recorded within time interval.' >&2; exit 3"
+    with pytest.raises(ComparisonError, match="status 3 and no report: No valid requests recorded"):
+        measured(stand_in(tmp_path, PROGRAM, says=says))
+    assert len((tmp_path / "runs").read_text().split()) == 3
 
 
 def test_a_run_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
