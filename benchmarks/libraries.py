@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import sklearn
@@ -35,6 +36,10 @@ ANCHOR_ROWS = 1024
 SCIKIT_LEARN = "scikit-learn"
 ONNXRUNTIME = "onnxruntime"
 ENGINES = ("torch", "triton")
+BRIEF_SPIN = {"GOMP_SPINCOUNT": "10000"}
+"""torch's threads wait busily for half a millisecond and not for 16. When a stopped process goes on, those that were
+waiting so go on too, on all cores, and were seen to hold up each call for as long as that."""
+
 FP64 = {engine: f"{engine} FP64" for engine in ENGINES}
 """The engines once more, with numbers in FP64; all else that is measured is given float32 rows."""
 
@@ -94,7 +99,7 @@ class Library:
 
 
 class Ours(Library):
-    """One engine, with one thread on the CPU: `Runner.predict`, and the same with a search for NaN ("checked").
+    """One engine; the CPU's with one thread: `Runner.predict`, and the same with a search for NaN ("checked").
 
     `input` is what numbers come in, "fp32" or "fp64"; rows are of that type.
     """
@@ -185,7 +190,9 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, self._make), daemon=True)
-        self._process.start()
+        others = self.library in (SCIKIT_LEARN, ONNXRUNTIME)
+        with mock.patch.dict(os.environ, {} if others else BRIEF_SPIN):  # it is read when a process loads torch
+            self._process.start()
         theirs.close()
         return self
 

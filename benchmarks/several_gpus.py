@@ -26,7 +26,7 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import Model
-from benchmarks.requests import SOURCES, TOLERANCE, Measure, four_digits, measuring
+from benchmarks.requests import QUICK, SOURCES, TOLERANCE, Measure, four_digits, measuring
 from benchmarks.timing import rotated
 from triton_regressors import export
 from triton_regressors.clients.compare.load import Load
@@ -160,7 +160,7 @@ def run(
             f"benchmarks.several_gpus needs two GPUs, and torch finds {gpus}; --dry-run tries it on a CPU."
         )
     print(f"several GPUs on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
-    settings = Settings(warmup_s=0.1, window_s=0.3, max_windows=3) if quick or dry_run else Settings(max_windows=5)
+    settings = QUICK if quick or dry_run else Settings(max_windows=5)
     stated = {"quick": quick, "generator": generator, "busy_at_start": busy()}
     stated |= {"rounds": rounds, "gpus": gpus, "host_cores": os.cpu_count()}
     sources, where, path = [source for source in SOURCES if source.name in models], places(gpus), None
