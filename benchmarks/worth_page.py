@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.libraries import ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.markdown import Document, microseconds, note, table
+from benchmarks.models import FAMILIES
 from benchmarks.predict import crossover, fastest
 from triton_regressors import prices
 from triton_regressors.measured import TABLE, small_table
@@ -127,6 +128,7 @@ def section(name: str, document: Document) -> str:
             f"![Ratios of times by model and batch size]({where}/worth.png)",
             "The GPU's µs, and the number of rows in a call from which on it stays faster:",
             table(header, "lrrrrr", rows),
+            *missing(document),
             *wrong(document),
             f"## Money: {device} against {cores} cores",
             f"Millions of rows a second at the best batch size, what a million of them cost in dollars "
@@ -154,6 +156,13 @@ def since(model: Document, peer: str) -> str:
         return reason
     found = worth_from(model, peer)
     return "never" if found is None else "always" if found == 1 else f"from {found:,} rows"
+
+
+def missing(document: Document) -> list[str]:
+    """Return the sentence on families that were not measured, if there are such."""
+    measured = {family["family"] for family in document["families"]}
+    titles = [title for family, (title, _) in FAMILIES.items() if family not in measured]
+    return [f"Not measured yet: {', '.join(titles)}."] if titles else []
 
 
 def wrong(document: Document) -> list[str]:
