@@ -20,7 +20,7 @@ def has_many_float64_units(device: torch.device) -> bool:
 
 
 @functools.cache
-def multiplies_float16(device: torch.device) -> bool:
+def has_matrix_units(device: torch.device) -> bool:
     """Whether the Triton language multiplies float16 and int8 on matrix units there: from compute capability 8.0 on."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
@@ -32,7 +32,7 @@ def shared_memory(device: torch.device) -> int:
         return 2**30
     properties = torch.cuda.get_device_properties(device)
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
-    return most - RESERVED_BYTES if multiplies_float16(device) else 0
+    return most - RESERVED_BYTES if has_matrix_units(device) else 0
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .devices import multiplies_float16, program_limit
+from .devices import has_matrix_units, program_limit
 from .float16_parts import ROW_TOP, add_products, column_parts, float16_parts, multiply_parts, row_parts
 from .functions import FUNCTIONS, apply_function
 from .plan import Parameters
@@ -194,7 +194,7 @@ def launch_float16_layers(
         HIDDEN=hidden,
         WIDTH=width,
         TARGETS=widths[-1],
-        MATRIX_UNITS=multiplies_float16(device),
+        MATRIX_UNITS=has_matrix_units(device),
         **constants,
         ROW_TOP=ROW_TOP,
         **blocks,

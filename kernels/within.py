@@ -18,7 +18,7 @@ import torch
 import triton
 
 from .bounds import MOST_BLOCK_POINTS, centred, grouping, in_groups
-from .devices import multiplies_float16
+from .devices import has_matrix_units
 from .distances import metric_constants
 from .plan import Parameters
 from .within_kernels import (
@@ -140,7 +140,7 @@ def launch_means(
 ) -> None:
     """Launch the kernels that write the mean of the targets of the points within the radius of each row."""
     (rows, features), outputs = x.shape, output.shape[1]
-    shape, tiles_each = sums_shape(rows, points, multiplies_float16(x.device))
+    shape, tiles_each = sums_shape(rows, points, has_matrix_units(x.device))
     block_points = shape["BLOCK_POINTS"]
     tiles = triton.cdiv(points, block_points)
     shares = triton.cdiv(tiles, tiles_each)

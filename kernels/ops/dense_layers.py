@@ -24,7 +24,7 @@ import torch
 
 from ..affine_map import launch_affine
 from ..contraction import target_block
-from ..devices import multiplies_float16
+from ..devices import has_matrix_units
 from ..digit_layers import launch_digit_layers
 from ..digit_network import LARGEST_WIDTH, digit_tables, emulated_digit_layers
 from ..errors import PlanError
@@ -57,7 +57,7 @@ class DenseLayers(Operation):
 
     def on_device(self, device: torch.device) -> DenseLayers:
         """Return the operation; in float64 instead of digits on GPUs without matrix units for them."""
-        if self.precision != "int8" or multiplies_float16(device):
+        if self.precision != "int8" or has_matrix_units(device):
             return self
         return dataclasses.replace(self, precision="float64")
 

@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..devices import multiplies_float16
+from ..devices import has_matrix_units
 from ..dots import dot
 from ..errors import PlanError
 from ..functions import FUNCTIONS, apply_function, check_function, function_suffix
@@ -260,7 +260,7 @@ def quadratic_shape(features: int, precision: str) -> Shape:
 @functools.cache
 def float32_precision(device: torch.device) -> str:
     """Return how `multiply` keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
-    return "bf16x6" if device.type == "cuda" and multiplies_float16(device) else "ieee"
+    return "bf16x6" if device.type == "cuda" and has_matrix_units(device) else "ieee"
 
 
 @functools.cache

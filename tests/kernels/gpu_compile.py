@@ -163,7 +163,7 @@ def on_smaller_gpus() -> Iterator[Launch]:
     """Yield launches that take another shape without matrix units for float16, or with less shared memory."""
     norm = "squared_norm in ten digits"
     for capability, module, what, value, name, rows in (
-        (75, within, "multiplies_float16", 0, "radius_neighbors by products", ROWS),
+        (75, within, "has_matrix_units", 0, "radius_neighbors by products", ROWS),
         (75, digit_norm, "shared_memory", 0, norm, ROWS),
         (80, digit_norm, "shared_memory", SHARED_BYTES[80], norm, OTHER_ROWS[-1]),
     ):

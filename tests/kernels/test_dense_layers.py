@@ -151,7 +151,7 @@ def test_a_gpu_holds_the_tables_of_one_precision(monkeypatch: pytest.MonkeyPatch
     assert op.on_device(here) is op
     assert "weight0" not in op.parameters()
     assert op.launches(1) == 1
-    monkeypatch.setattr(dense_layers_module, "multiplies_float16", lambda _: False)
+    monkeypatch.setattr(dense_layers_module, "has_matrix_units", lambda _: False)
     found = op.on_device(here)
     assert (found.precision, found.launches(1)) == ("float64", 2)
     assert sorted(found.parameters()) == ["intercept0", "intercept1", "weight0", "weight1"]

@@ -26,18 +26,18 @@ def test_by_the_compute_capability(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    for function in (devices.has_many_float64_units, devices.multiplies_float16):
+    for function in (devices.has_many_float64_units, devices.has_matrix_units):
         function.cache_clear()
     try:
         assert devices.has_many_float64_units(GPU) == many_float64
-        assert devices.multiplies_float16(GPU) == matrix_units
+        assert devices.has_matrix_units(GPU) == matrix_units
     finally:
-        for function in (devices.has_many_float64_units, devices.multiplies_float16):
+        for function in (devices.has_many_float64_units, devices.has_matrix_units):
             function.cache_clear()
 
 
 def test_the_interpreter_has_matrix_units_and_few_for_float64() -> None:
     cpu = torch.device("cpu")
-    assert devices.multiplies_float16(cpu)
+    assert devices.has_matrix_units(cpu)
     assert not devices.has_many_float64_units(cpu)
     assert devices.shared_memory(cpu) > 2**20
