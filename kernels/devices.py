@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 
 import torch
+import triton
 
 MANY_FLOAT64_UNITS = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 """Compute capabilities of GPUs with half as many units for float64 as for float32; others have a 32nd or a 64th."""
+
+GLUON_VERSIONS = ("3.6.",)
+"""Versions of the Triton language with whose Gluon the kernels of `hopper_*.py` were seen to answer right on a GPU."""
 
 RESERVED_BYTES = 2048
 """Of shared memory, for sums across the warps of a program."""
@@ -23,6 +27,13 @@ def has_many_float64_units(device: torch.device) -> bool:
 def has_matrix_units(device: torch.device) -> bool:
     """Whether the Triton language multiplies float16 and int8 on matrix units there: from compute capability 8.0 on."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@functools.cache
+def has_warp_groups(device: torch.device) -> bool:
+    """Whether matrix units run on beside a program there, for which Gluon is needed, the language's lower level."""
+    known = triton.__version__.startswith(GLUON_VERSIONS)
+    return known and device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 @functools.cache

@@ -8,33 +8,26 @@ float64, and so is the product with the weight's diagonal: where the weight is t
 largest numbers stand there.
 
 Sums of digits are exact, and squares are added up in an order of pairs that is written down: a row's bits follow from
-the row and the model alone, whatever the tiles, which follow the number of rows.
+the row and the model alone, whatever the tiles, which follow the number of rows, and whichever kernel: for many rows
+that of `hopper_norm.py`, where it can run.
 (Ootomo, Ozaki, Yokota, DGEMM on integer matrix multiplication unit, 2024.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from .devices import shared_memory
+from . import digit_norm_tables as tables
+from .devices import has_warp_groups, shared_memory
+from .digit_norm_tables import DIGITS, MOST_ROWS, PART_TARGETS, filled_up
 from .digit_products import split
 from .digits import ROUNDER
-from .dots import dot, rounded_product
+from .dots import dot
 from .launch_shapes import Shape
+from .norm_parts import norm_parts
 from .plan import Parameters
-
-DIGITS = 5
-PART_TARGETS = 32
-BLOCK_FEATURES, BLOCK_TARGETS = 128, 128
-"""Features and targets are filled up to a multiple of so many."""
-
-MOST_FEATURES = 2**14
-"""Sums of five products of so many digits stay whole numbers of 32 bits."""
 
 MOST_FEATURES_AT_ONCE = 4096
 
@@ -44,10 +37,7 @@ FEW_ROWS, SOME_ROWS = 128, 2048
 LARGE_BLOCK_BYTES = 3 * DIGITS * (128 + 64) * 64
 """The shared memory of a program that takes many."""
 
-MIDDLES = 0x80808080
-
-LEAST_UNIT = tl.constexpr(2.0**-500)
-UNIT_OF_LARGEST = tl.constexpr(1.0101 / 2.0**39)  # as the largest digit is 127 and not 128
+LEAST_UNIT, UNIT_OF_LARGEST = tl.constexpr(tables.LEAST_UNIT), tl.constexpr(tables.UNIT_OF_LARGEST)
 INFINITE = tl.constexpr(float("inf"))
 LARGEST = tl.constexpr(1e300)
 
@@ -168,59 +158,22 @@ def digit_norm_kernel(
         s3 = whole_dot(d3, e0, s3, MATRIX_UNITS)
         s4 = whole_dot(d3, e1, s4, MATRIX_UNITS)
         s4 = whole_dot(d4, e0, s4, MATRIX_UNITS)
-    total = (s0.to(tl.int64) * 256 + s1) * 65536 + (s2.to(tl.int64) * 256 + (s3 + ((s4 + 128) >> 8)))
-    unit = tl.load(row_terms + row, mask=row < rows, other=0.0)
-    middle = tl.load(row_terms + rows + row, mask=row < rows, other=0.0)
-    v = rounded_product(total.to(tl.float64), unit[:, None] * tl.load(terms + target)[None, :])
-    none = tl.zeros_like(v)
-    v += rounded_product(middle[:, None] + none, tl.load(terms + TARGETS + target)[None, :] + none)
-    inside = (row < rows)[:, None] & (target < FEATURES)[None, :]
-    own = tl.load(x + row[:, None] * FEATURES + target[None, :], mask=inside, other=0.0).to(tl.float64)
-    v += rounded_product(own, tl.load(terms + 2 * TARGETS + target)[None, :] + none)
-    v += tl.load(terms + 3 * TARGETS + target)[None, :]
-    y = tl.reshape(rounded_product(v, v), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 2, 2])
-    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 4, 2])
-    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 8, 2])
-    y = tl.reshape(tl.sum(y, axis=3), [BLOCK_ROWS, BLOCK_PARTS, PART_TARGETS // 16, 2])
-    y = tl.sum(tl.sum(y, axis=3), axis=2)
+    y = norm_parts(
+        s0, s1, s2, s3, s4, x, row_terms, terms, row, target, rows,
+        FEATURES=FEATURES, TARGETS=TARGETS, PART_TARGETS=PART_TARGETS,
+    )  # fmt: skip
     part = tile * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     inside = (row < rows)[:, None] & (part < PARTS)[None, :]
     tl.store(out + row[:, None] * PARTS + part[None, :], y.to(out.dtype.element_ty), mask=inside)
-
-
-def weight_digits(weight: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the tables of an upper triangular weight `[features, targets]` for the kernels."""
-    features, targets = weight.shape
-    padded, columns = _whole(features, BLOCK_FEATURES), _whole(targets, BLOCK_TARGETS)
-    own = np.zeros(targets)
-    own[: min(features, targets)] = weight.diagonal()
-    above = np.triu(weight, 1).T
-    units = _units(np.abs(above).max(axis=1))
-    digits = np.zeros((DIGITS, columns, padded), dtype=np.int8)
-    digits[:, :targets, :features] = _digits(above, units)
-    terms = np.zeros((4, columns))
-    terms[:, :targets] = units * 2.0**40, above.sum(axis=1), own, offset
-    return {"digits": digits, "terms": terms}
-
-
-def _units(largest: np.ndarray) -> np.ndarray:
-    """Return the units in which numbers up to the largest ones have digits."""
-    found: np.ndarray = np.maximum(largest * UNIT_OF_LARGEST.value, LEAST_UNIT.value)
-    return found
-
-
-def _digits(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the digits of float64 vectors as int8 `[5, vectors, features]`, the highest first."""
-    signed = (np.rint(vectors / units[:, None]).astype(np.int64) + MIDDLES) ^ MIDDLES
-    return np.stack([(signed >> 8 * place).astype(np.int8) for place in reversed(range(DIGITS))])
 
 
 def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
     """Launch the kernels on the first rows of `x`, with the tables of `weight_digits`."""
     _, columns, padded = parameters["digits"].shape
     features, device = x.shape[1], parameters["digits"].device
+    in_warp_groups = rows >= SOME_ROWS and has_warp_groups(device)
     shape = norm_shape(rows, shared_memory(device))
-    places = _whole(rows, shape["BLOCK_ROWS"])
+    places = filled_up(rows, MOST_ROWS if in_warp_groups else shape["BLOCK_ROWS"])
     row_digits = torch.empty(DIGITS, places, padded, dtype=torch.int8, device=device)
     row_terms = torch.empty(2, rows, dtype=torch.float64, device=device)
     row_digits_kernel[(rows,)](
@@ -234,6 +187,11 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
         BLOCK=min(triton.next_power_of_2(padded), MOST_FEATURES_AT_ONCE),
         num_warps=8,
     )
+    if in_warp_groups:
+        from .hopper_norm import launch_hopper_norm  # only some versions of the Triton language have what it needs
+
+        launch_hopper_norm(parameters, x, row_digits, row_terms, output)
+        return
     digit_norm_kernel[(places // shape["BLOCK_ROWS"], columns // shape["BLOCK_TARGETS"])](
         x=x,
         row_digits=row_digits,
@@ -266,34 +224,9 @@ def norm_shape(rows: int, shared: int) -> Shape:
     large = shared >= LARGE_BLOCK_BYTES
     if rows <= SOME_ROWS or not large:
         return _shape(64, 64, 64, warps=4, stages=2 if large else 3)
-    return _shape(128, 64, 64, warps=8, stages=3)
+    return _shape(MOST_ROWS, 64, 64, warps=8, stages=3)
 
 
 def _shape(rows: int, targets: int, features: int, warps: int, stages: int, matrix_units: bool = True) -> Shape:
     block = {"BLOCK_ROWS": rows, "BLOCK_TARGETS": targets, "BLOCK_FEATURES": features}
     return {**block, "MATRIX_UNITS": matrix_units, "num_warps": warps, "num_stages": stages}
-
-
-def emulated_norms(x: np.ndarray, tables: Mapping[str, np.ndarray], parts: int) -> np.ndarray:
-    """Return what the kernels answer for rows `[rows, features]`, float64 `[rows, parts]`."""
-    (rows, features), (unit, total, own, offset), digits = x.shape, tables["terms"], tables["digits"]
-    middle = 0.5 * x.min(axis=1, keepdims=True) + 0.5 * x.max(axis=1, keepdims=True)
-    row_unit = _units((middle - x.min(axis=1, keepdims=True))[:, 0])
-    z = _digits(x - middle, row_unit).astype(np.float64)
-    v = np.zeros((rows, len(unit)))
-    for start in range(0, features, BLOCK_FEATURES):
-        block, above = slice(start, start + BLOCK_FEATURES), slice(start, None)
-        s = digits[:, above, block].astype(np.float64).transpose(0, 2, 1)[:, : features - start]
-        sums = np.zeros_like(s[0])
-        for place, each in enumerate(reversed(z)):
-            sums += s[place] * 2.0 ** (-8 * place)
-            v[:, above] += each[:, block] @ sums * 2.0 ** (8 * place)
-    v *= 2.0**-8
-    v = v * (row_unit[:, None] * unit) + middle * total + offset
-    count = min(features, len(unit))
-    v[:, :count] += x[:, :count] * own[:count]
-    return np.add.reduceat(v * v, np.arange(0, len(unit), PART_TARGETS), axis=1)[:, :parts]
-
-
-def _whole(size: int, block: int) -> int:
-    return -(-size // block) * block

@@ -159,11 +159,10 @@ def activated(v, factor, intercept, inverse, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def first_numbers(
-    x, shift, scale, used, row, rows,
-    FEATURES: tl.constexpr, INPUTS: tl.constexpr, SHIFTED: tl.constexpr, SPARSE: tl.constexpr,
+    x, shift, scale, used, row, feature, rows,
+    FEATURES: tl.constexpr, SHIFTED: tl.constexpr, SPARSE: tl.constexpr,
 ):  # fmt: skip
     """Return rows of features in units as int32, their units, and what is NaN where one of a row's is not finite."""
-    feature = tl.arange(0, INPUTS)
     real = feature < FEATURES
     inside = (row < rows)[:, None] & real[None, :]
     if SPARSE:

@@ -58,7 +58,7 @@ def digit_layer_kernel(
     w, part = weight + feature[:, None] + column[None, :] * INPUTS, units * INPUTS
     e0, e1, e2, e3 = tl.load(w), tl.load(w + part), tl.load(w + 2 * part), tl.load(w + 3 * part)
     if FIRST:
-        q, unit, nothing = first_numbers(x, shift, scale, used, row, rows, FEATURES, INPUTS, SHIFTED, SPARSE)
+        q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
     else:
         written = real[:, None] & (feature < tl.multiple_of(inputs, 16))[None, :]
         q = tl.load(source + row[:, None] * INPUTS + feature[None, :], mask=written, other=0)

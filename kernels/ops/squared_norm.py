@@ -21,7 +21,8 @@ import torch
 import triton
 import triton.language as tl
 
-from ..digit_norm import MOST_FEATURES, PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
+from ..digit_norm import launch_digit_norm
+from ..digit_norm_tables import MOST_FEATURES, PART_TARGETS, emulated_norms, weight_digits
 from ..dots import dot, rounded_product
 from ..errors import PlanError
 from ..large_weight import LARGE, LargeWeight, Source, rows_of

@@ -22,14 +22,17 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
 from benchmarks.shape_classes import OPERATIONS as MEASURED
 from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
+from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_norm, nearest, within
+from triton_regressors.kernels import digit_layers, digit_norm, nearest, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -121,13 +124,15 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
         elif isinstance(value, torch.Tensor):
             signature[name] = POINTERS[value.dtype]
             attributes[(index,)] = [["tt.divisibility", 16]]
+        elif isinstance(value, TensorDescriptor):
+            signature[name] = f"tensordesc<{POINTERS[value.base.dtype][1:]}{list(value.block_shape)},{value.layout!r}>"
         else:
             signature[name] = "i32"
     if "PRECISION" in constants and constants["PRECISION"] != "float64":
         constants["PRECISION"] = "bf16x6" if capability >= 80 else "ieee"
     if "MATRIX_UNITS" in constants:
         constants["MATRIX_UNITS"] = capability >= 80
-    source = ASTSource(kernel, signature, constants, attributes)
+    source = (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, signature, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
@@ -155,7 +160,7 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
+    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus(), *in_warp_groups()]
     return [*known, *of_few_rows(), *bounded_for_few_rows()]
 
 
@@ -175,6 +180,21 @@ def on_smaller_gpus() -> Iterator[Launch]:
                 yield (capability, *launch)
         finally:
             setattr(module, what, known)
+
+
+def in_warp_groups() -> Iterator[Launch]:
+    """Yield what takes many rows on GPUs of 9.0."""
+    norm, widths = OPERATIONS["squared_norm in ten digits"]
+    networks = [dense_layers(*units, precision="int8") for units in ((9, 20, 150, 33), (40, 100, 100, 1))]
+    known = [(norm, list(widths)), *((network, [network.widths[0]]) for network in networks)]
+    with (
+        mock.patch.object(digit_layers, "has_warp_groups", return_value=True),
+        mock.patch.object(digit_norm, "has_warp_groups", return_value=True),
+    ):
+        for operation, features in known:
+            for launch in record(operation, features, rows=max(digit_layers.MANY_ROWS, digit_norm.SOME_ROWS)):
+                if launch[0].is_gluon():
+                    yield (TARGETS[-1], *launch)
 
 
 def of_few_rows() -> Iterator[Launch]:

@@ -8,8 +8,9 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise
-from triton_regressors.kernels import digit_norm
-from triton_regressors.kernels.digit_norm import emulated_norms, weight_digits
+from triton_regressors.kernels import digit_norm, hopper_norm
+from triton_regressors.kernels.devices import has_warp_groups
+from triton_regressors.kernels.digit_norm_tables import MOST_FEATURES, emulated_norms, weight_digits
 from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 
 FEATURES, TARGETS = 370, 363
@@ -63,6 +64,23 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatc
         assert np.array_equal(run_kernel(op, [x[:1]], device, torch.float64), together[:1])
     monkeypatch.setattr(digit_norm, "shared_memory", lambda _: 0)
     assert np.array_equal(run_kernel(op, [x[:1]], device, torch.float64), together[:1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_that_run_on_beside_a_program_have_the_same_bits(
+    device: torch.device, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_warp_groups(device):
+        pytest.skip("needs a GPU of compute capability 9.0 and a version of the Triton language seen there")
+    launched: list[int] = []
+    launch = hopper_norm.launch_hopper_norm
+    monkeypatch.setattr(hopper_norm, "launch_hopper_norm", lambda *given: (launched.append(1), launch(*given)))
+    op, x = norm(), rows(digit_norm.SOME_ROWS + 1).astype(np.float32)
+    x[5, 1] = np.nan
+    found = run_kernel(op, [x], device, dtype)
+    monkeypatch.setattr(digit_norm, "has_warp_groups", lambda _: False)
+    assert np.array_equal(run_kernel(op, [x], device, dtype), found, equal_nan=True)
+    assert len(launched) == 1
 
 
 def test_gpus_with_many_float64_units_make_products_with_them(
@@ -121,7 +139,7 @@ def test_which_norms_have_digits() -> None:
     full, small = np.ones((FEATURES, TARGETS)), np.triu(np.ones((20, 20)))
     assert SquaredNorm(full, np.zeros(TARGETS)).precisions() == ("float64",)
     assert SquaredNorm(small, np.zeros(20)).precisions() == ("float64",)
-    wide = np.zeros((digit_norm.MOST_FEATURES + 1, 8))
+    wide = np.zeros((MOST_FEATURES + 1, 8))
     assert SquaredNorm(wide, np.zeros(8)).precisions() == ("float64",)
     op = norm()
     assert op.precisions() == ("float64", "ten digits")
