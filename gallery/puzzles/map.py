@@ -15,6 +15,7 @@ in a block program the compiler deals the elements out to the threads, and lets 
 
 from __future__ import annotations
 
+import numpy
 import torch
 
 from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, launch
@@ -32,5 +33,5 @@ def solve(x: torch.Tensor, c: float) -> torch.Tensor:
     """Return x + c for x of any shape."""
     y = torch.empty(x.numel(), device=x.device)
     if n := x.numel():
-        launch(add, blocks_for(n), THREADS, *arrays(x=x.reshape(-1), y=y), c)
+        launch(add, blocks_for(n), THREADS, *arrays(x=x.reshape(-1), y=y), numpy.float32(c))
     return y.view(x.shape)

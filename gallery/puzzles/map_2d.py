@@ -14,6 +14,7 @@ they use. A block program gives its addresses as one matrix, and the compiler fi
 
 from __future__ import annotations
 
+import numpy
 import torch
 
 from gallery.arguments import demand_shape
@@ -40,5 +41,5 @@ def solve(x: torch.Tensor, c: float) -> torch.Tensor:
         for first in range(0, x.shape[0], ROWS * 65535):
             part = x[first : first + ROWS * 65535]
             grid = blocks_for(x.shape[1], COLUMNS), blocks_for(part.shape[0], ROWS)
-            launch(add, grid, (COLUMNS, ROWS), *arrays(x=part, y=y[first : first + ROWS * 65535]), c)
+            launch(add, grid, (COLUMNS, ROWS), *arrays(x=part, y=y[first : first + ROWS * 65535]), numpy.float32(c))
     return y

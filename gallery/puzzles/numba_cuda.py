@@ -9,12 +9,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from gallery.arguments import demand_alike
 
 if not torch.cuda.is_available():
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # read when Numba is imported
+
+if not hasattr(numpy, "row_stack"):  # numpy 2.5 removed it, and numba-cuda 0.30 asks for it when it compiles
+    numpy.row_stack = numpy.vstack  # type: ignore[attr-defined]
 
 try:
     from numba import config, cuda, float32

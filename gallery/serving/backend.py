@@ -19,7 +19,7 @@ import triton_python_backend_utils
 from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from gallery.check import error, outputs
-from gallery.serving.services import DATATYPES, SERVICES, Scalar, Service
+from gallery.serving.services import DATATYPES, SERVICES, Service
 
 if TYPE_CHECKING:
     from gallery.exhibit import Exhibit
@@ -78,10 +78,9 @@ class TritonPythonModel:
         """Return a request's arguments by name, its tensors where the server has them."""
         parameters = request.parameters()
         given = {} if parameters == NO_PARAMETERS else json.loads(parameters)
-        for name, value in given.items():
-            _check_scalar(name, value, self.service.scalars)
+        scalars = {name: self.service.scalar(name, value) for name, value in given.items()}
         tensors = {name: _tensor_in(request, name) for name in self.service.inputs}
-        return {**self.service.scalars, **given, **tensors}
+        return {**self.service.scalars, **scalars, **tensors}
 
     def _fits(self, arguments: Arguments) -> tuple[Any, ...]:
         """Return what arguments have in common that one launch can answer."""
@@ -136,16 +135,6 @@ def _elements(arguments: Sequence[Any]) -> int:
     return sum(each.numel() for each in arguments if isinstance(each, torch.Tensor))
 
 
-def _check_scalar(name: str, value: Any, accepted: dict[str, Scalar]) -> None:
-    """Raise `ValueError` unless a request's parameter is one of the function's, and of its type."""
-    if name not in accepted:
-        known = ", ".join(accepted) if accepted else "none"
-        raise ValueError(f"There is no parameter '{name}'; accepted are: {known}.")
-    wanted = type(accepted[name])
-    if type(value) is not wanted and not (wanted is float and type(value) is int):
-        raise ValueError(f"The parameter '{name}' is {value!r}; it must be of the type {wanted.__name__}.")
-
-
 def _tensor_in(request: Request, name: str) -> torch.Tensor:
     """Return a request's tensor over the server's memory: by DLPack, as `kernels/backend.py` says why."""
     tensor: torch.Tensor = from_dlpack(pb_utils.get_input_tensor_by_name(request, name).to_dlpack())
@@ -153,7 +142,10 @@ def _tensor_in(request: Request, name: str) -> torch.Tensor:
 
 
 def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
-    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values.contiguous()))
+    plain = torch.empty(values.shape, dtype=values.dtype)
+    if values.stride() != plain.stride():  # the server wants the strides of rows even where no other would be seen
+        values = plain.copy_(values)
+    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
 
 
 def _refusal(failure: Exception) -> Response:

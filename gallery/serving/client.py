@@ -22,7 +22,7 @@ from gallery.check import error
 from gallery.errors import GalleryError
 from gallery.exhibit import Answer, Exhibit, Size
 from gallery.serving.names import service_of
-from gallery.serving.services import DATATYPES, SERVICES, Scalar, Service
+from gallery.serving.services import DATATYPES, NUMBER, SERVICES, Scalar, Service, written
 from triton_regressors.clients.errors import plain_reason
 
 PROTOCOLS = ("grpc", "http")
@@ -57,8 +57,9 @@ class Connection:
         for tensor, values in tensors.items():
             inputs.append(self._library.InferInput(tensor, list(values.shape), service.datatype))
             inputs[-1].set_data_from_numpy(values.cpu().numpy())
+        parameters = {scalar: written(value) for scalar, value in (scalars or {}).items()}
         try:
-            answer = self._client.infer(name, inputs, parameters=dict(scalars or {}))
+            answer = self._client.infer(name, inputs, parameters=parameters)
         except InferenceServerException as refused:
             raise GalleryError(f"{name} over {NAMES[self.protocol]}: {_sentence(refused)}") from None
         except OSError as unreachable:
@@ -131,13 +132,19 @@ class Remote:
         """Return what the exhibit's function would."""
         named = dict(zip(self._names, arguments, strict=False))
         tensors = {name: named.pop(name) for name in self._service.inputs}
-        answers = self._connection.ask(self._exhibit.name, tensors, named)
+        found = self._connection.ask(self._exhibit.name, tensors, named)
+        numbers = [tuple(dims) == NUMBER for dims in self._service.outputs.values()]
+        answers = tuple(each.reshape(()) if number else each for each, number in zip(found, numbers, strict=True))
         return answers if len(answers) > 1 else answers[0]
 
     def takes(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether tensors have as many dimensions as the entry's: the server takes no others."""
+        """Return whether tensors have as many dimensions as the entry's; the server knows no batch of nothing."""
         named = dict(zip(self._names, arguments, strict=False))
-        return all(named[name].dim() == len(dims) + self._service.joins for name, dims in self._service.inputs.items())
+        joins = self._service.joins
+        return all(
+            named[name].dim() == len(dims) + joins and not (joins and not len(named[name]))
+            for name, dims in self._service.inputs.items()
+        )
 
 
 def _sentence(error: Exception) -> str:

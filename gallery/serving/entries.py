@@ -38,7 +38,7 @@ DIGESTS = "digests.json"
 CHECKERS = ("digests.py", "errors.py")
 """Of the product's kernels folder."""
 
-MAX_BATCH_SIZE = 1024
+MAX_BATCH_SIZE = 4096
 
 EXHIBIT = "exhibit"
 """The parameter of config.pbtxt that names the exhibit."""
