@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -142,10 +143,10 @@ def _tensor_in(request: Request, name: str) -> torch.Tensor:
 
 
 def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
-    plain = torch.empty(values.shape, dtype=values.dtype)
-    if values.stride() != plain.stride():  # the server wants the strides of rows even where no other would be seen
-        values = plain.copy_(values)
-    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
+    shape = values.shape
+    # The server insists on the strides of rows even where a length of 0 or 1 leaves no others to be seen.
+    strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values.contiguous().as_strided(shape, strides)))
 
 
 def _refusal(failure: Exception) -> Response:
