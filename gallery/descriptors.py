@@ -19,10 +19,14 @@ INTERPRETED_PROGRAMS = 2
 
 def describable(tensor: torch.Tensor) -> bool:
     """Return whether a descriptor may describe a tensor, as it lies and where it lies."""
-    if not (tensor.numel() and tensor.stride(-1) == 1 and tensor.data_ptr() % ALIGNMENT == 0):
-        return False
-    strides = [stride * tensor.element_size() for stride in tensor.stride()[:-1]]
-    return has_descriptors(tensor.device) and all(stride > 0 and stride % ALIGNMENT == 0 for stride in strides)
+    return tensor.stride(-1) == 1 and aligned(tensor, *tensor.stride()[:-1])
+
+
+def aligned(tensor: torch.Tensor, *strides: int) -> bool:
+    """Return whether a descriptor may describe a tensor's memory with these strides, in elements, and a last of one."""
+    steps = [stride * tensor.element_size() for stride in strides]
+    begins = tensor.numel() > 0 and tensor.data_ptr() % ALIGNMENT == 0
+    return begins and has_descriptors(tensor.device) and all(step > 0 and step % ALIGNMENT == 0 for step in steps)
 
 
 @functools.cache
