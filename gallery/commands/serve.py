@@ -19,8 +19,9 @@ def command(
 ) -> None:
     """Write exhibits as entries of a model repository, and serve it on this machine's loopback address, until Ctrl-C.
 
-    Entries hold all that they need: the repository can be copied to any Triton server with torch and triton. Without a
-    GPU the kernels run through the interpreter of the Triton language.
+    Entries hold all that they need: the repository can be copied to any Triton server with torch and triton. On a GPU
+    the first request of a new size waits for kernels to be compiled and tuned; without one the interpreter of the
+    Triton language runs them. `python -m gallery query` asks what is served.
 
     Examples:
         python -m gallery serve

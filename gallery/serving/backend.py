@@ -57,7 +57,7 @@ class TritonPythonModel:
         self.names = tuple(inspect.signature(exhibit.reference).parameters)
         _prove(exhibit, DATATYPES[self.service.datatype], self.device)
         how = f"compiled for {torch.cuda.get_device_name()}" if on_gpu else "run by the Triton language's interpreter"
-        pb_utils.Logger.log_info(f"The gallery's {name} is checked against its reference, {how}.")
+        pb_utils.Logger.log_info(f"{name} is checked against its reference, {how}.")
 
     def execute(self, requests: list[Request]) -> list[Response]:
         """Answer each request, in order."""

@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -61,6 +61,8 @@ class Connection:
         try:
             answer = self._client.infer(name, inputs, parameters=parameters)
         except InferenceServerException as refused:
+            if refused.status() == "StatusCode.UNAVAILABLE":
+                raise self._unreachable(refused) from None
             raise GalleryError(f"{name} over {NAMES[self.protocol]}: {_sentence(refused)}") from None
         except OSError as unreachable:
             raise self._unreachable(unreachable) from None
@@ -96,7 +98,7 @@ class Row:
     """In units of the truth's largest magnitude."""
     allowed: float
     milliseconds: float
-    """From the call to the answer, the second time it was asked."""
+    """From the last call to its answer."""
 
     @property
     def agrees(self) -> bool:
@@ -104,21 +106,25 @@ class Row:
         return self.error <= self.allowed
 
 
-def check(connection: Connection, name: str) -> Iterator[Row]:
-    """Ask a served exhibit for samples of every size that it checks itself on, and compare with its reference."""
+def check(
+    connection: Connection, name: str, sizes: Sequence[Size] | None = None, *, timed: bool = True
+) -> Iterator[Row]:
+    """Ask a served exhibit about samples, by default of all sizes that it is checked on, and compare with its truth.
+
+    What is `timed` is asked twice: the first time a GPU may have a kernel to compile.
+    """
     exhibit, service = find(name), service_of(name)
     dtype = DATATYPES[service.datatype]
     remote = Remote(exhibit, service, connection)
     asked = dataclasses.replace(exhibit, ways={"served": remote})
-    for size in exhibit.sizes:
+    for size in exhibit.sizes if sizes is None else sizes:
         torch.manual_seed(7)
         arguments = exhibit.sample(size, dtype, torch.device("cpu"))
         if remote.takes(arguments):
             found = error(asked, "served", arguments)
-            start = time.perf_counter()
-            remote(*arguments)
-            milliseconds = 1e3 * (time.perf_counter() - start)
-            yield Row(name, connection.protocol, size, found, exhibit.tolerances[dtype], milliseconds)
+            if timed:
+                remote(*arguments)
+            yield Row(name, connection.protocol, size, found, exhibit.tolerances[dtype], remote.milliseconds)
 
 
 class Remote:
@@ -127,12 +133,15 @@ class Remote:
     def __init__(self, exhibit: Exhibit, service: Service, connection: Connection) -> None:
         self._exhibit, self._service, self._connection = exhibit, service, connection
         self._names = tuple(inspect.signature(exhibit.reference).parameters)
+        self.milliseconds = 0.0  # that the last call took
 
     def __call__(self, *arguments: Any) -> Answer:
         """Return what the exhibit's function would."""
         named = dict(zip(self._names, arguments, strict=False))
         tensors = {name: named.pop(name) for name in self._service.inputs}
+        start = time.perf_counter()
         found = self._connection.ask(self._exhibit.name, tensors, named)
+        self.milliseconds = 1e3 * (time.perf_counter() - start)
         numbers = [tuple(dims) == NUMBER for dims in self._service.outputs.values()]
         answers = tuple(each.reshape(()) if number else each for each, number in zip(found, numbers, strict=True))
         return answers if len(answers) > 1 else answers[0]

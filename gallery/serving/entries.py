@@ -64,7 +64,8 @@ def write(repository: Path, names: Iterable[str]) -> list[Entry]:
     Raises:
         GalleryError: an exhibit is not served, or something else has its entry's name.
     """
-    return [_publish(repository, name, service_of(name)) for name in dict.fromkeys(names)]
+    services = {name: service_of(name) for name in names}
+    return [_publish(repository, name, service) for name, service in services.items()]
 
 
 def make_config(name: str, service: Service) -> Any:
