@@ -1,10 +1,10 @@
-"""Broadcast in Numba CUDA: z[i, j] = x[i] + y[j]; beside `gallery/kernels/broadcast.py`.
+"""Broadcast in Numba CUDA: z[i, j] = a[i] + b[j]; beside `gallery/kernels/broadcast.py`.
 
     Triton language                                     Numba CUDA
     ------------------------------------------------    ---------------------------------------------------
-    tl.load(x + rows, ...)[:, None]                     x[row]: all threads of a warp read one address
-    tl.load(y + columns, ...)[None, :]                  y[column]: neighbours read neighbours
-    the sum of a column and a row, as in torch          one sum
+    column = tl.load(a + i, mask=i < rows)              a[row, 0]: all threads of a warp read one address
+    row = tl.load(b + j, mask=j < columns)              b[0, column]: neighbours read neighbours
+    column[:, None] + row[None, :]                      one sum
     each vector loaded once for a tile                  loaded by every thread; the cache answers
 
 What Numba makes you do: the broadcasting itself, by indices. That a value serves a whole row of a tile is not said
@@ -21,21 +21,21 @@ from gallery.puzzles.numba_cuda import arrays, blocks_for, cuda, launch
 
 
 @cuda.jit
-def add(x, y, z):
-    """Write one element of z; x: [M], y: [N], z: [M, N]."""
+def add(a, b, z):
+    """Write one element of z; a: [M, 1], b: [1, N], z: [M, N]."""
     column, row = cuda.grid(2)
     if row < z.shape[0] and column < z.shape[1]:
-        z[row, column] = x[row] + y[column]
+        z[row, column] = a[row, 0] + b[0, column]
 
 
-def solve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the matrix of all sums of an element of x and one of y."""
-    demand_shape("x", x, -1)
-    demand_shape("y", y, -1)
-    z = torch.empty(len(x), len(y), device=x.device)
+def solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a + b, for a column [M, 1] and a row [1, N]."""
+    demand_shape("a", a, -1, 1)
+    demand_shape("b", b, 1, -1)
+    z = torch.empty(a.shape[0], b.shape[1], device=a.device)
     if z.numel():
-        for first in range(0, len(x), ROWS * 65535):
+        for first in range(0, len(a), ROWS * 65535):  # as in a map
             rows = slice(first, first + ROWS * 65535)
-            grid = blocks_for(len(y), COLUMNS), blocks_for(len(x[rows]), ROWS)
-            launch(add, grid, (COLUMNS, ROWS), *arrays(x=x[rows], y=y, z=z[rows]))
+            grid = blocks_for(z.shape[1], COLUMNS), blocks_for(len(a[rows]), ROWS)
+            launch(add, grid, (COLUMNS, ROWS), *arrays(a=a[rows], b=b, z=z[rows]))
     return z

@@ -2,11 +2,11 @@
 
     Triton language                                     Numba CUDA
     ------------------------------------------------    ---------------------------------------------------
-    a loop over blocks, `total += x * y`                a loop that strides over the whole grid
-    tl.sum(total)                                       shared memory, a tree of log₂ THREADS steps with a
+    for start in tl.range(...): total += left * ...     a loop that strides over the whole grid
+    tl.sum(total, 0)                                    shared memory, a tree of log₂ THREADS steps with a
                                                         barrier after each, and `if` for who still works
-    tl.store(partial + program_id(0), ...)              if t == 0: partial[blockIdx.x] = ...
-    a second launch adds the partial sums               the same
+    tl.store(partial + tl.program_id(0), ...)           if threadIdx.x == 0: partial[blockIdx.x] = total
+    sum_kernel adds the partial sums                    add_up, likewise
 
 What Numba makes you do: the reduction. A sum of a block's values is one word in a block program; here threads must hand
 their values over in shared memory, and wait for each other: a barrier too few, or one inside an `if` that not all

@@ -2,11 +2,12 @@
 
     Triton language, a program: a block of elements     Numba CUDA, a thread: one element
     ------------------------------------------------    ---------------------------------------------------
-    program_id(0) * BLOCK + arange(0, BLOCK)            blockIdx.x * blockDim.x + threadIdx.x
-    inside = at < n                                     if i < n:
+    at = program_id(0) * BLOCK + tl.arange(0, BLOCK)    i = blockIdx.x * blockDim.x + threadIdx.x
+    inside = at < n                                     if i < x.shape[0]:
     value = tl.load(x + at, mask=inside)                x[i], of an array that knows its length and strides
     tl.store(y + at, value + c, mask=inside)            y[i] = x[i] + c
-    map_kernel[(cdiv(n, BLOCK),)](x, y, c, n, BLOCK)    add[blocks, threads](x, y, c)
+    map_kernel[(cdiv(n, BLOCK),)](x, y, c, n)           add[blocks, threads](x, y, c)
+    BLOCK and num_warps, tuned                          THREADS, chosen by hand
 
 What Numba makes you do: say how many threads a block has, and write the program of one of them. The mask becomes an
 `if`. That neighbouring threads read neighbouring elements, so that one transfer serves a warp of 32, is for you to see;

@@ -2,14 +2,16 @@
 
     Triton language                                     Numba CUDA
     ------------------------------------------------    ---------------------------------------------------
-    rows = program_id(0) * ROWS + arange(0, ROWS)       column, row = cuda.grid(2)
-    columns = program_id(1) * COLUMNS + arange(...)     a grid of two dimensions of blocks of two dimensions
-    rows[:, None] * stride + columns[None, :]           x[row, column]: an array knows its strides
-    (rows < M)[:, None] & (columns < N)[None, :]        if row < M and column < N:
+    i = ... tl.arange(0, ROWS)[:, None]                 column, row = cuda.grid(2), of a grid of two dimensions
+    j = ... tl.arange(0, COLUMNS)[None, :]              and of blocks of two
+    i * row_stride + j * column_stride                  x[row, column]: an array knows its strides
+    inside = (i < rows) & (j < columns)                 if row < x.shape[0] and column < x.shape[1]:
+    tiles of several shapes, tuned                      COLUMNS = 32 of a warp, and never a column of it
 
 What Numba makes you do: choose which of a thread's two numbers counts columns. The threads of a warp differ in
-`threadIdx.x` first; if that counted rows, they would read 32 places a row apart, and move eight times the bytes that
-they use. A block program gives its addresses as one matrix, and the compiler finds which way they are adjacent.
+`threadIdx.x` first; if that counted rows, they would read 32 places a row apart, and the memory, which gives 32 bytes
+at least, would give each of them 32 for 4. So it is here where x is transposed. A block program gives its addresses as
+one matrix: which threads take which is the compiler's choice, and the tile's shape one of tuning.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     Triton language                                     Numba CUDA
     ------------------------------------------------    ---------------------------------------------------
-    for k in range(WINDOW): total += tl.load(x + at+k)  the block copies its elements and the window's overhang
-                                                        into shared memory, once
-    (the loads overlap; the cache answers most)         cuda.syncthreads(): nobody reads before all have written
-    tl.store(y + at, total, mask=inside)                if i < len(y): y[i] = the window's sum
+    for d in tl.static_range(1, WINDOW):                the block copies its elements and the window's overhang
+        result += tl.load(x + column + d, ...)              into shared memory, once
+    the loads overlap, and the cache answers            cuda.syncthreads(): nobody reads before all have written
+    tl.store(out, result, mask=...)                     for k in range(window): total += shared[t + k]
+    WINDOW: tl.constexpr, compiled for each             window, a number like others
 
 What Numba makes you do: decide what several threads share, copy it, say how many bytes it is when you launch, and wait.
 Each element is wanted by WINDOW threads; shared memory keeps it a few cycles away from all of them. The Triton language

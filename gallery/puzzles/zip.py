@@ -2,7 +2,7 @@
 
     Triton language                                     Numba CUDA
     ------------------------------------------------    ---------------------------------------------------
-    program_id(0) * BLOCK + arange(0, BLOCK)            i = cuda.grid(1), short for the sum of a map
+    at = program_id(0) * BLOCK + tl.arange(0, BLOCK)    i = cuda.grid(1), short for what the map wrote out
     two loads and a store under one mask                one `if` around two reads and a write
 
 What Numba makes you do: nothing that the map did not. Where threads differ is that each may take its own branch: a
