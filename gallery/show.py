@@ -41,7 +41,8 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
         arguments = draw(exhibit, timed, kind, device)
         bound = limit(exhibit, arguments)
         times = time_calls(calls(exhibit, arguments))
-    table = Table(title=_title(exhibit, sizes, timed, kind, bound), title_justify="left")
+    console.print(_about(exhibit, sizes, timed, kind, bound))
+    table = Table()
     for heading in ("", "error / largest", "gradients'", *(("µs", "rate", "of the limit") if bound else ())):
         table.add_column(heading, justify="left" if not heading else "right")
     for name in (*exhibit.ways, *exhibit.peers):
@@ -123,12 +124,12 @@ def _errors(
     return answers, max(gradient_error(exhibit, way, each) for each in drawn) if exhibit.differentiable else None
 
 
-def _title(exhibit: Exhibit, sizes: list[Size], timed: Size | None, dtype: torch.dtype, bound: Limit | None) -> str:
+def _about(exhibit: Exhibit, sizes: list[Size], timed: Size | None, dtype: torch.dtype, bound: Limit | None) -> str:
     checked = "its size" if len(sizes) == 1 else f"{len(sizes)} sizes"
-    title = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
+    text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
     if timed is not None and bound is not None:
-        title += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
-    return f"{title}. Errors may be {exhibit.tolerances[dtype]:.0e}"
+        text += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
+    return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."
 
 
 def _text(size: Size) -> str:
