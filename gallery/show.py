@@ -15,8 +15,7 @@ from gallery.catalogue import kernel_device
 from gallery.check import error, gradient_error
 from gallery.errors import GalleryError
 from gallery.exhibit import Arguments, Exhibit, Size
-from gallery.limits import Limit, limit
-from gallery.timing import time_calls
+from gallery.limits import Limit, time_beside_limit
 
 SEED = 7
 
@@ -39,8 +38,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     times, bound = {}, None
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
-        bound = limit(exhibit, arguments)
-        times = time_calls(calls(exhibit, arguments))
+        bound, times = time_beside_limit(exhibit, arguments, calls(exhibit, arguments))
     console.print(_about(exhibit, sizes, timed, kind, bound))
     table = Table()
     for heading in ("", "error / largest", "gradients'", *(("µs", "rate", "of the limit") if bound else ())):

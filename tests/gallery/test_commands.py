@@ -18,6 +18,7 @@ from gallery import curves, show
 from gallery.__main__ import main, make_app
 from gallery.catalogue import PATH, exhibits, find
 from gallery.errors import GalleryError
+from gallery.exhibit import Exhibit
 from gallery.limits import Limit
 from gallery.tuning import ByMagnitude
 
@@ -109,11 +110,11 @@ def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
     """Of times that are given, as there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch."""
     exhibit = dataclasses.replace(find("softmax"), curve=[(8, 64), (4, 128), (2, 256)])
 
-    def given(contenders: dict[str, Any], rounds: int) -> dict[str, Timing]:
-        return {name: Timing.of([[1000.0 * (1 + (name == "torch"))]], "given") for name in contenders}
+    def given(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int, *, backward: bool) -> Any:
+        times = {name: Timing.of([[1000.0 * (1 + (name == "torch"))]], "given") for name in calls}
+        return Limit("copy", "bytes", 8e6, 4000), times
 
-    monkeypatch.setattr(curves, "time_calls", given)
-    monkeypatch.setattr(curves, "limit", lambda exhibit, arguments, backward: Limit("copy", "bytes", 8e6, 4000))
+    monkeypatch.setattr(curves, "time_beside_limit", given)
     monkeypatch.setattr(curves, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, "cpu"))
     found = curves.curve(exhibit, tmp_path, quick=False)
     assert [point["along"] for point in found["points"]] == [64, 128, 256]
