@@ -46,14 +46,14 @@ CHOICES = (
 )
 DESCRIPTOR_CHOICES = (
     Choice(
-        "small tiles", "every multiprocessor has work when y is small",
-        {"FILTERS": 64, "IMAGES": 1, "CHANNELS": 64, "SPECIALISED": False}, 4, 4,
+        "small tiles",
+        "every multiprocessor has work when y is small",
+        {"FILTERS": 64, "IMAGES": 1, "CHANNELS": 64},
+        4,
+        4,
     ),
-    Choice(
-        "specialised warps", "loading never waits for products",
-        {"FILTERS": 128, "IMAGES": 4, "CHANNELS": 64, "SPECIALISED": True}, 4, 3,
-    ),
-)  # fmt: skip
+    Choice("wide tiles", "each number loaded is used more often", {"FILTERS": 128, "IMAGES": 4, "CHANNELS": 64}, 8, 3),
+)
 WEIGHT_CHOICES = (
     Choice(
         "small tiles", "every multiprocessor has work when w is small", {"PIXELS": 32, "FILTERS": 64, "TAPS": 64}, 4
@@ -192,18 +192,14 @@ def descriptor_kernel(
     FILTERS: tl.constexpr,
     IMAGES: tl.constexpr,
     CHANNELS: tl.constexpr,
-    SPECIALISED: tl.constexpr,
 ):
     """Write every tile of y whose number is this program's, plus a multiple of the number of programs."""
-    tl.static_assert(not SPECIALISED or x.dtype.element_ty != tl.float32, "float32 is split by the warps that multiply")
     PIXELS: tl.constexpr = IMAGES * HEIGHT * WIDTH
     x_boxes = tl.make_tensor_descriptor(x, [N, H, W, C], [H * W * C, W * C, C, 1], [IMAGES, HEIGHT, WIDTH, CHANNELS])
     weight_boxes = tl.make_tensor_descriptor(weight, [R * S, F, C], [C, R * S * C, 1], [1, FILTERS, CHANNELS])
     high, wide, deep = tl.cdiv(P, HEIGHT), tl.cdiv(Q, WIDTH), tl.cdiv(F, FILTERS)
     steps = tl.cdiv(C, CHANNELS)
-    for tile in tl.range(
-        tl.program_id(0), tl.cdiv(N, IMAGES) * high * wide * deep, tl.num_programs(0), warp_specialize=SPECIALISED
-    ):
+    for tile in tl.range(tl.program_id(0), tl.cdiv(N, IMAGES) * high * wide * deep, tl.num_programs(0)):
         f = tile % deep * FILTERS
         q = tile // deep % wide * WIDTH
         p = tile // (deep * wide) % high * HEIGHT
@@ -347,7 +343,7 @@ def convolution(
     dilation: Sequence[int],
     way: str = "descriptors",
 ) -> torch.Tensor:
-    """Return y [N, F, P, Q], its channels lying together, of x [N, C, H, W], weight [F, C, R, S] and bias [F] or none.
+    """Return y [N, F, P, Q], its channels lying together, of x [N, C, H, W], weight [F, C, R, S] and bias [F].
 
     x and weight have any strides; those whose channels do not lie together are copied first. The ways are
     "descriptors" and "pointers". Where the first cannot be gone, pointers are: on GPUs before capability 9.0, with a
@@ -366,7 +362,7 @@ def convolution(
     P, Q = output_size(x, weight, stride, padding, dilation)
     if min(P, Q, *weight.shape[2:]) < 1:
         raise ValueError(
-            f"'weight' has shape {list(weight.shape)}, which with dilation {list(dilation)} does not fit into an 'x' of "
+            f"'weight' has shape {list(weight.shape)}, which with dilation {list(dilation)} does not fit 'x' of "
             f"{list(x.shape)} with padding {list(padding)}."
         )
     y = channels_last(x, x.shape[0], weight.shape[0], P, Q)
@@ -442,18 +438,18 @@ def _(gradient, x, height, width, stride, padding, dilation):
     return channels_last(x, gradient.shape[1], x.shape[1], height, width)
 
 
-def keep(context, inputs, output) -> None:
+def keep(ctx, inputs, output) -> None:
     """Keep what the gradients take."""
-    x, weight, _, *context.pairs, context.way = inputs
-    context.save_for_backward(x, weight)
+    x, weight, _, *ctx.pairs, ctx.way = inputs
+    ctx.save_for_backward(x, weight)
 
 
-def gradients(context, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     """Return dx, dw and dβ, whose sums over pixels torch makes."""
-    x, weight = context.saved_tensors
-    by_x, by_weight, by_bias, *_ = context.needs_input_grad
-    dx = convolution_by_x(gradient, weight, *x.shape[2:], *context.pairs, context.way) if by_x else None
-    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *context.pairs) if by_weight else None
+    x, weight = ctx.saved_tensors
+    by_x, by_weight, by_bias, *_ = ctx.needs_input_grad
+    dx = convolution_by_x(gradient, weight, *x.shape[2:], *ctx.pairs, ctx.way) if by_x else None
+    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *ctx.pairs) if by_weight else None
     return dx, dw, gradient.sum((0, 2, 3)) if by_bias else None, None, None, None, None
 
 
@@ -461,7 +457,7 @@ convolution.register_autograd(gradients, setup_context=keep)
 
 
 def sample(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
-    """Return x, weight and bias, of a size (N, C, H, W, F, R = S, stride, padding, dilation)."""
+    """Return x, weight and bias, of a size (N, C, H, W, F, R = S, stride, …)."""
     N, C, H, W, F, R, stride, padding, dilation = size
     x, weight = torch.randn(N, H, W, C, device=device), torch.randn(F, R, R, C, device=device)
     bias = torch.randn(F, dtype=dtype, device=device)

@@ -304,17 +304,17 @@ def _(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.Tenso
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def keep(context, inputs, output) -> None:
+def keep(ctx, inputs, output) -> None:
     """Keep what the gradients take."""
-    a, b, context.way = inputs
-    context.save_for_backward(a, b)
+    a, b, ctx.way = inputs
+    ctx.save_for_backward(a, b)
 
 
-def gradients(context, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
     """Return dA = dC Bᵀ and dB = Aᵀ dC: products again, of matrices that are transposed where they lie."""
-    a, b = context.saved_tensors
-    da = matmul(gradient, b.T, context.way) if context.needs_input_grad[0] else None
-    db = matmul(a.T, gradient, context.way) if context.needs_input_grad[1] else None
+    a, b = ctx.saved_tensors
+    da = matmul(gradient, b.T, ctx.way) if ctx.needs_input_grad[0] else None
+    db = matmul(a.T, gradient, ctx.way) if ctx.needs_input_grad[1] else None
     return da, db, None
 
 

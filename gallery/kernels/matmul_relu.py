@@ -193,18 +193,18 @@ def _(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, way: str = "descript
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def keep(context, inputs, output) -> None:
+def keep(ctx, inputs, output) -> None:
     """Keep what the gradients take."""
-    a, b, _, context.way = inputs
-    context.save_for_backward(a, b, output)
+    a, b, _, ctx.way = inputs
+    ctx.save_for_backward(a, b, output)
 
 
-def gradients(context, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     """Return dA, dB and dβ."""
-    a, b, y = context.saved_tensors
+    a, b, y = ctx.saved_tensors
     g, sums = masked(gradient, y)
-    da = matmul(g, b.T, context.way) if context.needs_input_grad[0] else None
-    db = matmul(a.T, g, context.way) if context.needs_input_grad[1] else None
+    da = matmul(g, b.T, ctx.way) if ctx.needs_input_grad[0] else None
+    db = matmul(a.T, g, ctx.way) if ctx.needs_input_grad[1] else None
     return da, db, sums, None
 
 
