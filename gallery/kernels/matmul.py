@@ -17,8 +17,8 @@ What to learn:
 Precision: float16 and bfloat16 products are exact, their sums float32. For float32 pointers multiply in float32
 ("ieee", without matrix units); descriptors split each number into two of 11 bits and add three products on matrix
 units ("tf32x3"), which leaves out some 2⁻²² of a product.
-In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (products of digits, exact),
-`kernels/digit_products.py` (layers of a network by whole numbers).
+In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (functions of products, never
+written as products), `kernels/digit_products.py` (products of eight-bit digits, which are exact).
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.library import opcheck
 
+from gallery.implicit import channels_last, plane
 from gallery.kernels import convolution as convolutions
 from gallery.kernels import matmul as products
 from gallery.kernels import matmul_relu as layers
-from gallery.kernels.convolution import channels_last, convolution, plane
+from gallery.kernels.convolution import convolution
 from gallery.kernels.matmul import about, matmul
 from gallery.kernels.matmul_relu import masked, matmul_relu
 
