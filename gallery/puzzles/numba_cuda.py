@@ -13,6 +13,7 @@ import numpy
 import torch
 
 from gallery.arguments import demand_alike
+from gallery.errors import GalleryError
 
 if not torch.cuda.is_available():
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # read when Numba is imported
@@ -23,7 +24,7 @@ if not hasattr(numpy, "row_stack"):  # numpy 2.5 removed it, and numba-cuda 0.30
 try:
     from numba import config, cuda, float32
 except ImportError as error:
-    raise ImportError("The puzzles need Numba: pip install 'triton-regressors[gallery]' brings it.") from error
+    raise GalleryError("The puzzles need Numba; `pip install 'triton-regressors[gallery]'` brings it.") from error
 
 config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # puzzles of a few elements are meant
 

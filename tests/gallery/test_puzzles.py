@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gallery.__main__ import make_app
 from gallery.catalogue import find
+from gallery.errors import GalleryError
 from gallery.puzzles import broadcast, dot, map, map_2d, numba_cuda, pooling, zip
+from gallery.puzzles.beside import PUZZLES
 
 FEW = settings(max_examples=6, derandomize=True)  # the simulator runs 4,000 threads a second
 LENGTHS = st.sampled_from([1, 2, 127, 128, 129, 200, 300]) | st.integers(1, 300)
 SIDES = st.integers(1, 40)
 
+ROOT = Path(__file__).parents[2]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -111,7 +117,20 @@ def test_a_gpu_is_used_where_there_is_one() -> None:
     torch.testing.assert_close(dot.solve(x, y).double(), x.double() @ y.double(), rtol=0, atol=0.1)
 
 
+def test_the_command_compares_each_with_the_kernel_beside_it() -> None:
+    done = CliRunner().invoke(make_app(), ["puzzles"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stdout.count("Numba CUDA") == done.stdout.count("Triton language ") == len(PUZZLES) == 6
+    with pytest.raises(
+        GalleryError, match="There is no puzzle softmax; there are map, zip, map_2d, broadcast, pooling, d"
+    ):
+        CliRunner().invoke(make_app(), ["puzzles", "softmax"], catch_exceptions=False)
+
+
 def test_without_numba_a_sentence_says_how_to_get_it() -> None:
-    code = "import sys; sys.modules['numba'] = None; import gallery.puzzles.map"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "The puzzles need Numba: pip install 'triton-regressors[gallery]' brings it." in done.stderr
+    code = (
+        "import sys; sys.modules['numba'] = None; sys.argv[1:] = ['puzzles']; from gallery.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: The puzzles need Numba; `pip install 'triton-regressors[gallery]'` brings it.\n"

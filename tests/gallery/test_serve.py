@@ -66,7 +66,7 @@ BAD: list[tuple[str, dict[str, torch.Tensor], dict[str, Any], str]] = [
         "convolution",
         {"x": image, "weight": filters, "bias": halves[0][0]},
         {},
-        "does not fit into an 'x' of [1, 2, 4, 4]",
+        "'weight' has shape [3, 2, 9, 9], which with dilation [1, 1] does not fit",
     ),
     ("convolution", {"x": image, "weight": filters, "bias": halves[2]}, {}, "'bias' has shape [5]; [3] is needed."),
 ]
