@@ -1,7 +1,9 @@
-"""Asks served exhibits over gRPC and HTTP, with tritonclient: an example of a client, and a check.
+"""Asks served exhibits over gRPC and HTTP: an example of a client, and a check.
 
-with Connection("grpc", "127.0.0.1:8001") as connection:
-    (y,) = connection.ask("softmax", {"x": x})
+    with Connection("grpc", "127.0.0.1:8001") as connection:
+        (y,) = connection.ask("softmax", {"x": x})
+
+Both protocols have a client in tritonclient, whose classes have the same names and methods.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from triton_regressors.clients.errors import plain_reason
 
 PROTOCOLS = ("grpc", "http")
 NAMES = {"grpc": "gRPC", "http": "HTTP"}
+COMPILING_S = 600.0
+"""How long a GPU may compile and tune before it answers the first request of a new size."""
 
 
 class Connection:
@@ -39,7 +43,8 @@ class Connection:
     def __init__(self, protocol: str, url: str) -> None:
         self.protocol, self.url = protocol, url
         self._library = importlib.import_module(f"tritonclient.{protocol}")
-        self._client = self._library.InferenceServerClient(url)
+        patience = {"network_timeout": COMPILING_S} if protocol == "http" else {}  # gRPC waits for as long as it takes
+        self._client = self._library.InferenceServerClient(url, **patience)
 
     def __enter__(self) -> Connection:
         return self

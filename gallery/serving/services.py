@@ -15,6 +15,8 @@ Scalar = float | int | bool | str | tuple[int, ...]
 DATATYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
 """What the Triton server calls torch's types."""
 
+SHOWN_CHARACTERS = 80
+
 Dims = Mapping[str, Sequence[int]]
 """Of tensors, by name; −1 stands for any length, and each request has its own."""
 
@@ -46,14 +48,14 @@ class Service:
         """
         if name not in self.scalars:
             known = ", ".join(self.scalars) if self.scalars else "none"
-            raise ValueError(f"There is no parameter '{name}'; accepted are: {known}.")
+            raise ValueError(f"There is no parameter {_shown(name)}; accepted are: {known}.")
         kind = type(self.scalars[name])
         value = _numbers(name, given) if kind is tuple else given
         if type(value) is not kind and not (kind is float and type(value) is int):
-            raise ValueError(f"The parameter '{name}' is {given!r}; it must be of the type {kind.__name__}.")
+            raise ValueError(f"The parameter '{name}' is {_shown(given)}; it must be of the type {kind.__name__}.")
         numbers = value if isinstance(value, tuple) else (value,)
         if name in self.largest and max(numbers) > self.largest[name]:
-            raise ValueError(f"The parameter '{name}' is {given!r}; at most {self.largest[name]} is served.")
+            raise ValueError(f"The parameter '{name}' is {_shown(given)}; at most {self.largest[name]} is served.")
         return value
 
 
@@ -66,7 +68,14 @@ def _numbers(name: str, given: Scalar) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in str(given).split(","))
     except ValueError:
-        raise ValueError(f"The parameter '{name}' is {given!r}; it must be whole numbers, as in \"3,3\".") from None
+        wanted = 'whole numbers, as in "3,3"'
+        raise ValueError(f"The parameter '{name}' is {_shown(given)}; it must be {wanted}.") from None
+
+
+def _shown(given: Scalar) -> str:
+    """Return what a request gave as an error quotes it: over gRPC, 16 kB of error are no error any more."""
+    text = repr(given)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 ANY, MATRIX, TENSOR, IMAGES = (-1,), (-1, -1), (-1, -1, -1), (-1, -1, -1, -1)

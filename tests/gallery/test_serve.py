@@ -45,6 +45,7 @@ BAD: list[tuple[str, dict[str, torch.Tensor], dict[str, Any], str]] = [
     ("map", {"x": x}, {"d": 1.0}, "There is no parameter 'd'; accepted are: c."),
     ("map", {"x": x}, {"c": "one"}, "The parameter 'c' is 'one'; it must be of the type float."),
     ("map", {"x": X}, {}, "unexpected shape for input 'x' for model 'map'. Expected [-1], got [2,3]."),
+    ("map", {"x": x}, {"c": "1" * 100_000}, "1111..."),
     ("zip", {"x": x, "y": x[:4]}, {}, "'y' has shape [4]; [6] is needed."),
     ("zip", {"x": x}, {}, "expected 2 inputs but got 1 inputs for model 'zip'."),
     ("dot", {"x": x, "y": x[:4]}, {}, "'y' has shape [4]; [6] is needed."),
@@ -173,8 +174,9 @@ def test_query_prints_what_it_compared(server: TritonServer) -> None:
     assert done.exit_code == 0, done.output
     for word in ("map", "dot", "gRPC", "HTTP", "4097", "1e-06"):
         assert word in done.output
-    nobody = CliRunner().invoke(make_app(), ["query", "map", "--grpc", "127.0.0.1:9"])
-    assert str(nobody.exception).startswith("Nothing answers over gRPC at 127.0.0.1:9")
+    for option, protocol in (("--grpc", "gRPC"), ("--http", "HTTP")):
+        nobody = CliRunner().invoke(make_app(), ["query", "map", *asked[3:], option, "127.0.0.1:9"])
+        assert str(nobody.exception).startswith(f"Nothing answers over {protocol} at 127.0.0.1:9")
 
 
 def test_serve_writes_starts_and_stops(tmp_path: Path) -> None:
