@@ -48,7 +48,7 @@ def recorded(places: tuple[int, ...]) -> Iterator[dict[Any, Launch]]:
         types = tuple(type_of(arguments[p.name]) for p in self.params if not p.is_constexpr)
         tuned = tuple(item for item in arguments.items() if item[0] in named.get("_tuned", ()))
         values.pop("_tuned", None)
-        found[self.__name__, types, tuned, *values.items()] = (self, arguments, values)
+        found[(self.__name__, types, tuned, *values.items())] = (self, arguments, values)
 
     def each_choice(self: Autotuner, *given: Any, **named: Any) -> None:
         for config in {place % len(self.configs): self.configs[place] for place in places}.values():
@@ -81,6 +81,8 @@ def launches(exhibit: Exhibit, dtype: torch.dtype, places: tuple[int, ...]) -> l
 
 def type_of(value: Any) -> str:
     """Return how the compiler calls an argument's type."""
+    if _is_constant(value):
+        return "constexpr"
     if isinstance(value, torch.Tensor):
         return f"*{TYPES[value.dtype]}"
     if _is_descriptor(value):
@@ -96,12 +98,7 @@ def compile_for(capability: int, launch: Launch) -> Any:
     attributes: dict[Any, Any] = {}
     for index, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]
-        if (
-            parameter.is_constexpr
-            or value is None
-            or isinstance(value, bool)
-            or (isinstance(value, int) and value == 1)
-        ):
+        if parameter.is_constexpr or _is_constant(value):
             signature[parameter.name], constants[parameter.name] = "constexpr", value
         else:
             signature[parameter.name] = type_of(value)
@@ -115,13 +112,18 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
+def _is_constant(value: Any) -> bool:
+    """Whether the launcher makes a constant of it: what is no number, and the number one."""
+    return value is None or isinstance(value, bool) or (isinstance(value, int) and value == 1)
+
+
 def _is_descriptor(value: Any) -> bool:
     return hasattr(value, "block_shape")
 
 
 def main() -> int:
     """Compile, and print what was compiled; the exit code is 1 where a kernel takes more memory than there is."""
-    with mock.patch.object(gallery.catalogue, "kernel_device", lambda: torch.device("cpu")):
+    with mock.patch.object(gallery.catalogue, "kernel_device", return_value=torch.device("cpu")):
         exhibits = gallery.catalogue.exhibits()
     count, names = 0, set()
     for name in sys.argv[1:] or exhibits:
