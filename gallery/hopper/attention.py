@@ -27,8 +27,23 @@ GROUPS = 2
 
 
 @gluon.jit
-def produce(q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, D: gl.constexpr,
-            ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr):
+def produce(
+    q,
+    k,
+    v,
+    query_tiles,
+    key_tiles,
+    value_tiles,
+    bars,
+    head,
+    start,
+    blocks,
+    D: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+):
     """Bring the queries, and blocks of keys and values from the last to the first."""
     q_full, k_full, k_empty, v_full, v_empty = bars
     mbarrier.expect(q_full, GROUPS * ROWS * D * 2)
@@ -47,9 +62,26 @@ def produce(q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blo
 
 
 @gluon.jit
-def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-            D: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-            GROUP: gl.constexpr):
+def consume(
+    o,
+    kept,
+    query_tiles,
+    key_tiles,
+    value_tiles,
+    bars,
+    head,
+    start,
+    blocks,
+    queries,
+    keys,
+    scale,
+    D: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    GROUP: gl.constexpr,
+):
     """Make the answers of one warp group's queries."""
     q_full, k_full, k_empty, v_full, v_empty = bars
     dtype: gl.constexpr = o.dtype
@@ -82,7 +114,9 @@ def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blo
         before = (i - 1) % STAGES
         mbarrier.wait(k_full.index(slot), (i // STAGES) & 1)
         shrunk = warpgroup_mma_wait(0, [mean])
-        s = warpgroup_mma(own, key_tiles.index(slot).reshape([KEYS, D]).permute([1, 0]), nothing, use_acc=False, is_async=True)
+        s = warpgroup_mma(
+            own, key_tiles.index(slot).reshape([KEYS, D]).permute([1, 0]), nothing, use_acc=False, is_async=True
+        )
         mbarrier.arrive(v_empty.index((i + STAGES - 2) % STAGES), pred=i > 1)
         shrunk = shrunk * gl.expand_dims(shrink, 1)
         mbarrier.wait(v_full.index(before), ((i - 1) // STAGES) & 1)
@@ -110,8 +144,22 @@ def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blo
 
 
 @gluon.jit
-def attention_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr,
-                     ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr):
+def attention_kernel(
+    q,
+    k,
+    v,
+    o,
+    kept,
+    queries,
+    keys,
+    scale,
+    D: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+):
     head = gl.program_id(1)
     tile = gl.num_programs(0) - 1 - gl.program_id(0) if CAUSAL else gl.program_id(0)
     start = tile * ROWS * GROUPS
@@ -133,14 +181,78 @@ def attention_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CA
         mbarrier.init(v_empty.index(slot), count=GROUPS)
     fence_async_shared()
     bars = (q_full, k_full, k_empty, v_full, v_empty)
-    gl.warp_specialize([
-        (consume, (o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-                   D, ROWS, KEYS, STAGES, CAUSAL, 0)),
-        (consume, (o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-                   D, ROWS, KEYS, STAGES, CAUSAL, 1)),
-        (produce, (q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, D, ROWS, KEYS, STAGES,
-                   GROUPS)),
-    ], [4, 1], [240, 24])
+    gl.warp_specialize(
+        [
+            (
+                consume,
+                (
+                    o,
+                    kept,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    queries,
+                    keys,
+                    scale,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    CAUSAL,
+                    0,
+                ),
+            ),
+            (
+                consume,
+                (
+                    o,
+                    kept,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    queries,
+                    keys,
+                    scale,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    CAUSAL,
+                    1,
+                ),
+            ),
+            (
+                produce,
+                (
+                    q,
+                    k,
+                    v,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    GROUPS,
+                ),
+            ),
+        ],
+        [4, 1],
+        [240, 24],
+    )
 
 
 @functools.cache

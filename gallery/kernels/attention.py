@@ -19,16 +19,26 @@ In the product: `kernels/point_sums.py` sums functions of rows and points over b
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import triton
 import triton.language as tl
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
-from gallery.dots import dot
+from gallery.dots import INTERPRETED, dot
 from gallery.exhibit import Exhibit, Size
 from gallery.hopper import attention as hopper
-from gallery.kernels.attention_backward import LOG2_E, aligned, attention_backward, load_rows, store_rows
+from gallery.kernels.attention_backward import (
+    LOG2_E,
+    aligned,
+    attention_backward,
+    load_rows,
+    of_keys_kernel,
+    of_queries_kernel,
+    store_rows,
+)
 from gallery.tuning import Choice, chosen, tuned
 
 HEAD_SIZES = (64, 128)
@@ -167,11 +177,11 @@ def _(
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _keep(context, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    q, k, v, context.causal, context.portable = inputs
+def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    q, k, v, ctx.causal, ctx.portable = inputs
     o, kept = output
-    context.mark_non_differentiable(kept)
-    context.save_for_backward(q, k, v, o, kept)
+    ctx.mark_non_differentiable(kept)
+    ctx.save_for_backward(q, k, v, o, kept)
 
 
 def _gradients(context, gradient, _):  # type: ignore[no-untyped-def]
@@ -204,25 +214,52 @@ def sample(
     return q, k, v, bool(causal)
 
 
+def by_torch(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Return o by one of torch's own kernels, of which each takes some types on some GPUs."""
+    with sdpa_kernel(backend):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+WAYS = (
+    {"attention": attention}
+    if INTERPRETED.value
+    else {
+        "attention": attention,
+        "portable": partial(attention, portable=True),
+    }
+)
+"""On Hopper they are two kernels. The interpreter has only the portable one."""
+
 EXHIBIT = Exhibit(
     name="attention",
     formula="oᵢ = Σⱼ softmaxⱼ(qᵢ · kⱼ / √d) vⱼ, q, k, v [batch, heads, tokens, d]",
     reference=reference,
-    ways={"attention": attention, "portable": lambda *arguments: attention(*arguments, portable=True)},
+    ways=WAYS,
     peers={
-        "torch's best attention": lambda q, k, v, causal: torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=causal
-        )
+        "cuDNN": partial(by_torch, SDPBackend.CUDNN_ATTENTION),
+        "torch's flash attention": partial(by_torch, SDPBackend.FLASH_ATTENTION),
     },
     sample=sample,
     sizes=[
-        (0, 2, 5, 5, 64, 0), (1, 2, 0, 3, 64, 0), (1, 1, 2, 0, 64, 1), (1, 1, 1, 1, 64, 1), (2, 2, 7, 33, 64, 0),
-        (1, 2, 150, 150, 64, 1), (1, 1, 140, 30, 128, 1), (1, 1, 3, 260, 128, 0), (1, 1, 200, 129, 128, 1),
+        (0, 2, 5, 5, 64, 0),
+        (1, 2, 0, 3, 64, 0),
+        (1, 1, 2, 0, 64, 1),
+        (1, 1, 1, 2, 64, 0),
+        (2, 1, 7, 33, 64, 0),
+        (1, 1, 150, 150, 64, 1),
+        (1, 1, 140, 30, 128, 1),
+        (1, 1, 129, 200, 128, 1),
     ],  # fmt: skip
-    curve=[(1, 16, tokens, tokens, 128, causal) for causal in (0, 1) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
-    tolerances={torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
+    curve=[(1, 16, tokens, tokens, 128, 0) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
+    tolerances={torch.bfloat16: 1.6e-2, torch.float16: 2e-3, torch.float32: 5e-6},
     traffic=lambda q, k, v, causal: (2 * q.numel() + k.numel() + v.numel()) * q.element_size(),
     work=lambda q, k, v, causal: 4 * q.numel() * k.shape[2] // (2 if causal else 1),
     differentiable=True,
-    chosen=lambda: {"attention_kernel": chosen(attention_kernel)},
+    backward_work=lambda q, k, v, causal: 10 * q.numel() * k.shape[2] // (2 if causal else 1),
+    chosen=lambda: {
+        "attention_kernel": chosen(attention_kernel),
+        "of_keys_kernel": chosen(of_keys_kernel),
+        "of_queries_kernel": chosen(of_queries_kernel),
+    },
+    axis=("tokens", lambda size: size[2]),
 )
