@@ -22,8 +22,7 @@ import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.dots import dot
-from gallery.hopper import attention as hopper
-from gallery.hopper import attention_backward as hopper_backward
+from gallery.kernels import attention_backward_hopper
 from gallery.tuning import Choice, tuned
 
 LOG2_E = math.log2(math.e)
@@ -238,7 +237,7 @@ def attention_backward(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    portable: bool,
+    specialised: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return dq, dk and dv of do, q, k, v, o and L [batch, heads, queries], the last float32; see `attention`."""
     demand_alike(FLOATS, gradient=gradient, q=q, k=k, v=v, o=o)
@@ -258,8 +257,8 @@ def attention_backward(
         o, gradient, kept.contiguous(), logs, dots, queries, padded, D=size, ROWS=64
     )
     scale = LOG2_E / math.sqrt(size)
-    if hopper.suits(q) and not portable:
-        hopper_backward.launch(q, k, v, gradient, dq, dk, dv, logs, dots, scale, causal)
+    if specialised:
+        attention_backward_hopper.launch(q, k, v, gradient, dq, dk, dv, logs, dots, scale, causal)
         return dq, dk, dv
     numbers = logs, dots, queries, padded, keys, scale
     constants = {"D": size, "CAUSAL": causal, "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32"}
@@ -281,7 +280,7 @@ def _(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    portable: bool,
+    specialised: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     dq, dk, dv = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v))
     return dq, dk, dv

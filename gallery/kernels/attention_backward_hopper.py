@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from gallery.hopper.attention import GROUPS, tiles
+from gallery.kernels.attention_hopper import GROUPS, tiles
 
 OWN = 64
 """Keys, or queries, of a warp group."""
