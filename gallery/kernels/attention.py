@@ -1,34 +1,43 @@
 """Attention: every query asks all keys, and gets the mean of their values, weighted by how well query and key agree.
 
-Mathematics: oᵢ = Σⱼ pᵢⱼ vⱼ with pᵢⱼ = exp(sᵢⱼ) / Σₖ exp(sᵢₖ) and sᵢⱼ = qᵢ · kⱼ / √d; causal: only j ≤ i. q [batch, heads,
-queries, d], k and v [batch, heads, keys, d], d 64 or 128. Kept for the gradient: Lᵢ = ln Σⱼ exp(sᵢⱼ).
+Mathematics: oᵢ = Σⱼ pᵢⱼ vⱼ with pᵢⱼ = exp(sᵢⱼ) / Σₖ exp(sᵢₖ) and sᵢⱼ = qᵢ · kⱼ / √d; causal: only j ≤ i.
+q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Kept for the gradient: Lᵢ = ln Σⱼ exp(sᵢⱼ).
 Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
-What to learn: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens writing and reading
-it would take longer than all products. A program keeps a block of queries, takes one block of keys and values after the
-other, and corrects what it has when a larger s appears: the *online softmax* of Milakov and Gimelshein, 2018.
-- Why subtract the maximum? exp(89) is infinite in float32, and exp(s − max) never exceeds 1. The maximum m of the blocks
-  so far is enough: when a block raises it, the sums so far are multiplied by exp(m_old − m_new).
-- Why powers of two? The hardware's function is 2ˣ. log₂ e is multiplied into the scale once.
-- Why two loops? Only blocks that the diagonal or the last key cuts need a mask; the others are spared the comparisons.
-- Tensor descriptors: a block is loaded by naming its corner. On Hopper a unit of its own copies it to shared memory, and
-  what lies beyond the end is zero, or not stored; on other GPUs the compiler makes pointers and masks of the same code.
-`gallery/hopper/attention.py` is the same with warps of different duties, and is launched where there are such GPUs.
+What to learn: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens to write and read
+it would take longer than all products. A program keeps a block of queries, takes one block of keys and values after
+the other, and corrects what it has when a larger s appears: the *online softmax* (Milakov and Gimelshein, 2018).
+- Why subtract the maximum? exp(89) is infinite in float32, and exp(s − max) never exceeds 1. The maximum of the blocks
+  so far is enough: when a block raises it, the sums so far are multiplied by exp(old maximum − new one).
+- Why powers of two? The hardware's function is 2ˣ: log₂ e is multiplied into the scale once.
+- Why two loops? Only blocks that the diagonal or the last key cuts need masks; the others are spared the comparisons.
+- Why keep L? It is maximum and sum in one number, all that the gradient needs to make any p again.
+`attention_hopper.py` is the same for Hopper, with tensor descriptors and warps that have different duties.
 In the product: `kernels/point_sums.py` sums functions of rows and points over blocks of points as this does over keys.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import triton
 import triton.language as tl
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.dots import dot
 from gallery.exhibit import Exhibit, Size
-from gallery.hopper import attention as hopper
-from gallery.kernels.attention_backward import LOG2_E, aligned, attention_backward, load_rows, store_rows
+from gallery.kernels import attention_hopper
+from gallery.kernels.attention_backward import (
+    LOG2_E,
+    aligned,
+    attention_backward,
+    load_rows,
+    of_keys_kernel,
+    of_queries_kernel,
+    store_rows,
+)
 from gallery.tuning import Choice, chosen, tuned
 
 HEAD_SIZES = (64, 128)
@@ -139,10 +148,12 @@ def demand_attention(**tensors: torch.Tensor) -> None:
 
 @torch.library.custom_op("gallery::attention", mutates_args=())
 def attention_with_logarithms(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, portable: bool
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, specialised: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return o and L; `portable`: not by the kernel for Hopper, even on one."""
+    """Return o and L; `specialised`: by warps of different duties."""
     demand_attention(q=q, k=k, v=v)
+    if specialised:
+        attention_hopper.demand_hopper(q)
     q, k, v = aligned(q), aligned(k), aligned(v)
     o = torch.zeros_like(q) if not k.numel() else torch.empty_like(q)
     kept = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
@@ -150,8 +161,8 @@ def attention_with_logarithms(
     if not q.numel() or not k.numel():
         return o, kept
     scale = LOG2_E / math.sqrt(size)
-    if hopper.suits(q) and not portable:
-        hopper.launch(q, k, v, o, kept, scale, causal)
+    if specialised:
+        attention_hopper.launch(q, k, v, o, kept, scale, causal)
         return o, kept
     attention_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]), batch * heads)](
         q, k, v, o, kept, queries, keys, scale,
@@ -162,27 +173,27 @@ def attention_with_logarithms(
 
 @attention_with_logarithms.register_fake
 def _(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, portable: bool
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, specialised: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _keep(context, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    q, k, v, context.causal, context.portable = inputs
+def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    q, k, v, ctx.causal, ctx.specialised = inputs
     o, kept = output
-    context.mark_non_differentiable(kept)
-    context.save_for_backward(q, k, v, o, kept)
+    ctx.mark_non_differentiable(kept)
+    ctx.save_for_backward(q, k, v, o, kept)
 
 
 def _gradients(context, gradient, _):  # type: ignore[no-untyped-def]
-    return *attention_backward(gradient, *context.saved_tensors, context.causal, context.portable), None, None
+    return *attention_backward(gradient, *context.saved_tensors, context.causal, context.specialised), None, None
 
 
 attention_with_logarithms.register_autograd(_gradients, setup_context=_keep)
 
 
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, portable: bool = False
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, specialised: bool = False
 ) -> torch.Tensor:
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
@@ -190,7 +201,7 @@ def attention(
     `causal`: query i asks the keys up to i. Gradients are by kernels of ours too. Raises `TypeError` or `ValueError`
     for other types and shapes.
     """
-    return attention_with_logarithms(q, k, v, causal, portable)[0]
+    return attention_with_logarithms(q, k, v, causal, specialised)[0]
 
 
 def sample(
@@ -204,25 +215,46 @@ def sample(
     return q, k, v, bool(causal)
 
 
+def by_torch(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Return o by one of torch's own kernels, of which each takes some types on some GPUs."""
+    with sdpa_kernel(backend):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+WAYS = {"attention": attention}
+if attention_hopper.is_hopper():
+    WAYS["warps of different duties"] = partial(attention, specialised=True)
+
 EXHIBIT = Exhibit(
     name="attention",
     formula="oᵢ = Σⱼ softmaxⱼ(qᵢ · kⱼ / √d) vⱼ, q, k, v [batch, heads, tokens, d]",
     reference=reference,
-    ways={"attention": attention, "portable": lambda *arguments: attention(*arguments, portable=True)},
+    ways=WAYS,
     peers={
-        "torch's best attention": lambda q, k, v, causal: torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=causal
-        )
+        "cuDNN": partial(by_torch, SDPBackend.CUDNN_ATTENTION),
+        "torch's flash attention": partial(by_torch, SDPBackend.FLASH_ATTENTION),
     },
     sample=sample,
     sizes=[
-        (0, 2, 5, 5, 64, 0), (1, 2, 0, 3, 64, 0), (1, 1, 2, 0, 64, 1), (1, 1, 1, 1, 64, 1), (2, 2, 7, 33, 64, 0),
-        (1, 2, 150, 150, 64, 1), (1, 1, 140, 30, 128, 1), (1, 1, 3, 260, 128, 0), (1, 1, 200, 129, 128, 1),
+        (0, 2, 5, 5, 64, 0),
+        (1, 2, 0, 3, 64, 0),
+        (1, 1, 2, 0, 64, 1),
+        (1, 1, 2, 3, 64, 0),
+        (2, 1, 7, 33, 64, 0),
+        (1, 1, 150, 150, 64, 1),
+        (1, 1, 140, 30, 128, 1),
+        (1, 1, 129, 200, 128, 1),
     ],  # fmt: skip
-    curve=[(1, 16, tokens, tokens, 128, causal) for causal in (0, 1) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
-    tolerances={torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
+    curve=[(1, 16, tokens, tokens, 128, 0) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
+    tolerances={torch.bfloat16: 1.6e-2, torch.float16: 2e-3, torch.float32: 5e-6},
     traffic=lambda q, k, v, causal: (2 * q.numel() + k.numel() + v.numel()) * q.element_size(),
     work=lambda q, k, v, causal: 4 * q.numel() * k.shape[2] // (2 if causal else 1),
     differentiable=True,
-    chosen=lambda: {"attention_kernel": chosen(attention_kernel)},
+    backward_work=lambda q, k, v, causal: 10 * q.numel() * k.shape[2] // (2 if causal else 1),
+    chosen=lambda: {
+        "attention_kernel": chosen(attention_kernel),
+        "of_keys_kernel": chosen(of_keys_kernel),
+        "of_queries_kernel": chosen(of_queries_kernel),
+    },
+    axis=("tokens", lambda size: size[2]),
 )

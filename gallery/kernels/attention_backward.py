@@ -15,7 +15,6 @@ In the product: `kernels/ops/pairwise_affine.py` too computes anew what would be
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import triton
@@ -23,10 +22,12 @@ import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.dots import dot
-from gallery.exhibit import Exhibit, Size
-from gallery.tuning import Choice, chosen, tuned
+from gallery.kernels import attention_backward_hopper
+from gallery.tuning import Choice, tuned
 
 LOG2_E = math.log2(math.e)
+WIDEST = 128
+"""The most queries of a block, to a multiple of which what is kept of each is padded."""
 
 KEY_CHOICES = (
     Choice("large tiles", "queries are read by the fewest programs", {"BM": 64, "BN": 128}, 8, 2),
@@ -59,14 +60,18 @@ def store_rows(x, value, first, rows, D: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def dots_kernel(o, do, out, rows, D: tl.constexpr, ROWS: tl.constexpr):
-    """Write Dᵢ = doᵢ · oᵢ; o, do [rows, D], out float32 [rows]."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    at = row[:, None] * D + tl.arange(0, D)[None, :]
-    inside = (row < rows)[:, None]
-    left = tl.load(o + at, mask=inside, other=0.0).to(tl.float32)
-    right = tl.load(do + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row, tl.sum(left * right, axis=1), mask=row < rows)
+def numbers_kernel(o, do, kept, logs, dots, queries, padded, D: tl.constexpr, ROWS: tl.constexpr):
+    """Write of every query L in units of ln 2, and D; o, do: [batch * heads, queries, D], out: [batch * heads, padded].
+
+    Of a query beyond the last L is infinite, which makes its p zero.
+    """
+    head = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    log = tl.load(kept + head * queries + row, mask=row < queries, other=float("inf"))
+    left = load_rows(o + head * queries * D, tl.program_id(0) * ROWS, queries, D, ROWS, True).to(tl.float32)
+    right = load_rows(do + head * queries * D, tl.program_id(0) * ROWS, queries, D, ROWS, True).to(tl.float32)
+    tl.store(logs + head * padded + row, log * 1.4426950408889634)
+    tl.store(dots + head * padded + row, tl.sum(left * right, axis=1))
 
 
 @tuned(KEY_CHOICES, key=["queries", "keys", "D", "CAUSAL"])
@@ -78,9 +83,10 @@ def of_keys_kernel(
     do,  # like q
     dk,  # like k
     dv,  # like k
-    kept,  # float32 [batch * heads, queries]: L
-    dots,  # float32 [batch * heads, queries]: D
+    logs,  # float32 [batch * heads, padded]: L log2(e)
+    dots,  # float32 [batch * heads, padded]: D
     queries,
+    padded,
     keys,
     scale,  # log2(e) / sqrt(D)
     D: tl.constexpr,
@@ -98,13 +104,13 @@ def of_keys_kernel(
     of_v = tl.zeros([BN, D], tl.float32)
     first = start // BM * BM if CAUSAL else 0
     whole = tl.minimum(tl.cdiv(start + BN, BM) * BM, queries) if CAUSAL else 0
-    own = head * queries
+    own, numbers = head * queries * D, head * padded
     of_k, of_v = over_queries(
-        key_block, value_block, q + own * D, do + own * D, kept + own, dots + own, of_k, of_v, start, first, whole,
+        key_block, value_block, q + own, do + own, logs + numbers, dots + numbers, of_k, of_v, start, first, whole,
         queries, scale, D, CAUSAL, PRECISION, BM, BN,
     )  # fmt: skip
     of_k, of_v = over_queries(
-        key_block, value_block, q + own * D, do + own * D, kept + own, dots + own, of_k, of_v, start, whole, queries,
+        key_block, value_block, q + own, do + own, logs + numbers, dots + numbers, of_k, of_v, start, whole, queries,
         queries, scale, D, False, PRECISION, BM, BN,
     )  # fmt: skip
     store_rows(dk + head * keys * D, of_k * (scale / 1.4426950408889634), start, keys, D, BN)
@@ -113,26 +119,25 @@ def of_keys_kernel(
 
 @triton.jit
 def over_queries(
-    key_block, value_block, q, do, kept, dots, of_k, of_v, start, first, end, queries, scale,
+    key_block, value_block, q, do, logs, dots, of_k, of_v, start, first, end, queries, scale,
     D: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Return sums of dk and dv with the queries from `first` to `end` added; blocks are [keys, queries].
 
-    `CUT`: the diagonal cuts these blocks. A query beyond the last is 0, as its gradient is, and adds nothing; a key
-    beyond the last is not stored.
+    `CUT`: the diagonal cuts these blocks. A query beyond the last has a p of 0; a key beyond the last is not stored.
     """
     nothing = tl.zeros([BN, BM], tl.float32)
     for at in tl.range(first, end, BM):
         row = at + tl.arange(0, BM)
         query_block = load_rows(q, at, queries, D, BM, True)
         s = dot(key_block, query_block.T, nothing, PRECISION)
-        p = tl.exp2(s * scale - (tl.load(kept + row, mask=row < queries, other=0.0) * 1.4426950408889634)[None, :])
+        p = tl.exp2(s * scale - tl.load(logs + row)[None, :])
         if CUT:
             p = tl.where((start + tl.arange(0, BN))[:, None] <= row[None, :], p, 0.0)
         gradient = load_rows(do, at, queries, D, BM, True)
         of_v = dot(p.to(gradient.dtype), gradient, of_v, PRECISION)
         dp = dot(value_block, gradient.T, nothing, PRECISION)
-        ds = p * (dp - tl.load(dots + row, mask=row < queries, other=0.0)[None, :])
+        ds = p * (dp - tl.load(dots + row)[None, :])
         of_k = dot(ds.to(query_block.dtype), query_block, of_k, PRECISION)
     return of_k, of_v
 
@@ -140,7 +145,7 @@ def over_queries(
 @tuned(QUERY_CHOICES, key=["queries", "keys", "D", "CAUSAL"])
 @triton.jit
 def of_queries_kernel(
-    q, k, v, do, dq, kept, dots, queries, keys, scale,
+    q, k, v, do, dq, logs, dots, queries, padded, keys, scale,
     D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Make dq of one block of queries of one head; arguments as above."""
@@ -149,18 +154,48 @@ def of_queries_kernel(
     row = start + tl.arange(0, BM)
     query_block = load_rows(q + head * queries * D, start, queries, D, BM, True)
     gradient = load_rows(do + head * queries * D, start, queries, D, BM, True)
-    own = head * queries + row
-    log = tl.load(kept + own, mask=row < queries, other=0.0) * 1.4426950408889634
-    shift = tl.load(dots + own, mask=row < queries, other=0.0)
+    log, shift = tl.load(logs + head * padded + row), tl.load(dots + head * padded + row)
     of_q = tl.zeros([BM, D], tl.float32)
     of_head = head * keys * D
     end = tl.minimum(start + BM, keys) if CAUSAL else keys
     whole = (tl.minimum(start, keys) if CAUSAL else keys) // BN * BN
     of_q = over_keys(
-        query_block, gradient, k + of_head, v + of_head, log, shift, of_q, row, 0, whole, keys, scale, D, CAUSAL, PRECISION, BN, False
+        query_block,
+        gradient,
+        k + of_head,
+        v + of_head,
+        log,
+        shift,
+        of_q,
+        row,
+        0,
+        whole,
+        keys,
+        scale,
+        D,
+        CAUSAL,
+        PRECISION,
+        BN,
+        False,
     )
     of_q = over_keys(
-        query_block, gradient, k + of_head, v + of_head, log, shift, of_q, row, whole, end, keys, scale, D, CAUSAL, PRECISION, BN, True
+        query_block,
+        gradient,
+        k + of_head,
+        v + of_head,
+        log,
+        shift,
+        of_q,
+        row,
+        whole,
+        end,
+        keys,
+        scale,
+        D,
+        CAUSAL,
+        PRECISION,
+        BN,
+        True,
     )
     store_rows(dq + head * queries * D, of_q * (scale / 1.4426950408889634), start, queries, D, BM)
 
@@ -202,7 +237,7 @@ def attention_backward(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    portable: bool,
+    specialised: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return dq, dk and dv of do, q, k, v, o and L [batch, heads, queries], the last float32; see `attention`."""
     demand_alike(FLOATS, gradient=gradient, q=q, k=k, v=v, o=o)
@@ -215,15 +250,23 @@ def attention_backward(
     if not q.numel() or not k.numel():
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    kept, dots, rows = kept.contiguous(), torch.empty_like(kept), batch * heads * queries
-    dots_kernel[(triton.cdiv(rows, 64),)](o, gradient, dots, rows, D=size, ROWS=64)
-    scale, precision = LOG2_E / math.sqrt(size), "ieee" if q.dtype == torch.float32 else "tf32"
-    lengths = queries, keys, scale
+    padded = triton.cdiv(queries, WIDEST) * WIDEST
+    logs = torch.empty(batch * heads, padded, dtype=torch.float32, device=q.device)
+    dots = torch.empty_like(logs)
+    numbers_kernel[(padded // 64, batch * heads)](
+        o, gradient, kept.contiguous(), logs, dots, queries, padded, D=size, ROWS=64
+    )
+    scale = LOG2_E / math.sqrt(size)
+    if specialised:
+        attention_backward_hopper.launch(q, k, v, gradient, dq, dk, dv, logs, dots, scale, causal)
+        return dq, dk, dv
+    numbers = logs, dots, queries, padded, keys, scale
+    constants = {"D": size, "CAUSAL": causal, "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32"}
     of_keys_kernel[lambda meta: (triton.cdiv(keys, meta["BN"]), batch * heads)](
-        q, k, v, gradient, dk, dv, kept, dots, *lengths, D=size, CAUSAL=causal, PRECISION=precision
+        q, k, v, gradient, dk, dv, *numbers, **constants
     )
     of_queries_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]), batch * heads)](
-        q, k, v, gradient, dq, kept, dots, *lengths, D=size, CAUSAL=causal, PRECISION=precision
+        q, k, v, gradient, dq, *numbers, **constants
     )
     return dq, dk, dv
 
@@ -237,94 +280,7 @@ def _(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    portable: bool,
+    specialised: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     dq, dk, dv = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v))
     return dq, dk, dv
-
-
-def reference(
-    gradient: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    kept: torch.Tensor,
-    causal: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dq, dk and dv; p is written out."""
-    scale = 1 / math.sqrt(q.shape[-1])
-    s = q @ k.mT * scale
-    if causal:
-        s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
-    p = torch.exp(s - kept[..., None])
-    ds = p * (gradient @ v.mT - (gradient * o).sum(-1, keepdim=True)) * scale
-    return ds @ k, ds.mT @ q, p.mT @ gradient
-
-
-def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[Any, ...]:
-    """Return do, q, k, v, o, L and whether causal, of a size (batch, heads, queries, keys, d, causal)."""
-    batch, heads, queries, keys, width, causal = size
-    q, gradient = torch.randn(2, batch, heads, queries, width, device=device).to(dtype).unbind()
-    k, v = torch.randn(2, batch, heads, keys, width, device=device).to(dtype).unbind()
-    from gallery.kernels.attention import attention_with_logarithms  # which imports this module
-
-    o, kept = attention_with_logarithms(q, k, v, bool(causal), False)
-    return gradient, q, k, v, o, kept, bool(causal)
-
-
-def by_cudnn(
-    gradient: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    kept: torch.Tensor,
-    causal: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the same by cuDNN, as torch calls it; 16-bit types on a GPU only."""
-    none = torch.zeros((), dtype=torch.int64, device=q.device)
-    backward = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
-    lengths = None, None, None, q.shape[2], k.shape[2]
-    return backward(gradient, q, k, v, o, kept[..., None], none, none, *lengths, 0.0, causal)
-
-
-def by_flash(
-    gradient: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    kept: torch.Tensor,
-    causal: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the same by the flash attention that torch comes with; 16-bit types on a GPU only."""
-    none = torch.zeros((), dtype=torch.int64, device=q.device)
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
-    lengths = None, None, q.shape[2], k.shape[2]
-    return backward(gradient, q, k, v, o, kept, *lengths, 0.0, causal, none, none)
-
-
-EXHIBIT = Exhibit(
-    name="attention_backward",
-    formula="dq, dk, dv of attention from do, q, k, v, o and L, all but L [batch, heads, tokens, d]",
-    reference=reference,
-    ways={
-        "attention_backward": lambda *arguments: attention_backward(*arguments, portable=False),
-        "portable": lambda *arguments: attention_backward(*arguments, portable=True),
-    },
-    peers={"cuDNN": by_cudnn, "torch's flash attention": by_flash},
-    sample=sample,
-    sizes=[
-        (0, 2, 5, 5, 64, 0), (1, 2, 0, 3, 64, 0), (1, 1, 2, 0, 64, 1), (1, 1, 1, 2, 64, 0), (2, 2, 7, 33, 64, 0),
-        (1, 2, 150, 150, 64, 1), (1, 1, 140, 30, 128, 1), (1, 1, 3, 260, 128, 0), (1, 1, 200, 129, 128, 1),
-    ],  # fmt: skip
-    curve=[(1, 16, tokens, tokens, 128, causal) for causal in (0, 1) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
-    tolerances={torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
-    traffic=lambda gradient, q, k, *_: (4 * q.numel() + 4 * k.numel()) * q.element_size(),
-    work=lambda gradient, q, k, v, o, kept, causal: 10 * q.numel() * k.shape[2] // (2 if causal else 1),
-    chosen=lambda: {
-        "of_keys_kernel": chosen(of_keys_kernel),
-        "of_queries_kernel": chosen(of_queries_kernel),
-    },
-)

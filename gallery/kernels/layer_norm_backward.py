@@ -18,9 +18,8 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
-from gallery.exhibit import Exhibit, Size
 from gallery.sums import parts_for, sum_parts
-from gallery.tuning import Choice, chosen, tuned
+from gallery.tuning import Choice, tuned
 
 DTYPES = (*FLOATS, torch.float64)
 WIDEST = 16384
@@ -34,18 +33,6 @@ CHOICES = (
     Choice("eight warps, ahead", "the next rows are under way while these are computed", {"AHEAD": 2}, 8),
     Choice("sixteen warps", "the widest rows and their sums would not fit the registers of fewer", {"AHEAD": 1}, 16),
 )
-
-
-def reference(
-    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dx, dw and db."""
-    x_hat = (x - mean[..., None]) * scale[..., None]
-    g = gradient * weight
-    along = (g * x_hat).mean(-1, keepdim=True) if x.shape[-1] else 0
-    dx = scale[..., None] * (g - (g.mean(-1, keepdim=True) if x.shape[-1] else 0) - x_hat * along)
-    width = (-1, x.shape[-1]) if x.numel() else (0, x.shape[-1])
-    return dx, (gradient * x_hat).reshape(width).sum(0), gradient.reshape(width).sum(0)
 
 
 @tuned(CHOICES, key=["width"])
@@ -182,38 +169,3 @@ def _(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     dw = torch.empty_like(weight, memory_format=torch.contiguous_format)
     return torch.empty_like(x, memory_format=torch.contiguous_format), dw, torch.empty_like(dw)
-
-
-def by_torch(
-    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the same by torch's own kernels."""
-    backward = torch.ops.aten.native_layer_norm_backward
-    kept = mean[..., None], scale[..., None]
-    return backward(gradient, x, [x.shape[-1]], *kept, weight, torch.zeros_like(weight), [True, True, True])
-
-
-def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, ...]:
-    """Return dy, x, w, and μ and r of x."""
-    gradient, x = torch.randn(2, *size, dtype=dtype, device=device).unbind()
-    x = x * 3 + 1
-    kept = x.to(torch.promote_types(dtype, torch.float32))
-    mean = kept.sum(-1) / max(size[-1], 1)
-    variance = (kept - mean[..., None]).square().sum(-1) / max(size[-1], 1)
-    weight = torch.randn(size[-1], dtype=dtype, device=device)
-    return gradient, x, weight, mean, 1 / torch.sqrt(variance + 1e-5)
-
-
-EXHIBIT = Exhibit(
-    name="layer_norm_backward",
-    formula="dx, dw, db of layer normalisation from dy, x [rows, n], w [n] and μ, r [rows]",
-    reference=reference,
-    ways={"layer_norm_backward": layer_norm_backward},
-    peers={"torch": by_torch},
-    sample=sample,
-    sizes=[(0, 8), (3, 0), (1, 1), (5, 7), (133, 64), (2, 3, 1000), (3, WIDEST + 100)],
-    curve=[(rows, 4096) for rows in (16, 256, 4096, 32768)],
-    tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
-    traffic=lambda gradient, *_: 3 * gradient.numel() * gradient.element_size(),
-    chosen=lambda: {"layer_norm_backward_kernel": chosen(layer_norm_backward_kernel)},
-)

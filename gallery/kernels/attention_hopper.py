@@ -16,7 +16,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
     tma,
     warpgroup_mma,
-    warpgroup_mma_init,
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -27,8 +26,23 @@ GROUPS = 2
 
 
 @gluon.jit
-def produce(q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, D: gl.constexpr,
-            ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr):
+def produce(
+    q,
+    k,
+    v,
+    query_tiles,
+    key_tiles,
+    value_tiles,
+    bars,
+    head,
+    start,
+    blocks,
+    D: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+):
     """Bring the queries, and blocks of keys and values from the last to the first."""
     q_full, k_full, k_empty, v_full, v_empty = bars
     mbarrier.expect(q_full, GROUPS * ROWS * D * 2)
@@ -47,9 +61,26 @@ def produce(q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blo
 
 
 @gluon.jit
-def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-            D: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-            GROUP: gl.constexpr):
+def consume(
+    o,
+    kept,
+    query_tiles,
+    key_tiles,
+    value_tiles,
+    bars,
+    head,
+    start,
+    blocks,
+    queries,
+    keys,
+    scale,
+    D: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    GROUP: gl.constexpr,
+):
     """Make the answers of one warp group's queries."""
     q_full, k_full, k_empty, v_full, v_empty = bars
     dtype: gl.constexpr = o.dtype
@@ -75,33 +106,34 @@ def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blo
     p = gl.exp2(s * scale - gl.expand_dims(top, 1))
     total = gl.sum(p, 1)
     weights = gl.convert_layout(p.to(dtype), P)
-    shrink = gl.full([ROWS], 1.0, gl.float32, BY_O)
-    mean = warpgroup_mma_init(gl.zeros([ROWS, D], gl.float32, O))
+    mean = gl.zeros([ROWS, D], gl.float32, O)
+    mbarrier.wait(k_full.index(1 % STAGES), 1 // STAGES, pred=blocks > 1)
     for i in range(1, blocks):
         slot = i % STAGES
         before = (i - 1) % STAGES
-        mbarrier.wait(k_full.index(slot), (i // STAGES) & 1)
-        shrunk = warpgroup_mma_wait(0, [mean])
-        s = warpgroup_mma(own, key_tiles.index(slot).reshape([KEYS, D]).permute([1, 0]), nothing, use_acc=False, is_async=True)
-        mbarrier.arrive(v_empty.index((i + STAGES - 2) % STAGES), pred=i > 1)
-        shrunk = shrunk * gl.expand_dims(shrink, 1)
+        following = (i + 1) % STAGES
+        keys_of_block = key_tiles.index(slot).reshape([KEYS, D])
+        s = warpgroup_mma(own, keys_of_block.permute([1, 0]), nothing, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(before), ((i - 1) // STAGES) & 1)
-        mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), shrunk, is_async=True)
+        mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
         s = warpgroup_mma_wait(1, [s])
         mbarrier.arrive(k_empty.index(slot))
         higher = gl.maximum(top, gl.max(s, 1) * scale)
         p = gl.exp2(s * scale - gl.expand_dims(higher, 1))
-        by = gl.exp2(top - higher)
-        total = total * by + gl.sum(p, 1)
+        shrink = gl.exp2(top - higher)
+        total = total * shrink + gl.sum(p, 1)
         top = higher
-        shrink = gl.convert_layout(by, BY_O)
+        # A branch, over which the compiler does not move the exponentials behind the wait for the product.
+        mbarrier.wait(k_full.index(following), ((i + 1) // STAGES) & 1, pred=i + 1 < blocks)
+        mean, weights = warpgroup_mma_wait(0, [mean, weights])
+        mbarrier.arrive(v_empty.index(before))
+        mean = mean * gl.expand_dims(gl.convert_layout(shrink, BY_O), 1)
         weights = gl.convert_layout(p.to(dtype), P)
     last = (blocks - 1) % STAGES
-    shrunk = warpgroup_mma_wait(0, [mean]) * gl.expand_dims(shrink, 1)
     mbarrier.wait(v_full.index(last), ((blocks - 1) // STAGES) & 1)
-    shrunk = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), shrunk, is_async=True)
-    shrunk = warpgroup_mma_wait(0, [shrunk])
-    mean = shrunk / gl.expand_dims(gl.convert_layout(total, BY_O), 1)
+    mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
+    mean = warpgroup_mma_wait(0, [mean])
+    mean = mean / gl.expand_dims(gl.convert_layout(total, BY_O), 1)
     query_tiles.index(GROUP).reshape([ROWS, D]).store(mean.to(dtype))
     fence_async_shared()
     gl.store(kept + head.to(gl.int64) * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
@@ -110,8 +142,22 @@ def consume(o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blo
 
 
 @gluon.jit
-def attention_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr,
-                     ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr):
+def attention_kernel(
+    q,
+    k,
+    v,
+    o,
+    kept,
+    queries,
+    keys,
+    scale,
+    D: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+):
     head = gl.program_id(1)
     tile = gl.num_programs(0) - 1 - gl.program_id(0) if CAUSAL else gl.program_id(0)
     start = tile * ROWS * GROUPS
@@ -133,25 +179,90 @@ def attention_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CA
         mbarrier.init(v_empty.index(slot), count=GROUPS)
     fence_async_shared()
     bars = (q_full, k_full, k_empty, v_full, v_empty)
-    gl.warp_specialize([
-        (consume, (o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-                   D, ROWS, KEYS, STAGES, CAUSAL, 0)),
-        (consume, (o, kept, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, queries, keys, scale,
-                   D, ROWS, KEYS, STAGES, CAUSAL, 1)),
-        (produce, (q, k, v, query_tiles, key_tiles, value_tiles, bars, head, start, blocks, D, ROWS, KEYS, STAGES,
-                   GROUPS)),
-    ], [4, 1], [240, 24])
+    gl.warp_specialize(
+        [
+            (
+                consume,
+                (
+                    o,
+                    kept,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    queries,
+                    keys,
+                    scale,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    CAUSAL,
+                    0,
+                ),
+            ),
+            (
+                consume,
+                (
+                    o,
+                    kept,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    queries,
+                    keys,
+                    scale,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    CAUSAL,
+                    1,
+                ),
+            ),
+            (
+                produce,
+                (
+                    q,
+                    k,
+                    v,
+                    query_tiles,
+                    key_tiles,
+                    value_tiles,
+                    bars,
+                    head,
+                    start,
+                    blocks,
+                    D,
+                    ROWS,
+                    KEYS,
+                    STAGES,
+                    GROUPS,
+                ),
+            ),
+        ],
+        [4, 1],
+        [240, 24],
+    )
 
 
 @functools.cache
-def is_hopper(device: torch.device) -> bool:
-    """Return whether a device has the instructions of Hopper, which no later GPU has."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+def is_hopper() -> bool:
+    """Return whether there is a GPU with the instructions of Hopper, which no later GPU has."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
-def suits(q: torch.Tensor) -> bool:
-    """Return whether the kernel takes such queries where they are."""
-    return q.dtype in (torch.float16, torch.bfloat16) and is_hopper(q.device)
+def demand_hopper(q: torch.Tensor) -> None:
+    """Raise `ValueError` unless the kernel takes queries of this type where they are."""
+    if q.dtype == torch.float32 or not (q.is_cuda and is_hopper()):
+        raise ValueError("'specialised' attention takes float16 and bfloat16 on a Hopper GPU alone; leave it out.")
 
 
 def tiles(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
