@@ -92,7 +92,7 @@ def publish(
     given, and for what clients must know of the new version's columns.
     """
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
-    with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
+    with staged(repository) as staging:
         written = staging / "entry"
         write_version(written / "1", document, plan.to_tensors(), golden)
         while True:
@@ -108,6 +108,16 @@ def publish(
             except OSError as error:
                 if error.errno not in TAKEN:  # else another export was first
                     raise
+
+
+@contextmanager
+def staged(repository: Path) -> Iterator[Path]:
+    """Make a repository where there is none, and yield a directory to write in that a rename moves into it.
+
+    Whatever is left of the directory when the block ends, by a signal even, goes.
+    """
+    with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
+        yield staging
 
 
 def _add_version(written: Path, directory: Path, options: ServingOptions, mine: Any) -> Entry:

@@ -20,6 +20,8 @@ DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-regressors.json").re
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 ALERTS = [rule for group in yaml.safe_load((DOCKER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+STAGES = dict(re.findall(r"(?ms)^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE))
+SERVED = {name: service for name, service in SERVICES.items() if name != "gallery"}
 
 GPU_METRICS = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes", "nv_gpu_power_usage"}
 
@@ -38,12 +40,13 @@ def image_tag(image: str) -> str:
 def test_every_yaml_file_parses() -> None:
     for path in [*DOCKER.rglob("*.yaml"), *DOCKER.rglob("*.yml")]:
         assert isinstance(yaml.safe_load(path.read_text()), dict), path
-    assert set(SERVICES) == {"triton-server", "prometheus", "grafana"}
+    assert set(SERVICES) == {"triton-server", "prometheus", "grafana", "gallery"}
 
 
 def test_every_image_is_pinned_by_a_numbered_tag() -> None:
     images = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE) + [service["image"] for service in SERVICES.values()]
-    assert len(images) == 4
+    images = [image for image in images if image not in STAGES]
+    assert len(images) == 5
     for image in images:
         assert re.match(r"v?\d+\.\d+", image_tag(image)), f"{image}: a tag that begins with a version is accepted"
 
@@ -51,12 +54,13 @@ def test_every_image_is_pinned_by_a_numbered_tag() -> None:
 def test_the_release_is_the_same_everywhere() -> None:
     (base,) = re.findall(r"(?m)^FROM nvcr\.io/nvidia/tritonserver:(\S+)", DOCKERFILE)
     release = base.removesuffix("-py3")
-    assert image_tag(SERVICES["triton-server"]["image"]) == release
+    assert {image_tag(SERVICES[name]["image"]) for name in ("triton-server", "gallery")} == {release}
     assert f"tritonserver:{base}" in (DOCKER / "README.md").read_text()
 
 
 def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run_with() -> None:
-    (install,) = re.findall(r"(?m)^RUN .*pip install (.*)$", DOCKERFILE)
+    (install,) = re.findall(r"(?m)^RUN .*pip install (.*)$", STAGES["base"])
+    assert "pip install" not in STAGES["server"]
     packages = [word.strip('"') for word in install.partition("--constraint /tmp/constraints.txt")[2].split()]
     assert {package.partition("==")[0] for package in packages} == {"torch", "triton", "safetensors", "numpy"}
     pins = dict(re.findall(r"(?m)^([a-z-]+)==([^;\s]+)", (ROOT / "constraints.txt").read_text()))
@@ -70,19 +74,21 @@ def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run
 
 
 def test_nothing_runs_as_root() -> None:
-    user = re.findall(r"(?m)^USER (\S+)", DOCKERFILE)[-1]
+    last = [re.findall(r"(?m)^USER (\S+)", STAGES[stage])[-1] for stage in ("base", "gallery")]
+    assert "USER" not in STAGES["server"]
     users = [service["user"] for service in SERVICES.values() if "user" in service]
-    assert len(users) == len(SERVICES) - 1
-    assert "user" not in SERVICES["triton-server"]
-    for uid in (value.partition(":")[0] for value in [user, *users]):
+    assert len(users) == len(SERVICES) - 2
+    assert not [name for name in ("triton-server", "gallery") if "user" in SERVICES[name]]
+    for uid in (value.partition(":")[0] for value in [*last, *users]):
         assert int(uid) > 0
 
 
 def test_every_service_has_a_health_check() -> None:
-    (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", DOCKERFILE)
+    (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", STAGES["server"])
     (copied,) = re.findall(r"(?m)^COPY docker/probe\.py (\S+)$", DOCKERFILE)
     assert check.endswith(f'CMD ["python3", "{copied}"]')
-    assert all("healthcheck" in service for name, service in SERVICES.items() if name != "triton-server")
+    assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # what a plain build makes
+    assert all("healthcheck" in service for name, service in SERVED.items() if name != "triton-server")
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -91,7 +97,7 @@ def test_service_is_hardened(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["restart"] == "unless-stopped"
+    assert service["restart"] == ("unless-stopped" if name in SERVED else "no")
     assert {"memory", "pids"} <= set(service["deploy"]["resources"]["limits"])
     assert not {"privileged", "cap_add", "network_mode", "pid", "ipc"} & set(service)
 
@@ -119,6 +125,25 @@ def test_the_gpu_the_shared_memory_and_the_kernel_cache_are_given() -> None:
     assert models["read_only"] is True
     (cache_dir,) = re.findall(r"TRITON_CACHE_DIR=(/var\S+)", DOCKERFILE)
     assert cache_dir.startswith(cache.partition(":")[2] + "/")
+
+
+def test_the_gallery_is_started_by_name_alone_with_the_gpu_and_writes_results_alone() -> None:
+    gallery, server = SERVICES["gallery"], SERVICES["triton-server"]
+    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["gallery"]
+    assert gallery["build"]["target"] in STAGES
+    assert gallery["deploy"]["resources"]["reservations"] == server["deploy"]["resources"]["reservations"]
+    repository, *written = gallery["volumes"]
+    (path,) = re.findall(r"(?m)^WORKDIR (\S+)$", STAGES["gallery"])
+    assert (repository["source"], repository["target"], repository["read_only"]) == ("..", path, True)
+    for volume in written:
+        source, _, target = volume.partition(":")
+        assert source == "kernel-cache" or target == f"{path}/{source.removeprefix('../')}"
+        assert source in ("kernel-cache", "../build") or (DOCKER / source).is_dir()
+    assert COMPOSE["networks"][gallery["networks"][0]] == {"internal": True}
+    (python_path,) = re.findall(r"PYTHONPATH=(\S+)", STAGES["gallery"])
+    found = [ROOT / Path(folder).relative_to(path) for folder in python_path.split(":")]
+    assert (found[0] / "gallery/__main__.py").is_file()
+    assert (found[1] / "triton_regressors/commands/help.py").is_file()
 
 
 def test_keys_come_from_the_environment_and_are_required() -> None:

@@ -1,0 +1,80 @@
+"""Launch configurations that have names and reasons, and which of them tuning chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+from triton.testing import do_bench
+
+WARM_UP_MS, TIMED_MS = 5, 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration to try: what it is called, why it could be the best, and its numbers."""
+
+    name: str
+    reason: str
+    blocks: Mapping[str, int]
+    num_warps: int = 4
+    num_stages: int = 3
+
+    def config(self, before: Callable[[dict[str, Any]], None] | None = None) -> triton.Config:
+        """Return it as the Triton language takes it."""
+        return triton.Config(dict(self.blocks), num_warps=self.num_warps, num_stages=self.num_stages, pre_hook=before)
+
+
+class ByMagnitude(dict[tuple[Any, ...], Any]):
+    """What was tuned, by the kernel's arguments: numbers between two powers of two share it.
+
+    Else every new number of rows would be tuned for, and one that is a little larger has no other answer.
+    """
+
+    def __contains__(self, key: Any) -> bool:
+        return super().__contains__(_magnitudes(key))
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(_magnitudes(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(_magnitudes(key), value)
+
+
+def _magnitudes(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the key with every number above 1 rounded up to a power of two."""
+    return tuple(1 << (part - 1).bit_length() if isinstance(part, int) and part > 1 else part for part in key)
+
+
+def tuned(
+    choices: Sequence[Choice], key: Sequence[str], before: Callable[[dict[str, Any]], None] | None = None
+) -> Callable[[Any], Any]:
+    """Decorate a kernel: on a GPU the fastest of `choices` is found once for every magnitude of `key`'s arguments.
+
+    The interpreter has nothing to time: there the first choice is taken. `chosen` says what was taken. `before` is
+    called before a launch with the kernel's arguments by name, those of the choice among them.
+    """
+
+    def decorate(kernel: Any) -> Any:
+        found = choices[:1] if triton.knobs.runtime.interpret else choices
+        tuner = triton.autotune([choice.config(before) for choice in found], key=list(key), do_bench=_time)(kernel)
+        tuner.cache = ByMagnitude()
+        tuner.choices = tuple(choices)
+        return tuner
+
+    return decorate
+
+
+def _time(launch: Callable[[], Any], quantiles: Sequence[float]) -> Any:
+    return do_bench(launch, warmup=WARM_UP_MS, rep=TIMED_MS, quantiles=quantiles)
+
+
+def chosen(kernel: Any) -> str:
+    """Return the name of the choice that a tuned kernel's last launch took, with its reason."""
+    config = getattr(kernel, "best_config", None)
+    for choice in kernel.choices:
+        if config is not None and choice.config().all_kwargs() == config.all_kwargs():
+            return f"{choice.name}: {choice.reason}"
+    return "not launched yet"

@@ -1,0 +1,136 @@
+"""The puzzles in Numba CUDA against float64: by Numba's simulator without a GPU, compiled with one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gallery.__main__ import make_app
+from gallery.catalogue import find
+from gallery.errors import GalleryError
+from gallery.puzzles import broadcast, dot, map, map_2d, numba_cuda, pooling, zip
+from gallery.puzzles.beside import PUZZLES
+
+FEW = settings(max_examples=6, derandomize=True)  # the simulator runs 4,000 threads a second
+LENGTHS = st.sampled_from([1, 2, 127, 128, 129, 200, 300]) | st.integers(1, 300)
+SIDES = st.integers(1, 40)
+
+ROOT = Path(__file__).parents[2]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    """Return normal numbers, the same for the same shape."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(DEVICE)
+
+
+def check(found: torch.Tensor, truth: torch.Tensor) -> None:
+    assert found.dtype == torch.float32
+    assert found.shape == truth.shape
+    torch.testing.assert_close(found.double(), truth, rtol=1e-6, atol=1e-5)
+
+
+@FEW
+@given(n=LENGTHS)
+def test_map(n: int) -> None:
+    x = drawn(n)
+    check(map.solve(x, 1.5), find("map").reference(x.double(), 1.5))
+
+
+@FEW
+@given(n=LENGTHS)
+def test_zip(n: int) -> None:
+    x, y = drawn(n), drawn(n).flip(0)
+    check(zip.solve(x, y), find("zip").reference(x.double(), y.double()))
+
+
+@FEW
+@given(rows=SIDES, columns=SIDES, turned=st.booleans())
+def test_map_of_a_matrix_of_any_strides(rows: int, columns: int, turned: bool) -> None:
+    x = drawn(columns, rows).t() if turned else drawn(rows, columns)
+    check(map_2d.solve(x, 1.5), find("map_2d").reference(x.double(), 1.5))
+
+
+@FEW
+@given(rows=SIDES, columns=SIDES)
+def test_broadcast(rows: int, columns: int) -> None:
+    a, b = drawn(rows, 1), drawn(1, columns)
+    check(broadcast.solve(a, b), find("broadcast").reference(a.double(), b.double()))
+
+
+@FEW
+@given(n=LENGTHS, part=st.floats(0, 1))
+def test_pooling(n: int, part: float) -> None:
+    x, window = drawn(n), 1 + round(part * (n - 1))
+    check(pooling.solve(x, window), find("pooling").reference(x.double(), [window], [1], [0], "sum"))
+
+
+@FEW
+@given(n=LENGTHS)
+def test_dot(n: int) -> None:
+    x, y = drawn(n), drawn(n).flip(0)
+    check(dot.solve(x, y), find("dot").reference(x.double(), y.double()))
+
+
+def test_blocks_that_take_more_than_their_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dot, "MOST_BLOCKS", 2)
+    x, y = drawn(700), drawn(700).flip(0)
+    check(dot.solve(x, y), x.double() @ y.double())
+
+
+def test_nothing_in_is_nothing_out() -> None:
+    nothing = drawn(0)
+    assert map.solve(nothing, 1.0).shape == zip.solve(nothing, nothing).shape == (0,)
+    assert (
+        map_2d.solve(nothing.view(0, 3), 1.0).shape == broadcast.solve(nothing.view(0, 1), drawn(1, 3)).shape == (0, 3)
+    )
+    assert dot.solve(nothing, nothing) == 0
+
+
+def test_wrong_arguments_are_named() -> None:
+    x = drawn(5)
+    with pytest.raises(TypeError, match="'x' is float64; accepted are float32"):
+        map.solve(x.double(), 1.0)
+    with pytest.raises(ValueError, match=r"'y' has shape \[4\]; \[5\] is needed"):
+        zip.solve(x, x[:4])
+    with pytest.raises(ValueError, match=r"'x' has shape \[5\]; \[any, any\] is needed"):
+        map_2d.solve(x, 1.0)
+    for window in (0, 6):
+        with pytest.raises(ValueError, match=f"'window' is {window}; it must be at least 1 and at most 5"):
+            pooling.solve(x, window)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_used_where_there_is_one() -> None:
+    assert not numba_cuda.config.ENABLE_CUDASIM
+    x = torch.randn(10**7, device="cuda")
+    y = x.flip(0)
+    check(map.solve(x, 1.5), x.double() + 1.5)
+    check(pooling.solve(x, 31), x.double().unfold(0, 31, 1).sum(-1))
+    torch.testing.assert_close(dot.solve(x, y).double(), x.double() @ y.double(), rtol=0, atol=0.1)
+
+
+def test_the_command_compares_each_with_the_kernel_beside_it() -> None:
+    done = CliRunner().invoke(make_app(), ["puzzles"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stdout.count("Numba CUDA") == done.stdout.count("Triton language ") == len(PUZZLES) == 6
+    with pytest.raises(
+        GalleryError, match="There is no puzzle softmax; there are map, zip, map_2d, broadcast, pooling, d"
+    ):
+        CliRunner().invoke(make_app(), ["puzzles", "softmax"], catch_exceptions=False)
+
+
+def test_without_numba_a_sentence_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['numba'] = None; sys.argv[1:] = ['puzzles']; from gallery.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: The puzzles need Numba; `pip install 'triton-regressors[gallery]'` brings it.\n"
