@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +43,7 @@ class Exhibit:
     """To time on, on a GPU, from small to the largest."""
 
     tolerances: Mapping[torch.dtype, float]
-    """The types it takes, and the largest error of each in units of the truth's largest magnitude."""
+    """The types it takes, and the largest error of each in units of the truth's largest magnitude; of gradients too."""
 
     traffic: Callable[..., int]
     """Bytes that must be read and written, given the arguments."""
@@ -56,8 +57,20 @@ class Exhibit:
     differentiable: bool = False
     """Whether `ways` have gradients by kernels of ours."""
 
+    backward_traffic: Callable[..., int] | None = None
+    """Bytes that the gradients must read and write, given the arguments; with this or the next they are timed too."""
+
+    backward_work: Callable[..., int] | None = None
+    """Floating-point operations of the gradients, given the arguments."""
+
     chosen: Callable[[], Mapping[str, str]] | None = None
     """Which of the named configurations tuning chose, by kernel, and why one would be: of the last call."""
+
+    axis: tuple[str, Callable[[Size], int]] = ("elements", math.prod)
+    """What the curve is drawn over, and it of a size."""
+
+    remark: Callable[..., str] | None = None
+    """What there is to say of these arguments besides, measured on a GPU: `run` prints it."""
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:

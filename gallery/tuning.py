@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import triton
+from triton.testing import do_bench
+
+WARM_UP_MS, TIMED_MS = 5, 20
 
 
 @dataclass(frozen=True)
@@ -19,24 +22,53 @@ class Choice:
     num_warps: int = 4
     num_stages: int = 3
 
-    def config(self) -> triton.Config:
+    def config(self, before: Callable[[dict[str, Any]], None] | None = None) -> triton.Config:
         """Return it as the Triton language takes it."""
-        return triton.Config(dict(self.blocks), num_warps=self.num_warps, num_stages=self.num_stages)
+        return triton.Config(dict(self.blocks), num_warps=self.num_warps, num_stages=self.num_stages, pre_hook=before)
 
 
-def tuned(choices: Sequence[Choice], key: Sequence[str]) -> Callable[[Any], Any]:
-    """Decorate a kernel: on a GPU the fastest of `choices` is found once for every value of `key`'s arguments.
+class ByMagnitude(dict[tuple[Any, ...], Any]):
+    """What was tuned, by the kernel's arguments: numbers between two powers of two share it.
 
-    The interpreter has nothing to time: there the first choice is taken. `chosen` says what was taken.
+    Else every new number of rows would be tuned for, and one that is a little larger has no other answer.
+    """
+
+    def __contains__(self, key: Any) -> bool:
+        return super().__contains__(_magnitudes(key))
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(_magnitudes(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(_magnitudes(key), value)
+
+
+def _magnitudes(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the key with every number above 1 rounded up to a power of two."""
+    return tuple(1 << (part - 1).bit_length() if isinstance(part, int) and part > 1 else part for part in key)
+
+
+def tuned(
+    choices: Sequence[Choice], key: Sequence[str], before: Callable[[dict[str, Any]], None] | None = None
+) -> Callable[[Any], Any]:
+    """Decorate a kernel: on a GPU the fastest of `choices` is found once for every magnitude of `key`'s arguments.
+
+    The interpreter has nothing to time: there the first choice is taken. `chosen` says what was taken. `before` is
+    called before a launch with the kernel's arguments by name, those of the choice among them.
     """
 
     def decorate(kernel: Any) -> Any:
         found = choices[:1] if triton.knobs.runtime.interpret else choices
-        tuner = triton.autotune([choice.config() for choice in found], key=list(key))(kernel)
+        tuner = triton.autotune([choice.config(before) for choice in found], key=list(key), do_bench=_time)(kernel)
+        tuner.cache = ByMagnitude()
         tuner.choices = tuple(choices)
         return tuner
 
     return decorate
+
+
+def _time(launch: Callable[[], Any], quantiles: Sequence[float]) -> Any:
+    return do_bench(launch, warmup=WARM_UP_MS, rep=TIMED_MS, quantiles=quantiles)
 
 
 def chosen(kernel: Any) -> str:

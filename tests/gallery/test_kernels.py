@@ -1,43 +1,38 @@
 """Every kernel of the gallery against its reference in float64, in every type and size that it takes."""
 
-import importlib
-from pathlib import Path
-
 import pytest
 import torch
 
-from gallery.exhibit import Answer, Exhibit
+from gallery.catalogue import KERNELS, PATH, exhibits
+from gallery.check import error, gradient_error
+from gallery.exhibit import Exhibit
 
-KERNELS = sorted(path.stem for path in (Path(__file__).parents[2] / "gallery/kernels").glob("*.py"))
-EXHIBITS: list[Exhibit] = [importlib.import_module(f"gallery.kernels.{name}").EXHIBIT for name in KERNELS]
-CASES = [
+EXHIBITS = list(exhibits().values())
+WAYS = [
     pytest.param(exhibit, way, dtype, id=f"{exhibit.name}-{way}-{str(dtype).removeprefix('torch.')}")
     for exhibit in EXHIBITS
     for way in exhibit.ways
     for dtype in exhibit.dtypes
 ]
+GRADIENTS = [case for case in WAYS if case.values[0].differentiable]
 
 
-def outputs(answer: Answer) -> tuple[torch.Tensor, ...]:
-    return answer if isinstance(answer, tuple) else (answer,)
-
-
-@pytest.fixture
-def device(engine: str) -> torch.device:
-    return torch.device("cuda" if engine == "triton" else "cpu")
-
-
-@pytest.mark.parametrize(("exhibit", "way", "dtype"), CASES)
+@pytest.mark.parametrize(("exhibit", "way", "dtype"), WAYS)
 def test_the_answer_is_the_reference_s(exhibit: Exhibit, way: str, dtype: torch.dtype, device: torch.device) -> None:
     for size in exhibit.sizes:
         torch.manual_seed(7)
         arguments = exhibit.sample(size, dtype, device)
-        exact = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
-        found, truth = outputs(exhibit.ways[way](*arguments)), outputs(exhibit.reference(*exact))
-        assert len(found) == len(truth)
-        for ours, theirs in zip(found, truth, strict=True):
-            assert ours.shape == theirs.shape, size
-            assert ours.dtype == dtype, size
-            if theirs.numel():
-                scale = theirs.abs().max().clamp(min=1e-30)
-                assert float((ours.double() - theirs).abs().max() / scale) <= exhibit.tolerances[dtype], size
+        assert error(exhibit, way, arguments) <= exhibit.tolerances[dtype], size
+
+
+@pytest.mark.parametrize(("exhibit", "way", "dtype"), GRADIENTS)
+def test_gradients_are_the_reference_s(exhibit: Exhibit, way: str, dtype: torch.dtype, device: torch.device) -> None:
+    for size in exhibit.sizes:
+        torch.manual_seed(7)
+        arguments = exhibit.sample(size, dtype, device)
+        assert gradient_error(exhibit, way, arguments) <= exhibit.tolerances[dtype], size
+
+
+def test_all_kernels_lie_on_the_path() -> None:
+    assert {path.stem for path in KERNELS.glob("*.py") if "EXHIBIT" in path.read_text("utf-8")} <= set(PATH)
+    assert [exhibit.name for exhibit in EXHIBITS] == [name for name in PATH if name in exhibits()]

@@ -1,0 +1,33 @@
+"""The command `run`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+SizeOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="As 4096x512; by default the largest of its curve on a GPU.")
+]
+DtypeOption = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="float32, float16 or bfloat16; by default its first.")
+]
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An exhibit, as the gallery lists it.")],
+    size: SizeOption = None,
+    dtype: DtypeOption = None,
+) -> None:
+    """Check an exhibit against its reference in float64 and, on a GPU, time it beside its peers.
+
+    Without a GPU the kernels run through the interpreter of the Triton language, which says nothing of their speed.
+
+    Examples:
+        python -m gallery run softmax
+        python -m gallery run softmax --size 4096x16384 --dtype bfloat16
+    """
+    from gallery.catalogue import find
+    from gallery.show import run
+
+    run(find(name), size, dtype)
