@@ -54,10 +54,7 @@ def look_at(
     for first in tl.range(begin, end, KEYS):
         key = first + tl.arange(0, KEYS)
         at = key[:, None].to(tl.int64) * stride + column[None, :]
-        if MASKED:
-            keys = tl.load(k + at, mask=(key < tokens)[:, None], other=0.0)
-        else:
-            keys = tl.load(k + at)
+        keys = tl.load(k + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
         scores = tl.dot(q, keys.T, input_precision="tf32x3")
         if MASKED:
             seen = (key < tokens)[None, :]
@@ -68,10 +65,7 @@ def look_at(
         shrunk = tl.exp2(before - largest)
         p = tl.exp2(scores * factor - largest[:, None])
         total = total * shrunk + tl.sum(p, axis=1)
-        if MASKED:
-            values = tl.load(v + at, mask=(key < tokens)[:, None], other=0.0)
-        else:
-            values = tl.load(v + at)
+        values = tl.load(v + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
         y = tl.dot(p.to(values.dtype), values, y * shrunk[:, None], input_precision="tf32x3")
     return total, largest, y
 

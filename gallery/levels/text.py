@@ -1,4 +1,4 @@
-"""What the language model knows: one text, on which it is trained for some seconds, and how it continues a beginning."""
+"""What the language model knows: one text, on which it is trained for seconds, and how it continues a beginning."""
 
 from __future__ import annotations
 
