@@ -129,7 +129,7 @@ class GraphLayer(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """The scores of each node's classes: linear, layers of the graph, linear; x `[nodes, width]`, edges as messages' are."""
+    """The scores of each node's classes: linear, layers, linear; x `[nodes, width]`, edges as messages' are."""
 
     def __init__(self, parts: Parts, width: int, layers: int = 3, classes: int = 16) -> None:
         super().__init__()
