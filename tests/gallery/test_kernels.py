@@ -1,11 +1,14 @@
 """Every kernel of the gallery against its reference in float64, in every type and size that it takes."""
 
+import warnings
+
 import pytest
 import torch
+from torch.library import CustomOpDef, opcheck
 
 from gallery.catalogue import KERNELS, PATH, exhibits
 from gallery.check import error, gradient_error
-from gallery.exhibit import Exhibit
+from gallery.exhibit import Arguments, Exhibit
 
 EXHIBITS = list(exhibits().values())
 WAYS = [
@@ -15,6 +18,24 @@ WAYS = [
     for dtype in exhibit.dtypes
 ]
 GRADIENTS = [case for case in WAYS if case.values[0].differentiable]
+IN_FLOAT32 = [pytest.param(e, way, id=f"{e.name}-{way}") for e in EXHIBITS for way in e.ways]
+STEP, ALLOWED = 4e-3, {"atol": 1e-3, "rtol": 1e-2}
+MOST_ELEMENTS = 600
+"""Of arguments whose gradients are compared with differences, which takes two calls for each."""
+
+
+def smallest(exhibit: Exhibit, device: torch.device) -> Arguments:
+    """Return arguments of the smallest size that is neither empty nor one, asking for gradients."""
+    torch.manual_seed(7)
+    drawn = [exhibit.sample(size, torch.float32, device) for size in exhibit.sizes]
+    found = min((each for each in drawn if elements(each) > 2), key=elements)
+    if not exhibit.differentiable:
+        return found
+    return tuple(each.requires_grad_() if isinstance(each, torch.Tensor) else each for each in found)
+
+
+def elements(arguments: Arguments) -> int:
+    return sum(each.numel() for each in arguments if isinstance(each, torch.Tensor))
 
 
 @pytest.mark.parametrize(("exhibit", "way", "dtype"), WAYS)
@@ -31,6 +52,26 @@ def test_gradients_are_the_reference_s(exhibit: Exhibit, way: str, dtype: torch.
         torch.manual_seed(7)
         arguments = exhibit.sample(size, dtype, device)
         assert gradient_error(exhibit, way, arguments) <= exhibit.tolerances[dtype], size
+
+
+@pytest.mark.parametrize(("exhibit", "way"), [c for c in IN_FLOAT32 if c.values[0].differentiable])
+def test_gradients_are_what_the_answers_change_by(exhibit: Exhibit, way: str, device: torch.device) -> None:
+    """Of every argument: fast mode's one random direction does not notice a gradient that is 1.5 times as large."""
+    arguments = smallest(exhibit, device)
+    assert elements(arguments) <= MOST_ELEMENTS, "give the exhibit a smaller size"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*not a double precision floating point.*")
+        assert torch.autograd.gradcheck(exhibit.ways[way], arguments, eps=STEP, **ALLOWED)
+
+
+@pytest.mark.parametrize(("exhibit", "way"), IN_FLOAT32)
+def test_torch_takes_it_for_an_operator_of_its_own(exhibit: Exhibit, way: str, device: torch.device) -> None:
+    """Schema, gradients, shapes without contents, and what torch.compile makes of it, with dynamic shapes."""
+    call = exhibit.ways[way]
+    if isinstance(call, CustomOpDef):
+        opcheck(call, smallest(exhibit, device))
+    else:
+        torch.compile(call, backend="aot_eager", fullgraph=True)(*smallest(exhibit, device))
 
 
 def test_all_kernels_lie_on_the_path() -> None:

@@ -1,0 +1,170 @@
+"""Copy in tiles: three ways to say where a tile of a matrix lies, by pointers, block pointers and tensor descriptors.
+
+Mathematics: yᵢⱼ = xᵢⱼ, x [rows, columns].
+What to learn: *pointers* are one address for every element, computed and masked by the program: they reach anything. A
+*block pointer* is a matrix's base, shape and strides with a tile's place in it, from which the compiler makes those
+addresses and masks. A *tensor descriptor* gives the same to the GPU itself: from Hopper on one thread asks the tensor
+memory accelerator for a whole tile, which arrives in shared memory while the others compute; for older GPUs the
+compiler makes pointers of it. That needs rows whose elements lie together, beginning at multiples of 16 bytes.
+A copy computes nothing, so all three end up at the memory's bandwidth; a matrix product shows what they differ in.
+In the product: `kernels/upload.py` and `kernels/gather.py` bring rows to the GPU by pointers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from gallery.arguments import demand_alike, demand_shape
+from gallery.exhibit import Exhibit, Size
+from gallery.tuning import Choice, chosen, tuned
+
+CHOICES = (
+    Choice("square tiles", "many rows' loads are under way", {"ROWS": 32, "COLUMNS": 64}, 4),
+    Choice("wide tiles", "long runs of neighbours in a row", {"ROWS": 16, "COLUMNS": 256}, 4),
+    Choice("large tiles", "more loads are under way in each program", {"ROWS": 64, "COLUMNS": 128}, 8),
+)
+DESCRIPTOR_BYTES = 16
+"""What a descriptor's base and strides are multiples of."""
+
+
+def reference(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of x."""
+    return x.clone()
+
+
+@tuned(CHOICES, key=["rows", "columns"])
+@triton.jit
+def pointer_kernel(x, y, rows, columns, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Copy one tile by an address for every element; x, y: [rows, columns], x with row_stride between rows."""
+    across = tl.cdiv(columns, COLUMNS)
+    i = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    j = (tl.program_id(0) % across) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    inside = (i < rows) & (j < columns)
+    tl.store(y + i * columns + j, tl.load(x + i * row_stride + j, mask=inside), mask=inside)
+
+
+@tuned(CHOICES, key=["rows", "columns"])
+@triton.jit
+def block_pointer_kernel(x, y, rows, columns, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Copy one tile by the matrices' shapes and strides and the tile's place; x, y as in `pointer_kernel`."""
+    across = tl.cdiv(columns, COLUMNS)
+    i = (tl.program_id(0) // across) * ROWS
+    j = (tl.program_id(0) % across) * COLUMNS
+    source = tl.make_block_ptr(x, (rows, columns), (row_stride, 1), (i, j), (ROWS, COLUMNS), (1, 0))
+    target = tl.make_block_ptr(y, (rows, columns), (columns, 1), (i, j), (ROWS, COLUMNS), (1, 0))
+    tl.store(target, tl.load(source, boundary_check=(0, 1)), boundary_check=(0, 1))
+
+
+def _tiles_of_descriptors(arguments: dict[str, Any]) -> None:
+    """Tell the descriptors which tiles the choice takes."""
+    for name in ("x", "y"):
+        arguments[name].block_shape = [arguments["ROWS"], arguments["COLUMNS"]]
+
+
+@tuned(CHOICES, key=["rows", "columns"], before=_tiles_of_descriptors)
+@triton.jit
+def descriptor_kernel(x, y, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Copy one tile by the matrices' descriptors, which know shapes, strides and tiles, and the tile's place."""
+    across = tl.cdiv(columns, COLUMNS)
+    place = [(tl.program_id(0) // across) * ROWS, (tl.program_id(0) % across) * COLUMNS]
+    y.store(place, x.load(place))
+
+
+@torch.library.custom_op("gallery::copy", mutates_args=())
+def copy(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of x by pointers, x [rows, columns]; where a row's elements lie apart, torch brings them together.
+
+    Raises:
+        TypeError: The type is none that kernels of the gallery take.
+        ValueError: x is no matrix.
+    """
+    x, y = _checked(x)
+    if x.numel():
+        pointer_kernel[_grid(x)](x, y, *x.shape, x.stride(0))
+    return y
+
+
+@torch.library.custom_op("gallery::copy_by_block_pointers", mutates_args=())
+def copy_by_block_pointers(x: torch.Tensor) -> torch.Tensor:
+    """Return what `copy` returns, by block pointers."""
+    x, y = _checked(x)
+    if x.numel():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
+            block_pointer_kernel[_grid(x)](x, y, *x.shape, x.stride(0))
+    return y
+
+
+@torch.library.custom_op("gallery::copy_by_descriptors", mutates_args=())
+def copy_by_descriptors(x: torch.Tensor) -> torch.Tensor:
+    """Return what `copy` returns, by tensor descriptors; by pointers where no descriptor can describe x or its copy."""
+    x, y = _checked(x)
+    if not x.numel():
+        return y
+    if _can_be_described(x) and _can_be_described(y):
+        tile = [CHOICES[0].blocks["ROWS"], CHOICES[0].blocks["COLUMNS"]]
+        source, target = (TensorDescriptor.from_tensor(each, tile) for each in (x, y))
+        descriptor_kernel[_grid(x)](source, target, *x.shape)
+    else:
+        pointer_kernel[_grid(x)](x, y, *x.shape, x.stride(0))
+    return y
+
+
+def _checked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return x, its rows' elements together, and where its copy goes."""
+    demand_alike(x=x)
+    demand_shape("x", x, -1, -1)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return (x if x.stride(1) == 1 else x.contiguous()), y
+
+
+def _can_be_described(x: torch.Tensor) -> bool:
+    return (
+        x.stride(1) == 1
+        and x.data_ptr() % DESCRIPTOR_BYTES == 0
+        and x.stride(0) * x.element_size() % DESCRIPTOR_BYTES == 0
+        and x.stride(0) >= x.shape[1]
+    )
+
+
+def _grid(x: torch.Tensor) -> Any:
+    return lambda meta: (triton.cdiv(x.shape[0], meta["ROWS"]) * triton.cdiv(x.shape[1], meta["COLUMNS"]),)
+
+
+WAYS = {"pointers": copy, "descriptors": copy_by_descriptors}
+if hasattr(tl, "make_block_ptr"):  # which the language has deprecated
+    WAYS["block pointers"] = copy_by_block_pointers
+for operator in (copy, copy_by_block_pointers, copy_by_descriptors):
+    operator.register_fake(lambda x: torch.empty_like(x, memory_format=torch.contiguous_format))
+    operator.register_autograd(lambda context, gradient: gradient)
+
+
+def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor]:
+    """Return x of a size."""
+    rows, columns = size
+    return (torch.randn(rows, columns, dtype=dtype, device=device),)
+
+
+EXHIBIT = Exhibit(
+    name="copy",
+    formula="yᵢⱼ = xᵢⱼ, x [rows, columns]",
+    reference=reference,
+    ways=WAYS,
+    peers={"torch": torch.clone},
+    sample=sample,
+    sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (7, 1032), (100, 33)],
+    curve=[(2**k, 2**k) for k in range(6, 15)],
+    tolerances={torch.float32: 0.0, torch.float16: 0.0, torch.bfloat16: 0.0},
+    traffic=lambda x: 2 * x.numel() * x.element_size(),
+    differentiable=True,
+    chosen=lambda: {
+        kernel.base_fn.__name__: chosen(kernel) for kernel in (pointer_kernel, block_pointer_kernel, descriptor_kernel)
+    },
+    axis=("rows and columns", lambda size: size[0]),
+)

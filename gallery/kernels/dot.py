@@ -1,0 +1,153 @@
+"""Dot product: many numbers to one. In two stages, and in one with atomic additions.
+
+Mathematics: d = Σᵢ xᵢ·yᵢ, x [n], y [n]; summed in float32, rounded once at the end.
+What to learn: programs cannot wait for each other, so a sum of all that they found needs a second kernel that sums
+*partial* sums, or *atomic* additions to one number. Additions of floating-point numbers round: their order shows in the
+answer's last bits. Partial sums are added in the same order always, atomic additions in that in which programs happen
+to end. `python -m gallery run dot` counts on a GPU how many answers a thousand calls on the same numbers give.
+The kernels' shapes are fixed and not tuned: another shape is another order, and another run might choose another.
+In the product: a row's answer has the same bits in every batch: `kernels/tree_sum.py` adds integers, whose order does
+not show, and `kernels/ordered_sum.py` adds in one order.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from gallery.arguments import demand_alike, demand_shape
+from gallery.exhibit import Exhibit, Size
+
+BLOCK, WARPS = 4096, 8
+PROGRAMS = 1024
+"""At most: each sums many blocks, so that few partial sums are left, and a GPU's multiprocessors have several each."""
+
+CALLS = 1000
+
+
+def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the products."""
+    return (x * y).sum()
+
+
+@triton.jit
+def sum_of_blocks(x, y, n, BLOCK: tl.constexpr):
+    """Return the sum of products in every block that is this program's: one, and then as many on as there are."""
+    total = tl.zeros([BLOCK], tl.float32)
+    step = tl.num_programs(0).to(tl.int64) * BLOCK
+    for start in tl.range(tl.program_id(0).to(tl.int64) * BLOCK, n, step):
+        at = start + tl.arange(0, BLOCK)
+        left = tl.load(x + at, mask=at < n, other=0.0).to(tl.float32)
+        total += left * tl.load(y + at, mask=at < n, other=0.0).to(tl.float32)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+def partial_sums_kernel(x, y, partial, n, BLOCK: tl.constexpr):
+    """Write this program's sum; x, y: [n], partial: [programs]."""
+    tl.store(partial + tl.program_id(0), sum_of_blocks(x, y, n, BLOCK))
+
+
+@triton.jit
+def sum_kernel(partial, d, programs, PROGRAMS: tl.constexpr):
+    """Add the partial sums; partial: [programs], d: []."""
+    at = tl.arange(0, PROGRAMS)
+    tl.store(d, tl.sum(tl.load(partial + at, mask=at < programs, other=0.0), 0))
+
+
+@triton.jit
+def atomic_kernel(x, y, d, n, BLOCK: tl.constexpr):
+    """Add this program's sum to d; x, y: [n], d: [], zero before."""
+    tl.atomic_add(d, sum_of_blocks(x, y, n, BLOCK), sem="relaxed")
+
+
+@torch.library.custom_op("gallery::dot", mutates_args=())
+def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return Σ x·y, a tensor without dimensions, by partial sums: always with the same bits on one kind of GPU.
+
+    x, y: [n], of one type; of other strides they are copied into rows first. The gradients are y and x times the
+    answer's, by torch.
+
+    Raises:
+        TypeError: The type is none that kernels of the gallery take.
+        ValueError: The types, the devices or the shapes differ, or have another number of dimensions than one.
+    """
+    x, y, programs = _checked(x, y)
+    if not programs:
+        return x.new_zeros(())
+    partial = torch.empty(programs, dtype=torch.float32, device=x.device)
+    d = x.new_empty(())
+    partial_sums_kernel[(programs,)](x, y, partial, x.numel(), BLOCK=BLOCK, num_warps=WARPS)
+    sum_kernel[(1,)](partial, d, programs, PROGRAMS=PROGRAMS, num_warps=WARPS)
+    return d
+
+
+@torch.library.custom_op("gallery::atomic_dot", mutates_args=())
+def atomic_dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return what `dot` returns but for the last bits, which may be others in every call, by atomic additions."""
+    x, y, programs = _checked(x, y)
+    d = torch.zeros((), dtype=torch.float32, device=x.device)
+    if programs:
+        atomic_kernel[(programs,)](x, y, d, x.numel(), BLOCK=BLOCK, num_warps=WARPS)
+    return d.to(x.dtype)
+
+
+def _checked(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Return x and y in rows, and how many programs share the work."""
+    demand_alike(x=x, y=y)
+    demand_shape("x", x, -1)
+    demand_shape("y", y, *x.shape)
+    return x.contiguous(), y.contiguous(), min(triton.cdiv(x.numel(), BLOCK), PROGRAMS)
+
+
+def _fake(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(())
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(context: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x, y = context.saved_tensors
+    return gradient * y, gradient * x
+
+
+for operator in (dot, atomic_dot):
+    operator.register_fake(_fake)
+    operator.register_autograd(_gradients, setup_context=_save)
+
+
+def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return x and y of a size, whose product is about ¼: of one near zero only the rounding would be left."""
+    (n,) = size
+    x, y = (torch.rand(n, dtype=dtype, device=device) / max(n, 1) ** 0.5 for _ in range(2))
+    return x, y
+
+
+def different_answers(x: torch.Tensor, y: torch.Tensor) -> str:
+    """Return how many different float32 answers each way gave in many calls on the same numbers."""
+    x, y = x.float(), y.float()
+    found = {}
+    for name, way in (("two stages", dot), ("atomics", atomic_dot)):
+        answers = torch.stack([way(x, y) for _ in range(CALLS)])
+        spread = float((answers.max() - answers.min()) / answers.mean())
+        found[name] = f"{name} gave {len(answers.unique())} different answers, which lie {spread:.0e} apart"
+    return f"In {CALLS:,} calls on the same float32 numbers " + ", and ".join(found.values()) + "."
+
+
+EXHIBIT = Exhibit(
+    name="dot",
+    formula="d = Σᵢ xᵢ·yᵢ, x [n], y [n]",
+    reference=reference,
+    ways={"two stages": dot, "atomics": atomic_dot},
+    peers={"torch": torch.dot, "torch, multiply and sum": lambda x, y: (x * y).sum()},
+    sample=sample,
+    sizes=[(0,), (1,), (7,), (1000,), (4097,), (3 * 4096 + 5,)],
+    curve=[(2**k,) for k in range(12, 29, 2)],
+    tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
+    traffic=lambda x, y: 2 * x.numel() * x.element_size(),
+    differentiable=True,
+    remark=different_answers,
+)

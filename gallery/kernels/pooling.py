@@ -1,0 +1,230 @@
+"""Pooling: the sum or the maximum of every window that slides over a row or an image.
+
+Mathematics: yₖ = Σ or max over 0 ≤ d < window of x at k·stride − padding + d, in one dimension or, with a window, a
+stride and a padding each, in two; what lies beyond the edge counts as 0 in a sum and as −∞ in a maximum. x […, n] gives
+y […, m] with m = (n + 2·padding − window) // stride + 1; x […, height, width] likewise in both.
+What to learn: neighbouring windows share elements. The memory is asked for each once, as the cache has it from then on,
+but the cache's own bandwidth counts too: nine loads for each element of a 3 × 3 window would take longer than the
+memory. So a program goes down a strip of the image: it reduces every row's window once, in `width` loads, *holds* the
+last `height` of these in registers, and reduces them for every row of the answer. The compiler unrolls all of it, since
+window, stride and padding are constants to it.
+In the product: `kernels/ops/pool.py` reduces clusters of columns, which do not slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+import triton
+import triton.language as tl
+
+from gallery.arguments import demand_alike
+from gallery.exhibit import Exhibit, Size
+from gallery.tuning import Choice, chosen, tuned
+
+KINDS = ("sum", "maximum")
+CHOICES = (
+    Choice("one row", "no rows are shared, as in one dimension", {"LANES": 256, "STRIP": 1}, 8),
+    Choice("narrow", "few lanes are left over in narrow images", {"LANES": 32, "STRIP": 8}, 1),
+    Choice("low strips", "rows are shared, and there are many programs", {"LANES": 128, "STRIP": 4}, 4),
+    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "STRIP": 16}, 4),
+)
+
+
+def reference(
+    x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str
+) -> torch.Tensor:
+    """Return the windows' sums or maxima, by padding and unfolding."""
+    for place, (size, step, pad) in enumerate(zip(window, stride, padding, strict=True)):
+        dimension = x.dim() - len(window) + place
+        shape = list(x.shape)
+        shape[dimension] = pad
+        edge = x.new_full(shape, 0.0 if kind == "sum" else float("-inf"))
+        x = torch.cat([edge, x, edge], dimension).unfold(dimension, size, step)
+        x = x.sum(-1) if kind == "sum" else x.amax(-1)
+    return x
+
+
+@triton.jit
+def joined(a, b, MAXIMUM: tl.constexpr):
+    """Return the larger of two blocks' elements, NaN where one is, or their sum."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL) if MAXIMUM else a + b
+
+
+@triton.jit
+def row_windows(x, row, column, height, width, inside, WINDOW: tl.constexpr, MAXIMUM: tl.constexpr):
+    """Return the windows' reductions within one row of an image, from these columns on; x: [height, width]."""
+    NOTHING: tl.constexpr = float("-inf") if MAXIMUM else 0.0
+    inside = inside & (row >= 0) & (row < height)
+    x += row.to(tl.int64) * width
+    result = tl.load(x + column, mask=inside & (column >= 0) & (column < width), other=NOTHING).to(tl.float32)
+    for d in tl.static_range(1, WINDOW):
+        at = column + d
+        value = tl.load(x + at, mask=inside & (at >= 0) & (at < width), other=NOTHING).to(tl.float32)
+        result = joined(result, value, MAXIMUM)
+    return result
+
+
+@tuned(CHOICES, key=["height_out", "width_out", "HEIGHT", "WIDTH"])
+@triton.jit
+def pooling_kernel(
+    x,  # [images, height, width]
+    y,  # [images, height_out, width_out]
+    height,
+    width,
+    height_out,
+    width_out,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    STRIDE_DOWN: tl.constexpr,
+    STRIDE_ACROSS: tl.constexpr,
+    PADDING_DOWN: tl.constexpr,
+    PADDING_ACROSS: tl.constexpr,
+    MAXIMUM: tl.constexpr,
+    LANES: tl.constexpr,
+    STRIP: tl.constexpr,
+):
+    """Write `STRIP` rows of y, `LANES` columns wide."""
+    across, down = tl.cdiv(width_out, LANES), tl.cdiv(height_out, STRIP)
+    image = (tl.program_id(0) // (across * down)).to(tl.int64)
+    first = (tl.program_id(0) // across) % down * STRIP
+    lane = (tl.program_id(0) % across) * LANES + tl.arange(0, LANES)
+    column = lane * STRIDE_ACROSS - PADDING_ACROSS
+    x += image * height * width
+    y += image * height_out * width_out
+    SHARED: tl.constexpr = HEIGHT - STRIDE_DOWN if HEIGHT > STRIDE_DOWN else 0  # rows that two windows have
+    held = ()
+    for r in tl.static_range(STRIP):
+        top = (first + r) * STRIDE_DOWN - PADDING_DOWN
+        for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
+            below = row_windows(x, top + d, column, height, width, lane < width_out, WIDTH, MAXIMUM)
+            held = (held + (below,))[-HEIGHT:]  # noqa: RUF005  (the language has no stars in tuples)
+        result = held[0]
+        for d in tl.static_range(1, HEIGHT):
+            result = joined(result, held[d], MAXIMUM)
+        out = y + (first + r).to(tl.int64) * width_out + lane
+        tl.store(out, result, mask=(lane < width_out) & (first + r < height_out))
+
+
+@torch.library.custom_op("gallery::pooling", mutates_args=())
+def pooling(
+    x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str
+) -> torch.Tensor:
+    """Return the "sum" or the "maximum" of every window, of x's type; a sum is made in float32.
+
+    x […, n] with one number each in window, stride and padding, or x […, height, width] with two; x of other strides is
+    copied into rows first. It has no gradient.
+
+    Raises:
+        TypeError: The type is none that kernels of the gallery take.
+        ValueError: The kind is another, the numbers are not as many or not what they can be, or a window fits nowhere.
+    """
+    demand_alike(x=x)
+    if kind not in KINDS:
+        raise ValueError(f"'kind' is {kind!r}; it is one of {', '.join(KINDS)}.")
+    shape = _answer_shape(x, window, stride, padding)
+    x, y = x.contiguous(), x.new_empty(shape)
+    if not y.numel():
+        return y
+    down, across = (0, len(window) - 1)
+    one = len(window) == 1
+    height, height_out = (1, 1) if one else (x.shape[-2], shape[-2])
+    images = y.numel() // (height_out * shape[-1])
+    pooling_kernel[
+        lambda meta: (images * triton.cdiv(height_out, meta["STRIP"]) * triton.cdiv(shape[-1], meta["LANES"]),)
+    ](
+        x,
+        y,
+        height,
+        x.shape[-1],
+        height_out,
+        shape[-1],
+        HEIGHT=1 if one else window[down],
+        WIDTH=window[across],
+        STRIDE_DOWN=1 if one else stride[down],
+        STRIDE_ACROSS=stride[across],
+        PADDING_DOWN=0 if one else padding[down],
+        PADDING_ACROSS=padding[across],
+        MAXIMUM=kind == "maximum",
+    )
+    return y
+
+
+def _answer_shape(x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
+    """Return y's shape, or raise `ValueError` where there is none."""
+    if len(window) not in (1, 2) or not len(window) == len(stride) == len(padding) <= x.dim():
+        raise ValueError(
+            f"'window' has {len(window)} numbers, 'stride' {len(stride)}, 'padding' {len(padding)}, and 'x' "
+            f"{x.dim()} dimensions; one or two numbers are needed, of each as many, and as many dimensions at least."
+        )
+    shape = list(x.shape)
+    for place, (size, step, pad) in enumerate(zip(window, stride, padding, strict=True)):
+        dimension = x.dim() - len(window) + place
+        if size < 1 or step < 1 or not 0 <= pad < size:
+            raise ValueError(
+                f"'window' {size} with 'stride' {step} and 'padding' {pad}: window and stride are 1 at least, and a "
+                "padding is smaller than its window, so that each window has an element."
+            )
+        shape[dimension] = (shape[dimension] + 2 * pad - size) // step + 1
+        if shape[dimension] < 1:
+            raise ValueError(
+                f"'window' {size} is longer than the {x.shape[dimension]} elements of 'x' with the padding {pad}."
+            )
+    return shape
+
+
+@pooling.register_fake
+def _(x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str) -> torch.Tensor:
+    return x.new_empty(_answer_shape(x, window, stride, padding))
+
+
+def torch_pooling(
+    x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str
+) -> torch.Tensor:
+    """Return the same by torch's own pooling, whose average counts what lies beyond the edge too."""
+    functional = torch.nn.functional
+    average, maximum = (
+        (functional.avg_pool1d, functional.max_pool1d)
+        if len(window) == 1
+        else (functional.avg_pool2d, functional.max_pool2d)
+    )
+    size, step, pad = (list(each) for each in (window, stride, padding))
+    return maximum(x, size, step, pad) if kind == "maximum" else average(x, size, step, pad) * prod(window)
+
+
+def sample(
+    size: Size, dtype: torch.dtype, device: torch.device
+) -> tuple[torch.Tensor, list[int], list[int], list[int], str]:
+    """Return x and how it is pooled; a size is x's shape, of three or four numbers, window, stride, padding and kind.
+
+    The same window, stride and padding are taken down and across; the kind is 0 for sums and 1 for maxima.
+    """
+    *shape, window, stride, padding, kind = size
+    if len(shape) not in (2, 3, 4):
+        raise ValueError("A batch of rows or of images.")
+    each = 1 if len(shape) == 2 else 2
+    x = torch.randn(shape, dtype=dtype, device=device)
+    return x, [window] * each, [stride] * each, [padding] * each, KINDS[kind]
+
+
+EXHIBIT = Exhibit(
+    name="pooling",
+    formula="yₖ = Σ or max of x at k·stride − padding + 0 … window − 1, in one or two dimensions",
+    reference=reference,
+    ways={"pooling": pooling},
+    peers={"torch": torch_pooling},
+    sample=sample,
+    sizes=[
+        *((1, 1, 1, 1, 0, 0), (0, 10, 3, 1, 1, 0), (2, 1030, 4, 1, 0, 0), (3, 50, 5, 3, 2, 1), (3, 7, 2, 3, 0, 1)),
+        *((2, 9, 33, 3, 1, 1, 0), (2, 17, 130, 3, 1, 1, 1), (1, 12, 10, 3, 2, 1, 1), (1, 7, 9, 2, 3, 0, 1)),
+    ],
+    curve=[(64, 2**k, 2**k, 3, 1, 1, 1) for k in range(4, 12)],
+    tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
+    traffic=lambda x, window, stride, padding, kind: (
+        (x.numel() + prod(_answer_shape(x, window, stride, padding))) * x.element_size()
+    ),
+    chosen=lambda: {"pooling_kernel": chosen(pooling_kernel)},
+    axis=("height and width", lambda size: size[1]),
+)
