@@ -4,6 +4,7 @@ Mathematics: x `[..., inputs]`, W (`weight`) `[outputs, inputs]`, b (`bias`) `[o
 (`residual`), where given, has y's shape `[..., outputs]`. Products are summed in float32.
 What to learn: a tile of the product is in registers when its sum is done. Bias, GELU and the residual cost there what
 their own bytes cost; as kernels of their own each reads and writes all of y once more.
+How tiles are made: `gallery/kernels/matmul.py`, whose functions do it here too; this file is the epilogue.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
-from gallery.levels.extension import library
-from gallery.levels.launching import multiprocessors
-from gallery.levels.layer_norm import gelu_of
-from gallery.tuning import Choice, tuned
-
-CHOICES = (
-    Choice("wide tiles", "the most work for each byte loaded", {"ROWS": 128, "OUTPUTS": 256, "INPUTS": 64}, 8, 3),
-    Choice(
-        "square tiles", "more tiles, so that few rows occupy the GPU", {"ROWS": 128, "OUTPUTS": 128, "INPUTS": 64}, 8, 4
-    ),
-    Choice("tall tiles", "as wide ones, where outputs are few", {"ROWS": 256, "OUTPUTS": 128, "INPUTS": 64}, 8, 3),
-    Choice("small tiles", "rows or outputs are few", {"ROWS": 64, "OUTPUTS": 64, "INPUTS": 64}, 4, 4),
+from gallery.descriptors import describable, multiprocessors, provide_memory
+from gallery.kernels.matmul import (
+    CHOICES,
+    DESCRIPTOR_CHOICES,
+    about,
+    described,
+    grouped,
+    halves,
+    lies,
+    product_by_descriptors,
+    product_by_pointers,
 )
-GROUP = 8
-"""How many tiles of rows are made before the next tile of outputs: what they share is then still in L2."""
+from gallery.levels.extension import library
+from gallery.levels.layer_norm import gelu_of
+from gallery.tuning import tuned
 
-ALIGNED = 16
-"""Bytes of which a row has to be a multiple, for tensor descriptors and for loads of 16 bytes in CUDA C++."""
+CUDA_MULTIPLE = 8
+"""Of which inputs and outputs have to be multiples in CUDA C++, which loads 16 bytes at once."""
 
 
 def reference(
@@ -50,73 +51,87 @@ def reference(
 
 
 @triton.jit
-def tile_of(number, rows_tiles, outputs_tiles, GROUP: tl.constexpr):
-    """Return the place of a tile by its number; GROUP tiles of rows go together."""
-    group = number // (GROUP * outputs_tiles)
-    first = group * GROUP
-    height = tl.minimum(rows_tiles - first, GROUP)
-    within = number % (GROUP * outputs_tiles)
-    return first + within % height, within // height
-
-
-@triton.jit
-def finish(
-    total, bias, residual, y_tiles, row, output, rows, outputs,
-    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, GELU: tl.constexpr, RESIDUAL: tl.constexpr
-):  # fmt: skip
-    """Write a tile of y from a tile of the product."""
-    column = output + tl.arange(0, OUTPUTS)
-    total += tl.load(bias + column, mask=column < outputs, other=0.0).to(tl.float32)[None, :]
+def finished(sums, bias, residual, m, n, M, N, GELU: tl.constexpr, RESIDUAL: tl.constexpr):
+    """Return rows m and columns n of y from those of the product, in the bias' type."""
+    y = sums + tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     if GELU:
-        total = gelu_of(total)
+        y = gelu_of(y)
     if RESIDUAL:
-        at = row + tl.arange(0, ROWS).to(tl.int64)
-        inside = (at < rows)[:, None] & (column < outputs)[None, :]
-        total += tl.load(residual + at[:, None] * outputs + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    y_tiles.store([row, output], total.to(residual.dtype.element_ty))
+        inside = (m < M)[:, None] & (n < N)[None, :]
+        at = m.to(tl.int64)[:, None] * N + n[None, :]
+        y += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+    return y.to(bias.dtype.element_ty)
 
 
-@tuned(CHOICES, key=["rows", "outputs", "inputs", "RESIDUAL"])
-@triton.jit
-def linear_kernel(
-    x,  # [rows, inputs]
-    weight,  # [outputs, inputs]
-    bias,  # [outputs]
-    residual,  # [rows, outputs], like y; y itself where there is none
+@tuned(CHOICES, key=["about", "RESIDUAL"])
+@triton.jit(do_not_specialize=["about"])
+def pointer_linear_kernel(
+    x,  # [M, K], rows one after another
+    weight,  # [N, K]
+    bias,  # [N]
+    residual,  # [M, N], like y; y itself where there is none
     y,
-    rows,
-    outputs,
-    inputs,
+    M,
+    N,
+    K,
+    about,
     GELU: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    INPUTS: tl.constexpr,
 ):
-    """A program makes every `num_programs(0)`-th tile of y; float32 is multiplied in three products of tensor cores.
+    """Write one tile of y."""
+    tl.static_assert(BLOCK_N <= 128 or x.dtype.element_ty != tl.float32, "float32 has no registers for wide tiles")
+    row, column = grouped(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
+    m, n = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
+    sums = product_by_pointers(x, weight, m, n, M, N, K, K, 1, 1, K, BLOCK_K)
+    at = y + m.to(tl.int64)[:, None] * N + n[None, :]
+    out = finished(sums, bias, residual, m, n, M, N, GELU, RESIDUAL)
+    tl.store(at, out, mask=(m < M)[:, None] & (n < N)[None, :])
 
-    A tensor descriptor says where a matrix lies and how it is cut: on Hopper one thread then has a whole tile copied,
-    with zeros beyond the matrix; elsewhere the compiler makes loads of it. The tile of y is finished in halves, which
-    leaves shared memory for one more step of the product.
-    """
-    x_tiles = tl.make_tensor_descriptor(x, [rows, inputs], [inputs, 1], [ROWS, INPUTS])
-    weight_tiles = tl.make_tensor_descriptor(weight, [outputs, inputs], [inputs, 1], [OUTPUTS, INPUTS])
-    y_tiles = tl.make_tensor_descriptor(y, [rows, outputs], [outputs, 1], [ROWS, OUTPUTS // 2])
-    rows_tiles, outputs_tiles = tl.cdiv(rows, ROWS), tl.cdiv(outputs, OUTPUTS)
-    for number in tl.range(tl.program_id(0), rows_tiles * outputs_tiles, tl.num_programs(0), flatten=True):
-        row_tile, output_tile = tile_of(number, rows_tiles, outputs_tiles, GROUP)
-        row, output = row_tile * ROWS, output_tile * OUTPUTS
-        total = tl.zeros([ROWS, OUTPUTS], tl.float32)
-        for k in range(tl.cdiv(inputs, INPUTS)):
-            of_x = x_tiles.load([row, k * INPUTS])
-            of_weight = weight_tiles.load([output, k * INPUTS])
-            total = tl.dot(of_x, of_weight.T, total, input_precision="tf32x3")
-        halves = tl.permute(tl.reshape(total, (ROWS, 2, OUTPUTS // 2)), (0, 2, 1))
-        left, right = tl.split(halves)
-        finish(left, bias, residual, y_tiles, row, output, rows, outputs, ROWS, OUTPUTS // 2, GELU, RESIDUAL)
-        output += OUTPUTS // 2
-        finish(right, bias, residual, y_tiles, row, output, rows, outputs, ROWS, OUTPUTS // 2, GELU, RESIDUAL)
+
+@tuned(DESCRIPTOR_CHOICES, key=["about", "RESIDUAL"])
+@triton.jit(do_not_specialize=["about"])
+def descriptor_linear_kernel(
+    x,  # as above
+    weight,
+    bias,
+    residual,
+    y,
+    M,
+    N,
+    K,
+    about,
+    GELU: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    HALVES: tl.constexpr,
+    FLATTEN: tl.constexpr,
+    SPECIALISED: tl.constexpr,
+):
+    """Write every tile of y whose number is this program's, plus a multiple of the number of programs."""
+    tl.static_assert(not SPECIALISED or x.dtype.element_ty != tl.float32, "float32 is split by the warps that multiply")
+    PIECE: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
+    x_boxes = described(x, M, K, K, False, BLOCK_M, BLOCK_K)
+    w_boxes = described(weight, K, N, K, True, BLOCK_K, BLOCK_N)
+    y_boxes = described(y, M, N, N, False, BLOCK_M, PIECE)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN, warp_specialize=SPECIALISED):
+        row, column = grouped(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
+        sums = product_by_descriptors(x_boxes, w_boxes, row, column, K, False, True, BLOCK_M, BLOCK_N, BLOCK_K)
+        m, n = row + tl.arange(0, BLOCK_M), column + tl.arange(0, PIECE)
+        if HALVES:
+            left, right = halves(sums)
+            y_boxes.store([row, column], finished(left, bias, residual, m, n, M, N, GELU, RESIDUAL))
+            right = finished(right, bias, residual, m, n + PIECE, M, N, GELU, RESIDUAL)
+            y_boxes.store([row, column + PIECE], right)
+        else:
+            y_boxes.store([row, column], finished(sums, bias, residual, m, n, M, N, GELU, RESIDUAL))
 
 
 @torch.library.custom_op("gallery::level_linear", mutates_args=())
@@ -127,21 +142,25 @@ def in_triton_language(
     residual: torch.Tensor | None = None,
     gelu: bool = False,
 ) -> torch.Tensor:
-    """Return y of x's type; inputs and outputs have to fill multiples of 16 bytes."""
+    """Return y of x's type, by descriptors where rows are multiples of 16 bytes, else by pointers."""
     check(x, weight, bias, residual)
-    outputs, inputs = weight.shape
-    x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
-    y = x.new_empty(*x.shape[:-1], outputs)
+    (N, K), shape = weight.shape, (*x.shape[:-1], weight.shape[0])
+    x, weight, y = x.reshape(-1, K).contiguous(), weight.contiguous(), x.new_empty(shape)
+    if not y.numel():
+        return y
+    M, flat = x.shape[0], y.view(-1, N)
     other = y if residual is None else residual.contiguous()
-    if rows := y.numel() // outputs:
-        if x.is_cuda:
-            triton.set_allocator(lambda size, alignment, stream: x.new_empty(size, dtype=torch.int8))
-        most = multiprocessors(x.device)
+    upright = all(map(describable, (x, weight, flat)))
+    if upright:
+        provide_memory(x.device)
 
-        def grid(meta: dict[str, int]) -> tuple[int]:
-            return (min(triton.cdiv(rows, meta["ROWS"]) * triton.cdiv(outputs, meta["OUTPUTS"]), most),)
+    def grid(meta: dict[str, int]) -> tuple[int]:
+        tiles = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])
+        return (min(tiles, multiprocessors(x.device)) if upright else tiles,)
 
-        linear_kernel[grid](x, weight, bias, other, y, rows, outputs, inputs, gelu, residual is not None, GROUP)
+    kernel = descriptor_linear_kernel if upright else pointer_linear_kernel
+    given = (x, weight, bias.contiguous(), other, y, M, N, K, about(M, N, K))
+    kernel[grid](*given, GELU=gelu, RESIDUAL=residual is not None)
     return y
 
 
@@ -166,6 +185,8 @@ def in_cuda(
     """Return y by `cuda/linear.cu`: bfloat16, inputs and outputs multiples of 8."""
     check(x, weight, bias, residual)
     demand_alike((torch.bfloat16,), x=x)
+    if any(not length or length % CUDA_MULTIPLE for length in weight.shape):
+        raise ValueError(f"'weight' is {list(weight.shape)}; CUDA C++ takes multiples of {CUDA_MULTIPLE}.")
     return library().linear(x, weight, bias, residual, gelu)
 
 
@@ -175,9 +196,6 @@ def check(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: t
     demand_shape("weight", weight, -1, -1)
     demand_shape("bias", bias, weight.shape[0])
     demand_shape("x", x, *x.shape[:-1], weight.shape[1])
-    for name, length in (("outputs", weight.shape[0]), ("inputs", weight.shape[1])):
-        if not length or length * x.element_size() % ALIGNED:
-            raise ValueError(f"{length} {name} do not fill a multiple of {ALIGNED} bytes; pad 'weight' with zeros.")
     if residual is not None:
         demand_alike(x=x, residual=residual)
         demand_shape("residual", residual, *x.shape[:-1], weight.shape[0])

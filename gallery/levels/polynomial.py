@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.descriptors import multiprocessors
 from gallery.levels.extension import library
-from gallery.levels.launching import multiprocessors
 from gallery.tuning import Choice, tuned
 
 MOST_FEATURES = 64
