@@ -22,7 +22,6 @@ from gallery.kernels.matmul import (
     described,
     grouped,
     halves,
-    lies,
     product_by_descriptors,
     product_by_pointers,
 )

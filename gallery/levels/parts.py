@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from gallery.levels import attention, extension, layer_norm, linear, messages, polynomial
 
@@ -45,7 +45,9 @@ def parts_of(level: str) -> Parts:
 def raised(made: Callable[..., Any], level: str) -> Callable[..., Any]:
     """Return a function or module made of `parts_of(level)` as the level runs it."""
     if level == SCRIPT:
-        return torch.jit.script(made.eval() if isinstance(made, nn.Module) else made)  # type: ignore[no-any-return]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch advises torch.compile, the next level
+            return torch.jit.script(made)  # type: ignore[no-any-return]
     return torch.compile(made, dynamic=False) if level == COMPILE else made
 
 

@@ -24,11 +24,11 @@ def encoded(text: str) -> torch.Tensor:
 @functools.cache
 def weights() -> dict[str, torch.Tensor]:
     """Return the trained weights: a model in torch eager learns the text by heart, from drawn weights, on a CPU."""
-    torch.manual_seed(SEED)
-    model = LanguageModel(IN_TORCH, TOKENS, CONTEXT)
-    optimiser = torch.optim.AdamW(model.parameters(), RATE)
-    tokens, length = encoded(TEXT), len(TEXT)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        model = LanguageModel(IN_TORCH, TOKENS, CONTEXT)
+        optimiser = torch.optim.AdamW(model.parameters(), RATE)
+        tokens, length = encoded(TEXT), len(TEXT)
         for _ in range(STEPS):
             loss = torch.nn.functional.cross_entropy(model(tokens)[0, : length - 1], tokens[0, 1:length])
             optimiser.zero_grad()
