@@ -30,6 +30,7 @@ def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
         AssertionError: An answer is farther from the truth than the subject allows.
     """
     device, size = torch.device("cuda"), subject.large
+    torch._dynamo.reset()
     with torch.inference_mode():
         arguments = subject.arguments(size, device)
         truth = subject.truth(size, arguments)
@@ -71,7 +72,6 @@ def prepared(subject: Subject, name: str, arguments: Arguments) -> tuple[Call, F
     device = arguments[0].device
     if name == CUDA:
         extension.library()
-    torch._dynamo.reset()
     gc.collect()
     began = time.perf_counter()
     call = other(subject, name) if name in subject.others else subject.at(name, subject.large, device)
