@@ -17,8 +17,8 @@ What to learn:
 Precision: float16 and bfloat16 products are exact, their sums float32. For float32 pointers multiply in float32
 ("ieee", without matrix units); descriptors split each number into two of 11 bits and add three products on matrix
 units ("tf32x3"), which leaves out some 2⁻²² of a product.
-In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (products of digits, exact),
-`kernels/digit_products.py` (layers of a network by whole numbers).
+In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (functions of products, never
+written as products), `kernels/digit_products.py` (products of eight-bit digits, which are exact).
 """
 
 from __future__ import annotations
@@ -304,17 +304,17 @@ def _(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.Tenso
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def keep(context, inputs, output) -> None:
+def keep(ctx, inputs, output) -> None:
     """Keep what the gradients take."""
-    a, b, context.way = inputs
-    context.save_for_backward(a, b)
+    a, b, ctx.way = inputs
+    ctx.save_for_backward(a, b)
 
 
-def gradients(context, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
     """Return dA = dC Bᵀ and dB = Aᵀ dC: products again, of matrices that are transposed where they lie."""
-    a, b = context.saved_tensors
-    da = matmul(gradient, b.T, context.way) if context.needs_input_grad[0] else None
-    db = matmul(a.T, gradient, context.way) if context.needs_input_grad[1] else None
+    a, b = ctx.saved_tensors
+    da = matmul(gradient, b.T, ctx.way) if ctx.needs_input_grad[0] else None
+    db = matmul(a.T, gradient, ctx.way) if ctx.needs_input_grad[1] else None
     return da, db, None
 
 
