@@ -15,13 +15,13 @@ from benchmarks.timing import Timing
 from gallery.catalogue import PATH, kernel_device
 from gallery.errors import GalleryError
 from gallery.exhibit import Exhibit, Size
-from gallery.limits import Limit, limit
+from gallery.limits import LIMIT, Limit, time_beside_limit
 from gallery.show import backward_calls, calls, draw
-from gallery.timing import QUICK_ROUNDS, ROUNDS, time_calls
+from gallery.timing import QUICK_ROUNDS, ROUNDS
 
 PICTURES = Path(__file__).parents[1] / "docs/images/gallery"
 COLOURS = ("#009e73", "#0072b2", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-LIMIT = ("#999999", "--")
+LINE_OF_LIMIT = ("#999999", "--")
 UNITS = {"bytes": ("GB/s", 1e9), "operations": ("TFLOP/s", 1e12)}
 
 
@@ -62,9 +62,9 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
         x_vals=[(along(size), place) for place, size in enumerate(sizes)],
         x_log=True,
         line_arg="provider",
-        line_vals=["limit", *lines],
-        line_names=["the limit", *(f"ours, {name}" if name in exhibit.ways else name for name in lines)],
-        styles=[LIMIT, *((COLOURS[place % len(COLOURS)], "-") for place in range(len(lines)))],
+        line_vals=[LIMIT, *lines],
+        line_names=[LIMIT, *(f"ours, {name}" if name in exhibit.ways else name for name in lines)],
+        styles=[LINE_OF_LIMIT, *((COLOURS[place % len(COLOURS)], "-") for place in range(len(lines)))],
         ylabel=unit,
         plot_name=title,
         args={},
@@ -74,7 +74,7 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
         """Return the rate of a line at a size: all lines of a size are timed in turns, when the first is asked for."""
         if place not in points:
             points[place] = point(exhibit, sizes[place], rounds=QUICK_ROUNDS if quick else ROUNDS, backward=backward)
-        if provider == "limit":
+        if provider == LIMIT:
             return points[place]["limit"]["rate"] / scale
         times = points[place]["times"][provider]
         return tuple(points[place]["amount"] / times[name] * 1e6 / scale for name in ("median_us", "p90_us", "p10_us"))
@@ -88,8 +88,8 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
 def point(exhibit: Exhibit, size: Size, *, rounds: int, backward: bool) -> dict[str, Any]:
     """Return the figures of one size: the limit, and the time and share of each way and peer."""
     arguments = draw(exhibit, size, exhibit.dtypes[0], torch.device("cuda"))
-    bound = limit(exhibit, arguments, backward=backward)
-    times = time_calls((backward_calls if backward else calls)(exhibit, arguments), rounds)
+    timed = (backward_calls if backward else calls)(exhibit, arguments)
+    bound, times = time_beside_limit(exhibit, arguments, timed, rounds, backward=backward)
     return {
         "size": list(size),
         "along": exhibit.axis[1](size),

@@ -1,17 +1,21 @@
-"""What this GPU can do at most, measured: how fast it copies memory, and how fast it multiplies matrices."""
+"""What this GPU can do at most, measured beside what is held against it: copying memory, or multiplying matrices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
+from benchmarks.timing import Timing
 from gallery.exhibit import Arguments, Exhibit
-from gallery.timing import time_calls
+from gallery.timing import ROUNDS, time_calls
 
 COPY_BYTES = 2**30
 PRODUCT_SIDE = 8192
+LIMIT = "the limit"
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class Limit:
 
     name: str
     unit: str
+    """Either "bytes" or "operations"."""
+
     rate: float
     amount: int
     """What a kernel has to do, in the same units: bytes to move, or floating-point operations."""
@@ -37,31 +43,45 @@ class Limit:
         return f"{rate / 1e9:,.0f} GB/s" if self.unit == "bytes" else f"{rate / 1e12:,.1f} TFLOP/s"
 
 
+def time_beside_limit(
+    exhibit: Exhibit,
+    arguments: Arguments,
+    calls: Mapping[str, Callable[[], Any]],
+    rounds: int = ROUNDS,
+    *,
+    backward: bool = False,
+) -> tuple[Limit, dict[str, Timing]]:
+    """Return what bounds an exhibit on these arguments, or its backward, and the times of the calls.
+
+    What measures the limit takes its turn with them: a GPU that slows down, as it grows warm, slows all.
+    """
+    work, traffic = (exhibit.backward_work, exhibit.backward_traffic) if backward else (exhibit.work, exhibit.traffic)
+    if work is not None:
+        dtype = next(each.dtype for each in arguments if isinstance(each, torch.Tensor) and each.is_floating_point())
+        name, unit, amount = "torch's matrix product", "operations", work(*arguments)
+        full, call = _product(dtype)
+    else:
+        assert traffic is not None
+        name, unit, amount = "torch's copy", "bytes", traffic(*arguments)
+        full, call = _copy()
+    times = time_calls({LIMIT: call, **calls}, rounds)
+    return Limit(name, unit, full / times.pop(LIMIT).median_us * 1e6, amount), times
+
+
 @cache
-def copy_rate() -> float:
-    """Return bytes read and bytes written in a second by `Tensor.copy_` of 1 GiB."""
+def _copy() -> tuple[int, Callable[[], Any]]:
+    """Return the bytes that `Tensor.copy_` of 1 GiB reads and writes, and that."""
     source = torch.ones(COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    return 2 * COPY_BYTES / time_calls({"copy": lambda: target.copy_(source)})["copy"].median_us * 1e6
+    return 2 * COPY_BYTES, lambda: target.copy_(source)
 
 
 @cache
-def product_rate(dtype: torch.dtype) -> float:
-    """Return floating-point operations in a second by torch's product of two matrices of 8,192 × 8,192.
+def _product(dtype: torch.dtype) -> tuple[int, Callable[[], Any]]:
+    """Return the operations of torch's product of two matrices of 8,192 × 8,192, and that.
 
     For float32 it is what torch is set to: its own float32, unless TF32 is allowed.
     """
     a, b = (torch.randn(PRODUCT_SIDE, PRODUCT_SIDE, dtype=dtype, device="cuda") for _ in range(2))
     out = torch.empty_like(a)
-    microseconds = time_calls({"product": lambda: torch.matmul(a, b, out=out)})["product"].median_us
-    return 2 * PRODUCT_SIDE**3 / microseconds * 1e6
-
-
-def limit(exhibit: Exhibit, arguments: Arguments, *, backward: bool = False) -> Limit:
-    """Return what bounds an exhibit on these arguments, or its backward."""
-    work, traffic = (exhibit.backward_work, exhibit.backward_traffic) if backward else (exhibit.work, exhibit.traffic)
-    if work is not None:
-        dtype = next(each.dtype for each in arguments if isinstance(each, torch.Tensor) and each.is_floating_point())
-        return Limit("torch's matrix product", "operations", product_rate(dtype), work(*arguments))
-    assert traffic is not None
-    return Limit("copy", "bytes", copy_rate(), traffic(*arguments))
+    return 2 * PRODUCT_SIDE**3, lambda: torch.matmul(a, b, out=out)

@@ -15,8 +15,7 @@ from gallery.catalogue import kernel_device
 from gallery.check import error, gradient_error
 from gallery.errors import GalleryError
 from gallery.exhibit import Arguments, Exhibit, Size
-from gallery.limits import Limit, limit
-from gallery.timing import time_calls
+from gallery.limits import Limit, time_beside_limit
 
 SEED = 7
 
@@ -39,9 +38,9 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     times, bound = {}, None
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
-        bound = limit(exhibit, arguments)
-        times = time_calls(calls(exhibit, arguments))
-    table = Table(title=_title(exhibit, sizes, timed, kind, bound), title_justify="left")
+        bound, times = time_beside_limit(exhibit, arguments, calls(exhibit, arguments))
+    console.print(_about(exhibit, sizes, timed, kind, bound))
+    table = Table()
     for heading in ("", "error / largest", "gradients'", *(("µs", "rate", "of the limit") if bound else ())):
         table.add_column(heading, justify="left" if not heading else "right")
     for name in (*exhibit.ways, *exhibit.peers):
@@ -123,12 +122,12 @@ def _errors(
     return answers, max(gradient_error(exhibit, way, each) for each in drawn) if exhibit.differentiable else None
 
 
-def _title(exhibit: Exhibit, sizes: list[Size], timed: Size | None, dtype: torch.dtype, bound: Limit | None) -> str:
+def _about(exhibit: Exhibit, sizes: list[Size], timed: Size | None, dtype: torch.dtype, bound: Limit | None) -> str:
     checked = "its size" if len(sizes) == 1 else f"{len(sizes)} sizes"
-    title = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
+    text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
     if timed is not None and bound is not None:
-        title += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
-    return f"{title}. Errors may be {exhibit.tolerances[dtype]:.0e}"
+        text += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
+    return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."
 
 
 def _text(size: Size) -> str:

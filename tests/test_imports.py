@@ -112,6 +112,18 @@ def test_there_is_no_circle():
         pytest.fail(" → ".join(error.args[1]))
 
 
+def test_nothing_in_the_package_imports_what_stands_beside_it():
+    """The gallery, the benchmarks, the pages and the tests take from the package, and it nothing from them."""
+    beside = {"gallery", "benchmarks", "docs", "tests"}
+    found = set()
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {f"{name} → {other}" for other in names if other.partition(".")[0] in beside}
+    assert found == set()
+
+
 def test_imports_inside_functions_are_those_that_have_a_reason():
     """What a module imports when it runs hides from who reads its head; each stands here with its reason."""
     found = {

@@ -20,7 +20,7 @@ from gallery.arguments import demand_alike, demand_shape
 from gallery.exhibit import Exhibit, Size
 
 BLOCK, WARPS = 4096, 8
-PROGRAMS = 1024
+PROGRAMS = 8192
 """At most: each sums many blocks, so that few partial sums are left, and a GPU's multiprocessors have several each."""
 
 CALLS = 1000

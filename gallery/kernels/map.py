@@ -19,8 +19,9 @@ from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
 CHOICES = (
-    Choice("many small programs", "every multiprocessor has work when there are few elements", {"BLOCK": 1024}, 4),
-    Choice("few large programs", "more loads are under way in each program", {"BLOCK": 4096}, 8),
+    Choice("16 bytes of float32 a thread", "every thread waits for one load, and many do", {"BLOCK": 1024}, 8),
+    Choice("16 bytes of 16-bit numbers a thread", "the same of numbers half as long", {"BLOCK": 2048}, 8),
+    Choice("two loads a thread", "fewer threads, each waiting for more", {"BLOCK": 1024}, 4),
 )
 
 

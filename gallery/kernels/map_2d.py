@@ -19,9 +19,9 @@ from gallery.tuning import Choice, chosen, tuned
 
 CHOICES = (
     Choice("square tiles", "rows or columns may be what lies together", {"ROWS": 32, "COLUMNS": 64}, 4),
-    Choice("wide tiles", "long runs of neighbours in a row", {"ROWS": 4, "COLUMNS": 512}, 4),
-    Choice("strips of a row", "one long run, and one row's address to compute", {"ROWS": 1, "COLUMNS": 2048}, 8),
-    Choice("tall tiles", "few columns, or columns that lie together", {"ROWS": 512, "COLUMNS": 4}, 4),
+    Choice("large square tiles", "longer runs of neighbours both ways", {"ROWS": 64, "COLUMNS": 64}, 4),
+    Choice("strips of a row", "one long run, and one row's address to compute", {"ROWS": 1, "COLUMNS": 1024}, 4),
+    Choice("tall tiles", "there are few columns", {"ROWS": 256, "COLUMNS": 4}, 4),
 )
 
 

@@ -26,10 +26,10 @@ from gallery.tuning import Choice, chosen, tuned
 
 KINDS = ("sum", "maximum")
 CHOICES = (
-    Choice("one row", "no rows are shared, as in one dimension", {"LANES": 256, "STRIP": 1}, 8),
-    Choice("narrow", "few lanes are left over in narrow images", {"LANES": 32, "STRIP": 8}, 1),
-    Choice("low strips", "rows are shared, and there are many programs", {"LANES": 128, "STRIP": 4}, 4),
-    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "STRIP": 16}, 4),
+    Choice("narrow", "few lanes are left over in narrow images", {"LANES": 32, "RUNS": 1, "STRIP": 8}, 1),
+    Choice("runs of a row", "in one dimension there are no rows to share", {"LANES": 128, "RUNS": 4, "STRIP": 1}, 4),
+    Choice("low strips", "rows are shared, and there are many programs", {"LANES": 128, "RUNS": 1, "STRIP": 8}, 4),
+    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "RUNS": 1, "STRIP": 16}, 4),
 )
 
 
@@ -84,28 +84,36 @@ def pooling_kernel(
     PADDING_ACROSS: tl.constexpr,
     MAXIMUM: tl.constexpr,
     LANES: tl.constexpr,
+    RUNS: tl.constexpr,
     STRIP: tl.constexpr,
 ):
-    """Write `STRIP` rows of y, `LANES` columns wide."""
-    across, down = tl.cdiv(width_out, LANES), tl.cdiv(height_out, STRIP)
+    """Write `STRIP` rows of y, `RUNS` times `LANES` columns wide: all loads are under way before the first store."""
+    across, down = tl.cdiv(width_out, LANES * RUNS), tl.cdiv(height_out, STRIP)
     image = (tl.program_id(0) // (across * down)).to(tl.int64)
     first = (tl.program_id(0) // across) % down * STRIP
-    lane = (tl.program_id(0) % across) * LANES + tl.arange(0, LANES)
-    column = lane * STRIDE_ACROSS - PADDING_ACROSS
+    start = (tl.program_id(0) % across) * (LANES * RUNS) + tl.arange(0, LANES)
     x += image * height * width
     y += image * height_out * width_out
     SHARED: tl.constexpr = HEIGHT - STRIDE_DOWN if HEIGHT > STRIDE_DOWN else 0  # rows that two windows have
-    held = ()
-    for r in tl.static_range(STRIP):
-        top = (first + r) * STRIDE_DOWN - PADDING_DOWN
-        for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
-            below = row_windows(x, top + d, column, height, width, lane < width_out, WIDTH, MAXIMUM)
-            held = (held + (below,))[-HEIGHT:]  # noqa: RUF005  (the language has no stars in tuples)
-        result = held[0]
-        for d in tl.static_range(1, HEIGHT):
-            result = joined(result, held[d], MAXIMUM)
-        out = y + (first + r).to(tl.int64) * width_out + lane
-        tl.store(out, result, mask=(lane < width_out) & (first + r < height_out))
+    results = ()
+    for run in tl.static_range(RUNS):
+        lane = start + run * LANES
+        column = lane * STRIDE_ACROSS - PADDING_ACROSS
+        held = ()
+        for r in tl.static_range(STRIP):
+            top = (first + r) * STRIDE_DOWN - PADDING_DOWN
+            for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
+                below = row_windows(x, top + d, column, height, width, lane < width_out, WIDTH, MAXIMUM)
+                held = (held + (below,))[-HEIGHT:]  # noqa: RUF005  (the language has no stars in tuples)
+            result = held[0]
+            for d in tl.static_range(1, HEIGHT):
+                result = joined(result, held[d], MAXIMUM)
+            results = results + (result,)  # noqa: RUF005
+    for run in tl.static_range(RUNS):
+        lane = start + run * LANES
+        for r in tl.static_range(STRIP):
+            out = y + (first + r).to(tl.int64) * width_out + lane
+            tl.store(out, results[run * STRIP + r], mask=(lane < width_out) & (first + r < height_out))
 
 
 @torch.library.custom_op("gallery::pooling", mutates_args=())
@@ -133,7 +141,9 @@ def pooling(
     height, height_out = (1, 1) if one else (x.shape[-2], shape[-2])
     images = y.numel() // (height_out * shape[-1])
     pooling_kernel[
-        lambda meta: (images * triton.cdiv(height_out, meta["STRIP"]) * triton.cdiv(shape[-1], meta["LANES"]),)
+        lambda meta: (
+            images * triton.cdiv(height_out, meta["STRIP"]) * triton.cdiv(shape[-1], meta["LANES"] * meta["RUNS"]),
+        )
     ](
         x,
         y,

@@ -27,14 +27,14 @@ LONGEST = 16_384
 """Columns that a block holds; longer rows are read in blocks."""
 
 ROW_CHOICES = (
-    Choice("few threads", "sums within few warps are soon made", {"ELEMENTS": 2048}, 4),
-    Choice("more threads", "more programs' loads fit into registers", {"ELEMENTS": 4096}, 8),
-    Choice("many threads", "each holds few elements of a long row", {"ELEMENTS": 8192}, 16),
-    Choice("all threads", "the longest rows, in the fewest registers each", {"ELEMENTS": 16384}, 32),
+    Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024}, 4),
+    Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048}, 4),
+    Choice("more threads", "rows of some thousands, in few registers of each thread", {"ELEMENTS": 4096}, 8),
+    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
 )
 BLOCK_CHOICES = (
     Choice("short blocks", "more programs fit on a multiprocessor", {"BLOCK": 4096}, 8),
-    Choice("long blocks", "fewer rescalings, and more loads under way", {"BLOCK": 8192}, 16),
+    Choice("long blocks", "fewer rescalings, and more loads under way", {"BLOCK": 16384}, 32),
 )
 
 

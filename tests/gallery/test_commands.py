@@ -1,0 +1,134 @@
+"""The gallery's commands: what they print, write and refuse."""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from benchmarks.timing import Timing
+from gallery import curves, show
+from gallery.__main__ import main, make_app
+from gallery.catalogue import PATH, exhibits, find
+from gallery.errors import GalleryError
+from gallery.exhibit import Exhibit
+from gallery.limits import Limit
+from gallery.tuning import ByMagnitude
+
+ROOT = Path(__file__).parents[2]
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(make_app(), list(arguments), env={"COLUMNS": "200"}, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_without_a_command_it_lists_every_exhibit_in_the_paths_order() -> None:
+    text = printed()
+    found = re.findall(r"^│ (\w+)", text, re.MULTILINE)
+    assert found == [name for name in PATH if name in exhibits()]
+    for exhibit in exhibits().values():
+        assert exhibit.formula[:40] in text
+
+
+def test_every_module_of_commands_is_a_command() -> None:
+    text = printed("--help")
+    for path in (ROOT / "gallery/commands").glob("[!_]*.py"):
+        assert re.search(rf"^  {path.stem} ", text, re.MULTILINE), path.stem
+
+
+@NO_GPU
+def test_run_chooses_the_interpreter_by_itself_and_says_so() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gallery", "run", "zip", "--size", "33x3", "--dtype", "bfloat16"],
+        cwd=ROOT,
+        env={**environment, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "There is no GPU: the kernels run through the interpreter" in done.stdout
+    assert "bfloat16, checked on its size against float64" in done.stdout
+    assert re.search(r"│ zip +│ +\d\.\de-0\d │", done.stdout)
+
+
+@pytest.mark.gpu
+def test_run_times_on_a_gpu_beside_peers() -> None:
+    text = printed("run", "dot", "--size", "1048576")
+    assert re.search(r"│ two stages +│ .* GB/s │ +[\d.]+% │", text)
+    assert re.search(r"│ torch +│ .* GB/s │", text)
+    assert "two stages gave 1 different answers" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "softmix"], "The gallery has no exhibit softmix; did you mean softmax"),
+        (["run", "zzz"], "The gallery has no exhibit zzz; there are map, zip, "),
+        (["run", "map", "--dtype", "int8"], "--dtype int8 is none that map takes, which are float32, "),
+        (["run", "map", "--size", "4y"], "--size 4y is no size; it takes one as "),
+        (["run", "map_2d", "--size", "4"], "map_2d has no size 4; sizes are such as 0x3"),
+        (["bench", "nothing"], "The gallery has no exhibit nothing"),
+    ],
+)
+def test_refusals_are_a_sentence(
+    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gallery", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value).startswith(f"Error: {sentence}")
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@NO_GPU
+def test_bench_says_that_it_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GalleryError, match="bench needs a CUDA GPU"):
+        curves.bench([], None, quick=True)
+
+
+def test_run_fails_where_an_error_is_too_large() -> None:
+    wrong = dataclasses.replace(find("map"), ways={"map": lambda x, c: x + c + 0.01}, differentiable=False)
+    with pytest.raises(GalleryError, match="map, map: the error is larger than 1e-06"):
+        show.run(wrong, "100", None)
+
+
+def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of times that are given, as there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch."""
+    exhibit = dataclasses.replace(find("softmax"), curve=[(8, 64), (4, 128), (2, 256)])
+
+    def given(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int, *, backward: bool) -> Any:
+        times = {name: Timing.of([[1000.0 * (1 + (name == "torch"))]], "given") for name in calls}
+        return Limit("copy", "bytes", 8e6, 4000), times
+
+    monkeypatch.setattr(curves, "time_beside_limit", given)
+    monkeypatch.setattr(curves, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, "cpu"))
+    found = curves.curve(exhibit, tmp_path, quick=False)
+    assert [point["along"] for point in found["points"]] == [64, 128, 256]
+    assert found["points"][0]["times"]["softmax"]["share"] == 0.5
+    assert found["points"][0]["times"]["torch"]["share"] == 0.25
+    assert (tmp_path / "softmax.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(tmp_path.glob("*.csv"))
+    json.dumps(found, allow_nan=False)
+    assert "ours, softmax (GB/s)" in capsys.readouterr().out
+
+
+def test_what_was_tuned_is_shared_between_two_powers_of_two() -> None:
+    known = ByMagnitude()
+    known[(1000, 3, "torch.float32")] = "found"
+    assert known[(513, 4, "torch.float32")] == "found"
+    for other in ((1025, 3, "torch.float32"), (1000, 2, "torch.float32"), (1000, 3, "torch.float16")):
+        assert other not in known
