@@ -16,9 +16,6 @@ import triton.language as tl
 from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import describable, multiprocessors, provide_memory
 from gallery.kernels.matmul import (
-    CHOICES,
-    DESCRIPTOR_CHOICES,
-    about,
     described,
     grouped,
     halves,
@@ -27,8 +24,16 @@ from gallery.kernels.matmul import (
 )
 from gallery.levels.extension import library
 from gallery.levels.layer_norm import gelu_of
-from gallery.tuning import tuned
+from gallery.tuning import Choice, tuned
 
+TILES = {"BLOCK_K": 64, "GROUP": 8}
+CHOICES = (
+    Choice(
+        "small tiles", "every multiprocessor has work when y is small", {"BLOCK_M": 64, "BLOCK_N": 64, **TILES}, 4, 4
+    ),
+    Choice("square tiles", "neither few tiles nor small ones", {"BLOCK_M": 128, "BLOCK_N": 128, **TILES}, 8, 3),
+    Choice("wide tiles", "each number loaded is used the most often", {"BLOCK_M": 128, "BLOCK_N": 256, **TILES}, 8, 3),
+)
 CUDA_MULTIPLE = 8
 """Of which inputs and outputs have to be multiples in CUDA C++, which loads 16 bytes at once."""
 
@@ -62,8 +67,8 @@ def finished(sums, bias, residual, m, n, M, N, GELU: tl.constexpr, RESIDUAL: tl.
     return y.to(bias.dtype.element_ty)
 
 
-@tuned(CHOICES, key=["about", "RESIDUAL"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["M", "N", "K", "RESIDUAL"])
+@triton.jit
 def pointer_linear_kernel(
     x,  # [M, K], rows one after another
     weight,  # [N, K]
@@ -73,7 +78,6 @@ def pointer_linear_kernel(
     M,
     N,
     K,
-    about,
     GELU: tl.constexpr,
     RESIDUAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -91,8 +95,8 @@ def pointer_linear_kernel(
     tl.store(at, out, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
-@tuned(DESCRIPTOR_CHOICES, key=["about", "RESIDUAL"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["M", "N", "K", "RESIDUAL"])
+@triton.jit
 def descriptor_linear_kernel(
     x,  # as above
     weight,
@@ -102,35 +106,28 @@ def descriptor_linear_kernel(
     M,
     N,
     K,
-    about,
     GELU: tl.constexpr,
     RESIDUAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    HALVES: tl.constexpr,
-    FLATTEN: tl.constexpr,
-    SPECIALISED: tl.constexpr,
 ):
-    """Write every tile of y whose number is this program's, plus a multiple of the number of programs."""
-    tl.static_assert(not SPECIALISED or x.dtype.element_ty != tl.float32, "float32 is split by the warps that multiply")
-    PIECE: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
+    """Write every tile of y whose number is this program's, plus a multiple of the number of programs.
+
+    A tile is finished in halves, which leaves shared memory for one more step of the product.
+    """
+    HALF: tl.constexpr = BLOCK_N // 2
     x_boxes = described(x, M, K, K, False, BLOCK_M, BLOCK_K)
     w_boxes = described(weight, K, N, K, True, BLOCK_K, BLOCK_N)
-    y_boxes = described(y, M, N, N, False, BLOCK_M, PIECE)
-    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN, warp_specialize=SPECIALISED):
+    y_boxes = described(y, M, N, N, False, BLOCK_M, HALF)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), tl.num_programs(0)):
         row, column = grouped(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         sums = product_by_descriptors(x_boxes, w_boxes, row, column, K, False, True, BLOCK_M, BLOCK_N, BLOCK_K)
-        m, n = row + tl.arange(0, BLOCK_M), column + tl.arange(0, PIECE)
-        if HALVES:
-            left, right = halves(sums)
-            y_boxes.store([row, column], finished(left, bias, residual, m, n, M, N, GELU, RESIDUAL))
-            right = finished(right, bias, residual, m, n + PIECE, M, N, GELU, RESIDUAL)
-            y_boxes.store([row, column + PIECE], right)
-        else:
-            y_boxes.store([row, column], finished(sums, bias, residual, m, n, M, N, GELU, RESIDUAL))
+        m, n = row + tl.arange(0, BLOCK_M), column + tl.arange(0, HALF)
+        left, right = halves(sums)
+        y_boxes.store([row, column], finished(left, bias, residual, m, n, M, N, GELU, RESIDUAL))
+        y_boxes.store([row, column + HALF], finished(right, bias, residual, m, n + HALF, M, N, GELU, RESIDUAL))
 
 
 @torch.library.custom_op("gallery::level_linear", mutates_args=())
@@ -158,8 +155,7 @@ def in_triton_language(
         return (min(tiles, multiprocessors(x.device)) if upright else tiles,)
 
     kernel = descriptor_linear_kernel if upright else pointer_linear_kernel
-    given = (x, weight, bias.contiguous(), other, y, M, N, K, about(M, N, K))
-    kernel[grid](*given, GELU=gelu, RESIDUAL=residual is not None)
+    kernel[grid](x, weight, bias.contiguous(), other, y, M, N, K, GELU=gelu, RESIDUAL=residual is not None)
     return y
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.environment import RESULTS as ALL_RESULTS
 from benchmarks.markdown import microseconds, note, table
-from gallery.levels.parts import COMPILE, CUDA, EAGER, SCRIPT, TRITON
+from gallery.levels.parts import EAGER
 from gallery.levels.show import RESULTS
 from gallery.levels.subjects import SUBJECTS
 
@@ -83,7 +83,7 @@ INTRODUCTION = """# Five levels, one semantics
 Made by `python -m gallery.levels.page`; do not edit.
 
 The same function can be written in torch and run as it is; be turned into TorchScript; be given to `torch.compile`; be
-written as a kernel in the Triton language; or be written in CUDA C++. Here five operations, a block of a transformer and
+written as a kernel in the Triton language; or be written in CUDA C++. Here operations, a block of a transformer and
 three small models are computed at all five levels, and have to give the same answer: each is compared with float64
 before it is timed.
 

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(THREADS, SIZE == 64 ? 2 : 1)
   unsigned queries[SIZE / 16][4];
 #pragma unroll
   for (int d = 0; d < SIZE / 16; ++d)
-    load_matrices(queries[d], place<SIZE>(tiles.q, warp * 16 + lane % 16, d * 2 + lane / 16));
+    load_left<SIZE>(queries[d], tiles.q, warp * 16, d * 2);
   const int query = first_query + warp * 16 + lane / 4;  // and query + 8
   float out[SIZE / 8][4] = {}, largest[2] = {-1e30f, -1e30f}, total[2] = {};
 
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(THREADS, SIZE == 64 ? 2 : 1)
 #pragma unroll
       for (int n = 0; n < KEYS / 16; ++n) {
         unsigned right[4];
-        load_matrices(right, place<SIZE>(keys, n * 16 + lane / 16 * 8 + lane % 8, d * 2 + lane / 8 % 2));
+        load_right<SIZE>(right, keys, n * 16, d * 2);
         multiply(score[2 * n], queries[d], right[0], right[1]);
         multiply(score[2 * n + 1], queries[d], right[2], right[3]);
       }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(THREADS, SIZE == 64 ? 2 : 1)
 #pragma unroll
       for (int d = 0; d < SIZE / 16; ++d) {
         unsigned right[4];
-        load_transposed(right, place<SIZE>(values, n * 16 + lane % 16, d * 2 + lane / 16));
+        load_right_upright<SIZE>(right, values, n * 16, d * 2);
         multiply(out[2 * d], left, right[0], right[1]);
         multiply(out[2 * d + 1], left, right[2], right[3]);
       }

@@ -8,6 +8,12 @@ namespace levels {
 
 using bfloat16 = __nv_bfloat16;
 
+__device__ __forceinline__ float as_float(float x) { return x; }
+__device__ __forceinline__ float as_float(bfloat16 x) { return __bfloat162float(x); }
+
+__device__ __forceinline__ void put(float* to, float x) { *to = x; }
+__device__ __forceinline__ void put(bfloat16* to, float x) { *to = __float2bfloat16(x); }
+
 __device__ __forceinline__ float gelu_of(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
 
 __device__ __forceinline__ void load8(const float* from, float (&to)[8]) {
@@ -49,7 +55,7 @@ __device__ __forceinline__ void load8(const T* row, int at, int width, bool alig
     return;
   }
 #pragma unroll
-  for (int i = 0; i < 8; ++i) to[i] = at + i < width ? static_cast<float>(row[at + i]) : 0.0f;
+  for (int i = 0; i < 8; ++i) to[i] = at + i < width ? as_float(row[at + i]) : 0.0f;
 }
 
 template <class T>
@@ -60,7 +66,7 @@ __device__ __forceinline__ void store8(T* row, int at, int width, bool aligned, 
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i)
-    if (at + i < width) row[at + i] = static_cast<T>(from[i]);
+    if (at + i < width) put(row + at + i, from[i]);
 }
 
 }  // namespace levels

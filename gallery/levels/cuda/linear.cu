@@ -51,11 +51,10 @@ __global__ void __launch_bounds__(THREADS, 2)
       unsigned left[WARP_ROWS / 16][4], right[WARP_OUTPUTS / 16][4];
 #pragma unroll
       for (int m = 0; m < WARP_ROWS / 16; ++m)
-        load_matrices(left[m], place<INPUTS>(stage.x, warp_row + m * 16 + lane % 16, k + lane / 16));
+        load_left<INPUTS>(left[m], stage.x, warp_row + m * 16, k);
 #pragma unroll
       for (int n = 0; n < WARP_OUTPUTS / 16; ++n)
-        load_matrices(right[n], place<INPUTS>(stage.weight, warp_output + n * 16 + lane / 16 * 8 + lane % 8,
-                                              k + lane / 8 % 2));
+        load_right<INPUTS>(right[n], stage.weight, warp_output + n * 16, k);
 #pragma unroll
       for (int m = 0; m < WARP_ROWS / 16; ++m)
 #pragma unroll
@@ -68,7 +67,7 @@ __global__ void __launch_bounds__(THREADS, 2)
   for (int n = 0; n < WARP_OUTPUTS / 8; ++n) {
     const int column = output + warp_output + n * 8 + lane % 4 * 2;
     if (column >= outputs) continue;
-    const float low = static_cast<float>(bias[column]), high = static_cast<float>(bias[column + 1]);
+    const float low = as_float(bias[column]), high = as_float(bias[column + 1]);
 #pragma unroll
     for (int m = 0; m < WARP_ROWS / 16; ++m)
 #pragma unroll

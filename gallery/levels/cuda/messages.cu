@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(32 * WARPS) messages_kernel(const T* x, const 
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
       const int edge = first + ahead * GROUPS;
-      weight[ahead] = edge < end ? static_cast<float>(weights[edge]) : 0.0f;
+      weight[ahead] = edge < end ? as_float(weights[edge]) : 0.0f;
       const long source = edge < end ? sources[edge] : 0;
       load8(x + source * width, at, edge < end ? width : 0, aligned, value[ahead]);
     }
