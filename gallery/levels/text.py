@@ -24,6 +24,8 @@ def encoded(text: str) -> torch.Tensor:
 @functools.cache
 def weights() -> dict[str, torch.Tensor]:
     """Return the trained weights: a model in torch eager learns the text by heart, from drawn weights, on a CPU."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so small a model keeps several waiting for each other
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         model = LanguageModel(IN_TORCH, TOKENS, CONTEXT)
@@ -34,6 +36,7 @@ def weights() -> dict[str, torch.Tensor]:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
+    torch.set_num_threads(threads)
     return {name: value.detach() for name, value in model.state_dict().items()}
 
 

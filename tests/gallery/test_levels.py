@@ -1,6 +1,8 @@
 """The same answers at every level that this machine has: operations, a block of a transformer and three models."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from gallery.errors import GalleryError
-from gallery.levels import attention, extension, layer_norm, linear, messages, polynomial, text
+from gallery.levels import attention, extension, layer_norm, linear, messages, page, plots, polynomial, text
 from gallery.levels.parts import CUDA, EAGER, IN_TRITON_LANGUAGE, LEVELS, SCRIPT, TRITON, missing
 from gallery.levels.show import levels
-from gallery.levels.subjects import OF_BFLOAT16, OF_FLOAT32, SUBJECTS, error
+from gallery.levels.subjects import OF_BFLOAT16, OF_FLOAT32, SUBJECTS, Subject, error
 
 ON_CPU = (EAGER, SCRIPT, TRITON)  # torch.compile takes a CPU longer than all tests; the command compares it
 OF_LEVELS = [pytest.param(level, marks=() if level in ON_CPU else pytest.mark.gpu) for level in LEVELS]
@@ -22,9 +24,12 @@ OPERATIONS = (layer_norm, linear, attention, messages, polynomial)
 
 @pytest.fixture(autouse=True)
 def _without_gradients() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # what is so small keeps several waiting for each other
     torch.manual_seed(7)
     with torch.inference_mode():
         yield
+    torch.set_num_threads(threads)
 
 
 def draw_layer_norm(width: int, dtype: torch.dtype) -> list:
@@ -180,3 +185,42 @@ def test_the_command_compares_levels_without_a_gpu(capsys: pytest.CaptureFixture
     assert "graph_network" in printed
     with pytest.raises(GalleryError, match=r"There is no blok; subjects are layer_norm_gelu"):
         levels(["blok"], None, quick=False)
+
+
+def figures_of(subject: Subject) -> dict:
+    """Return figures as `measure` gives them; each level is faster than the one before."""
+    work, moved = subject.work(subject.large), subject.numbers(subject.large) * subject.dtype.itemsize
+    levels = {
+        name: {
+            **{
+                "median_us": 1000.0 / (place + 1),
+                "host_us": 2000.0 / (place + 1),
+                "share": 0.25,
+                "launches": 5 - place,
+            },
+            **{"peak_mb": 3.5, "compile_s": 2.0 * bool(place), "error": 1e-3},
+        }
+        for place, name in enumerate((*LEVELS, *subject.others))
+    }
+    return {
+        **{"subject": subject.name, "size": list(subject.large), "dtype": str(subject.dtype).removeprefix("torch.")},
+        **{"work": work, "bytes": moved, "bound": "bytes", "rates": {"operations": 8e14, "bytes": 4e12}},
+        "levels": levels,
+    }
+
+
+def test_the_page_and_the_plots_are_made_of_the_results_alone(tmp_path: Path) -> None:
+    environment = {"device": "NVIDIA H200", "cores": 16, "versions": {}}
+    subjects = [figures_of(subject) for subject in SUBJECTS.values()]
+    document = {"environment": environment, "settings": {"quick": False}, "subjects": subjects}
+    made = page.page(document, "nvidia-h200")
+    assert "| CUDA C++ | 200 | 25.0% | 400 | 1 | 3.5 | 2.0 | 1,250 | 1e-03 |" in made
+    assert "0.50 to 0.50 times the device time of torch eager" in made
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(document), encoding="utf-8")
+    plots.draw(results, tmp_path)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"levels.png", "levels_roofline.png"}
+
+
+def test_the_committed_page_is_what_the_committed_results_give() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.committed()
