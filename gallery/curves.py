@@ -47,6 +47,7 @@ def bench(exhibits: Sequence[Exhibit], output: Path | None, *, quick: bool) -> N
 
 def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = False) -> dict[str, Any]:
     """Draw an exhibit's rate over its sizes, and return the figures of every size."""
+    from matplotlib import pyplot as plt
     from triton.testing import Benchmark, perf_report
 
     sizes = list(exhibit.curve)
@@ -81,6 +82,7 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
 
     with tempfile.TemporaryDirectory() as directory:
         perf_report(benchmark)(rate).run(print_data=True, save_path=directory)
+        plt.close("all")
         shutil.copy(Path(directory) / f"{title}.png", pictures / f"{title}.png")
     return {"axis": label, "unit": unit, "ours": list(exhibit.ways), "points": list(points.values())}
 

@@ -27,7 +27,14 @@ def command(
         python -m gallery run softmax
         python -m gallery run softmax --size 4096x16384 --dtype bfloat16
     """
+    import torch
+
     from gallery.catalogue import find
+    from gallery.errors import GalleryError
     from gallery.show import run
 
-    run(find(name), size, dtype)
+    exhibit = find(name)
+    try:
+        run(exhibit, size, dtype)
+    except torch.OutOfMemoryError:
+        raise GalleryError(f"{name} needs more memory than this GPU has free; a smaller --size may fit.") from None

@@ -26,10 +26,11 @@ from gallery.tuning import Choice, chosen, tuned
 
 KINDS = ("sum", "maximum")
 CHOICES = (
-    Choice("narrow", "few lanes are left over in narrow images", {"LANES": 32, "RUNS": 1, "STRIP": 8}, 1),
-    Choice("runs of a row", "in one dimension there are no rows to share", {"LANES": 128, "RUNS": 4, "STRIP": 1}, 4),
-    Choice("low strips", "rows are shared, and there are many programs", {"LANES": 128, "RUNS": 1, "STRIP": 8}, 4),
+    Choice("wide strips", "rows are shared, in long runs", {"LANES": 512, "RUNS": 1, "STRIP": 4}, 4),
     Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "RUNS": 1, "STRIP": 16}, 4),
+    Choice("narrow strips", "few lanes are left over in narrow images", {"LANES": 32, "RUNS": 1, "STRIP": 8}, 1),
+    Choice("one run", "in one dimension there are no rows to share", {"LANES": 1024, "RUNS": 1, "STRIP": 1}, 8),
+    Choice("two runs", "the same, with twice the loads under way", {"LANES": 512, "RUNS": 2, "STRIP": 1}, 4),
 )
 
 
@@ -178,9 +179,9 @@ def _answer_shape(x: torch.Tensor, window: Sequence[int], stride: Sequence[int],
                 "padding is smaller than its window, so that each window has an element."
             )
         shape[dimension] = (shape[dimension] + 2 * pad - size) // step + 1
-        if shape[dimension] < 1:
+        if shape[dimension] < 1 or not x.shape[dimension]:
             raise ValueError(
-                f"'window' {size} is longer than the {x.shape[dimension]} elements of 'x' with the padding {pad}."
+                f"'window' {size} finds no place in the {x.shape[dimension]} elements of 'x' with the padding {pad}."
             )
     return shape
 

@@ -14,11 +14,15 @@ FLOAT32_SLACK = 1e-6
 """What sums and functions in float32 may lose besides, in units of the largest number."""
 
 
-def assert_near(ours: torch.Tensor, truth: torch.Tensor) -> None:
-    """Demand each element within a rounding to the type, and of the largest within what float32 loses."""
+def assert_near(ours: torch.Tensor, truth: torch.Tensor, largest: float | None = None) -> None:
+    """Demand each element within a rounding to the type, and of the largest summand within what float32 loses.
+
+    The largest summand is by default the largest of the truth.
+    """
     assert ours.shape == truth.shape
     if truth.numel():
-        allowed = truth.abs() * ROUNDING[ours.dtype] * 1.01 + truth.abs().max() * FLOAT32_SLACK
+        largest = float(truth.abs().max()) if largest is None else largest
+        allowed = truth.abs() * ROUNDING[ours.dtype] * 1.01 + largest * FLOAT32_SLACK
         allowed = allowed + torch.finfo(ours.dtype).smallest_normal * torch.finfo(ours.dtype).eps
         difference = (ours.double() - truth).abs()
         assert bool((difference <= allowed).all()), f"{float((difference - allowed).max()):.1e} more than allowed"

@@ -21,6 +21,7 @@ from gallery.errors import GalleryError
 from gallery.exhibit import Exhibit
 from gallery.limits import Limit
 from gallery.tuning import ByMagnitude
+from tests.gallery.drawing import DEVICE
 
 ROOT = Path(__file__).parents[2]
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
@@ -104,26 +105,47 @@ def test_run_fails_where_an_error_is_too_large() -> None:
         show.run(wrong, "100", None)
 
 
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times where there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch, of 4,000 bytes at 8 GB/s."""
+
+    def times(exhibit: Exhibit, arguments: Any, calls: dict[str, Any], rounds: int, *, backward: bool) -> Any:
+        for call in calls.values():
+            call()
+        return Limit("copy", "bytes", 8e6, 4000), {
+            name: Timing.of([[2000.0 if name == "torch" else 1000.0]], "given") for name in calls
+        }
+
+    monkeypatch.setattr(curves, "time_beside_limit", times)
+    monkeypatch.setattr(curves, "kernel_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(curves, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, DEVICE))
+
+
+@pytest.mark.usefixtures("given")
 def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of times that are given, as there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch."""
     exhibit = dataclasses.replace(find("softmax"), curve=[(8, 64), (4, 128), (2, 256)])
-
-    def given(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int, *, backward: bool) -> Any:
-        times = {name: Timing.of([[1000.0 * (1 + (name == "torch"))]], "given") for name in calls}
-        return Limit("copy", "bytes", 8e6, 4000), times
-
-    monkeypatch.setattr(curves, "time_beside_limit", given)
-    monkeypatch.setattr(curves, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, "cpu"))
     found = curves.curve(exhibit, tmp_path, quick=False)
     assert [point["along"] for point in found["points"]] == [64, 128, 256]
     assert found["points"][0]["times"]["softmax"]["share"] == 0.5
     assert found["points"][0]["times"]["torch"]["share"] == 0.25
+    assert [path.name for path in tmp_path.iterdir()] == ["softmax.png"]
     assert (tmp_path / "softmax.png").read_bytes().startswith(b"\x89PNG")
-    assert not list(tmp_path.glob("*.csv"))
-    json.dumps(found, allow_nan=False)
     assert "ours, softmax (GB/s)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("given")
+def test_bench_writes_what_it_found_beside_what_it_found_before(tmp_path: Path) -> None:
+    small = {name: dataclasses.replace(find(name), curve=[(4, 8), (8, 8), (8, 16)]) for name in ("softmax", "copy")}
+    for name in ("copy", "softmax", "copy"):
+        curves.bench([small[name]], tmp_path, quick=True)
+    document = json.loads((tmp_path / "gallery.json").read_text("utf-8"))
+    assert document["settings"] == {"quick": True}
+    assert [found["exhibit"] for found in document["exhibits"]] == ["softmax", "copy"], "in the path's order"
+    assert "backward" in document["exhibits"][0]
+    assert document["exhibits"][1]["forward"]["ours"] == list(find("copy").ways)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"softmax.png", "softmax_backward.png", "copy.png"}
 
 
 def test_what_was_tuned_is_shared_between_two_powers_of_two() -> None:

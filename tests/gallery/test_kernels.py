@@ -1,6 +1,8 @@
 """Every kernel of the gallery against its reference in float64, in every type and size that it takes."""
 
+import sys
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,13 @@ WAYS = [
 ]
 GRADIENTS = [case for case in WAYS if case.values[0].differentiable]
 IN_FLOAT32 = [pytest.param(e, way, id=f"{e.name}-{way}") for e in EXHIBITS for way in e.ways]
+TUNED = [
+    pytest.param(exhibit, kernel, place, id=f"{exhibit.name}-{name}-{kernel.choices[place].name.replace(' ', '-')}")
+    for exhibit in EXHIBITS
+    for name, kernel in vars(sys.modules[exhibit.reference.__module__]).items()
+    if hasattr(kernel, "choices")
+    for place in range(len(kernel.choices))
+]
 STEP, ALLOWED = 4e-3, {"atol": 1e-3, "rtol": 1e-2}
 MOST_ELEMENTS = 600
 """Of arguments whose gradients are compared with differences, which takes two calls for each."""
@@ -62,6 +71,24 @@ def test_gradients_are_what_the_answers_change_by(exhibit: Exhibit, way: str, de
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*not a double precision floating point.*")
         assert torch.autograd.gradcheck(exhibit.ways[way], arguments, eps=STEP, **ALLOWED)
+
+
+@pytest.mark.parametrize(("exhibit", "kernel", "place"), TUNED)
+def test_every_choice_gives_the_answer(
+    exhibit: Exhibit, kernel: Any, place: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the last size that launches the kernel. By itself the interpreter takes the first, and a GPU the fastest."""
+    config = kernel.choices[place].config(kernel.configs[0].pre_hook)
+    monkeypatch.setattr(kernel, "configs", [config])
+    for size in reversed(exhibit.sizes):
+        torch.manual_seed(7)
+        arguments = exhibit.sample(size, torch.float32, device)
+        for way in exhibit.ways:
+            found = (gradient_error if exhibit.differentiable else error)(exhibit, way, arguments)
+            assert found <= exhibit.tolerances[torch.float32]
+        if getattr(kernel, "best_config", None) is config:
+            return
+    pytest.fail("no size that is checked launches this kernel")
 
 
 @pytest.mark.parametrize(("exhibit", "way"), IN_FLOAT32)
