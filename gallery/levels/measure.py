@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from gallery.levels import extension, text
 from gallery.levels.parts import CUDA, EAGER, LEVELS, missing
 from gallery.levels.subjects import Arguments, Call, Subject, error, other
-from gallery.limits import copy_rate, product_rate
+from gallery.limits import copy_call, product_call
 from gallery.timing import ROUNDS, time_calls
 
 WARM_CALLS, HOST_CALLS = 3, 20
@@ -30,14 +30,10 @@ def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
         AssertionError: An answer is farther from the truth than the subject allows.
     """
     device, size = torch.device("cuda"), subject.large
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.inference_mode():
         arguments = subject.arguments(size, device)
         truth = subject.truth(size, arguments)
-        work, moved = subject.work(size), subject.numbers(size) * subject.dtype.itemsize
-        rates = {"operations": product_rate(subject.dtype), "bytes": copy_rate()}
-        least_us = {"operations": work / rates["operations"] * 1e6, "bytes": moved / rates["bytes"] * 1e6}
-        bound = max(least_us, key=least_us.__getitem__)
         calls: dict[str, Callable[[], Any]] = {}
         levels: dict[str, Figures] = {}
         for name in (*(level for level in LEVELS if not missing(level)), *subject.others):
@@ -45,19 +41,24 @@ def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
             levels[name]["error"] = float(f"{error(call(*arguments), truth):.2g}")
             assert levels[name]["error"] <= subject.tolerance, f"{subject.name}, {name}: error {levels[name]['error']}"
             levels[name] |= {"launches": launches(call, arguments), **memory(call, arguments)}
+            levels[name]["host_us"] = host_us(call, arguments)
             if subject.name == "language_model":
                 levels[name] |= generation(call, device)
             calls[name] = lambda call=call: call(*arguments)  # type: ignore[misc]
         del truth
-        for name, timing in time_calls(calls, rounds).items():
-            share = least_us[bound] / timing.median_us
-            levels[name] |= timing.to_json() | {"host_us": host_us(calls[name]), "share": float(f"{share:.3g}")}
+        roofs = {"bytes": copy_call(), "operations": product_call(subject.dtype)}
+        times = time_calls({name: call for name, (_, call) in roofs.items()} | calls, rounds)
+    rates = {name: amount / times.pop(name).median_us * 1e6 for name, (amount, _) in roofs.items()}
+    amounts = {"bytes": subject.numbers(size) * subject.dtype.itemsize, "operations": subject.work(size)}
+    least_us = {name: amount / rates[name] * 1e6 for name, amount in amounts.items()}
+    bound = max(least_us, key=least_us.__getitem__)
+    for name, timing in times.items():
+        levels[name] |= timing.to_json() | {"share": float(f"{least_us[bound] / timing.median_us:.3g}")}
     return {
         "subject": subject.name,
         "size": list(size),
         "dtype": str(subject.dtype).removeprefix("torch."),
-        "work": work,
-        "bytes": moved,
+        **amounts,
         "bound": bound,
         "rates": {name: float(f"{rate:.4g}") for name, rate in rates.items()},
         "levels": levels,
@@ -94,7 +95,7 @@ def synchronised(call: Call, arguments: Arguments, count: int) -> None:
 def launches(call: Call, arguments: Arguments) -> int:
     """Return how many kernels, copies and fills one call starts on the GPU."""
     synchronised(call, arguments, 1)
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         synchronised(call, arguments, 1)
     on_gpu = torch.autograd.DeviceType.CUDA
     return sum(event.device_type == on_gpu for event in profiler.events() or ())
@@ -110,13 +111,11 @@ def memory(call: Call, arguments: Arguments) -> Figures:
     return {"peak_mb": round((torch.cuda.max_memory_allocated() - before) / 1e6, 2)}
 
 
-def host_us(call: Callable[[], Any]) -> float:
+def host_us(call: Call, arguments: Arguments) -> float:
     """Return how long a call takes when Python makes one after the other, in microseconds."""
-    torch.cuda.synchronize()
+    synchronised(call, arguments, WARM_CALLS)
     began = time.perf_counter()
-    for _ in range(HOST_CALLS):
-        call()
-    torch.cuda.synchronize()
+    synchronised(call, arguments, HOST_CALLS)
     return round((time.perf_counter() - began) / HOST_CALLS * 1e6, 1)
 
 

@@ -64,10 +64,10 @@ def draw_roofline(subjects: list[dict[str, Any]], device: str, path: Path) -> No
     along = (6.0, 6.0 * rates["bytes"] / 1e12)
     axis.annotate("copy of memory", along, (-4, 4), textcoords="offset points", ha="right", va="bottom")
     for mark, subject in zip(MARKS, subjects, strict=False):
-        intensity = subject["work"] / subject["bytes"]
+        intensity = subject["operations"] / subject["bytes"]
         for level, colour in COLOURS.items():
             if level in subject["levels"]:
-                rate = subject["work"] / subject["levels"][level]["median_us"] / 1e6
+                rate = subject["operations"] / subject["levels"][level]["median_us"] / 1e6
                 axis.plot(intensity, rate, mark, color=colour, ms=7, alpha=0.85)
         axis.plot([], [], mark, color="black", label=subject["subject"].replace("_", " "))
     for level, colour in COLOURS.items():

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -94,12 +95,13 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
     """Print a subject's figures, a level in each line."""
     limit = {"bytes": "a copy", "operations": "torch's product"}[found["bound"]]
     title = f"{found['subject']} {found['size']} {found['dtype']}; the limit is that of {limit}"
-    table = Table(title=title, title_justify="left")
-    for heading in ("", "error", "µs", "of the limit", "µs from Python", "launches", "MB", "compiling, s"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("error", "µs", "of the limit", "from Python", "launches", "MB", "s compiling"):
+        table.add_column(heading, justify="right", overflow="fold")
     for level, figures in found["levels"].items():
         table.add_row(
-            *(level, f"{figures['error']:.1e}", f"{figures['median_us']:,.1f}", f"{figures['share']:.1%}"),
+            *(level, f"{figures['error']:.0e}", f"{figures['median_us']:,.1f}", f"{figures['share']:.1%}"),
             *(f"{figures['host_us']:,.1f}", str(figures["launches"]), f"{figures['peak_mb']:,.1f}"),
             f"{figures['compile_s']:.1f}",
         )

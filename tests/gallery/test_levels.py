@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from gallery.errors import GalleryError
 from gallery.levels import attention, extension, layer_norm, linear, messages, page, plots, polynomial, text
-from gallery.levels.parts import CUDA, EAGER, IN_TRITON_LANGUAGE, LEVELS, SCRIPT, TRITON, missing
+from gallery.levels.measure import measure
+from gallery.levels.parts import COMPILE, CUDA, EAGER, IN_TRITON_LANGUAGE, LEVELS, SCRIPT, TRITON, missing
 from gallery.levels.show import levels
 from gallery.levels.subjects import OF_BFLOAT16, OF_FLOAT32, SUBJECTS, Subject, error
 
@@ -187,6 +189,16 @@ def test_the_command_compares_levels_without_a_gpu(capsys: pytest.CaptureFixture
         levels(["blok"], None, quick=False)
 
 
+@pytest.mark.gpu
+def test_a_subject_is_measured_at_every_level() -> None:
+    subject = SUBJECTS["messages"]
+    found = measure(replace(subject, large=subject.small), rounds=1)
+    assert {EAGER, SCRIPT, COMPILE, TRITON} <= set(found["levels"])
+    assert found["levels"][TRITON]["launches"] == 1
+    assert found["levels"][EAGER]["launches"] > 1
+    assert all(figures["median_us"] > 0 for figures in found["levels"].values())
+
+
 def figures_of(subject: Subject) -> dict:
     """Return figures as `measure` gives them; each level is faster than the one before."""
     work, moved = subject.work(subject.large), subject.numbers(subject.large) * subject.dtype.itemsize
@@ -204,7 +216,7 @@ def figures_of(subject: Subject) -> dict:
     }
     return {
         **{"subject": subject.name, "size": list(subject.large), "dtype": str(subject.dtype).removeprefix("torch.")},
-        **{"work": work, "bytes": moved, "bound": "bytes", "rates": {"operations": 8e14, "bytes": 4e12}},
+        **{"operations": work, "bytes": moved, "bound": "bytes", "rates": {"operations": 8e14, "bytes": 4e12}},
         "levels": levels,
     }
 

@@ -25,7 +25,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, boo
   const c10::cuda::CUDAGuard guard(x.device());
   const Tensor rows = x.contiguous(), gamma = weight.contiguous(), beta = bias.contiguous();
   const int64_t width = x.size(-1);
-  TORCH_CHECK(width <= levels::MOST_WIDTH, "Rows of ", width, " numbers are too long; ", levels::MOST_WIDTH, " are accepted.");
+  TORCH_CHECK(width <= levels::MOST_WIDTH, "Rows of ", width, " numbers are too long; ", levels::MOST_WIDTH,
+              " are accepted.");
   Tensor y = at::empty_like(rows);
   if (x.numel() == 0) return y;
   levels::layer_norm(rows.const_data_ptr(), gamma.const_data_ptr(), beta.const_data_ptr(), y.mutable_data_ptr(),
@@ -34,7 +35,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, boo
   return y;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::optional<Tensor>& residual, bool gelu) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::optional<Tensor>& residual,
+              bool gelu) {
   const c10::cuda::CUDAGuard guard(x.device());
   const Tensor rows = x.contiguous(), w = weight.contiguous(), b = bias.contiguous();
   const Tensor other = residual ? residual->contiguous() : Tensor();
@@ -43,8 +45,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
   shape.back() = outputs;
   Tensor y = at::empty(shape, x.options());
   if (y.numel() == 0) return y;
-  levels::linear(rows.const_data_ptr(), w.const_data_ptr(), b.const_data_ptr(), residual ? other.const_data_ptr() : nullptr,
-                 y.mutable_data_ptr(), y.numel() / outputs, outputs, inputs, gelu, stream());
+  levels::linear(rows.const_data_ptr(), w.const_data_ptr(), b.const_data_ptr(),
+                 residual ? other.const_data_ptr() : nullptr, y.mutable_data_ptr(), y.numel() / outputs, outputs,
+                 inputs, gelu, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }
@@ -56,15 +59,16 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal)
   TORCH_CHECK(size == 64 || size == 128, "Heads of ", size, " are not accepted; 64 or 128 are.");
   Tensor y = at::empty({batch, tokens, heads, size}, q.options());
   if (y.numel() == 0) return y;
-  levels::attention(q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), y.mutable_data_ptr(), batch, heads, tokens,
-                    size, q.stride(0), q.stride(2), causal, stream());
+  levels::attention(q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), y.mutable_data_ptr(), batch, heads,
+                    tokens, size, q.stride(0), q.stride(2), causal, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }
 
 Tensor messages(const Tensor& x, const Tensor& offsets, const Tensor& sources, const Tensor& weights) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const Tensor rows = x.contiguous(), begins = offsets.contiguous(), from = sources.contiguous(), w = weights.contiguous();
+  const Tensor rows = x.contiguous(), w = weights.contiguous();
+  const Tensor begins = offsets.contiguous(), from = sources.contiguous();
   Tensor y = at::empty_like(rows);
   if (x.numel() == 0) return y;
   levels::messages(rows.const_data_ptr(), begins.const_data_ptr<int>(), from.const_data_ptr<int>(), w.const_data_ptr(),
@@ -80,8 +84,8 @@ Tensor polynomial(const Tensor& x, const Tensor& mean, const Tensor& scale, cons
   Tensor y = at::empty({x.size(0)}, x.options());
   if (y.numel() == 0) return y;
   levels::polynomial(rows.const_data_ptr<float>(), m.const_data_ptr<float>(), s.const_data_ptr<float>(),
-                     c.const_data_ptr<float>(), intercept.const_data_ptr<float>(), y.mutable_data_ptr<float>(), x.size(0),
-                     x.size(1), stream());
+                     c.const_data_ptr<float>(), intercept.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                     x.size(0), x.size(1), stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }

@@ -22,7 +22,7 @@ void messages(const void* x, const int* offsets, const int* sources, const void*
               bool bfloat16, cudaStream_t stream);
 
 // y[rows] of x[rows, features], features at most 64. float32.
-void polynomial(const float* x, const float* mean, const float* scale, const float* coefficients, const float* intercept,
-                float* y, long rows, int features, cudaStream_t stream);
+void polynomial(const float* x, const float* mean, const float* scale, const float* coefficients,
+                const float* intercept, float* y, long rows, int features, cudaStream_t stream);
 
 }  // namespace levels

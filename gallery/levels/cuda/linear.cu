@@ -1,4 +1,4 @@
-// Tiles of 128 × 128, copied three steps ahead; eight warps make 64 × 32 each; what follows the product is done in registers.
+// Tiles of 128 × 128, copied two steps ahead; eight warps make 64 × 32 each, and what follows it while in registers.
 #include "tensor_cores.cuh"
 
 namespace levels {
@@ -13,8 +13,8 @@ struct Stage {
 
 template <bool GELU, bool RESIDUAL>
 __global__ void __launch_bounds__(THREADS, 2)
-    linear_kernel(const bfloat16* x, const bfloat16* weight, const bfloat16* bias, const bfloat16* residual, bfloat16* y,
-                  int rows, int outputs, int inputs) {
+    linear_kernel(const bfloat16* x, const bfloat16* weight, const bfloat16* bias, const bfloat16* residual,
+                  bfloat16* y, int rows, int outputs, int inputs) {
   extern __shared__ __align__(128) unsigned char shared[];
   Stage* stages = reinterpret_cast<Stage*>(shared);
 

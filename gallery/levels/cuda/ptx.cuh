@@ -7,7 +7,8 @@ namespace levels {
 // Begins to copy 16 bytes into shared memory, or zeros; `from` is not read for zeros.
 __device__ __forceinline__ void copy16(void* to, const void* from, bool zeros) {
   const unsigned shared = __cvta_generic_to_shared(to);
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(zeros ? 0 : 16) : "memory");
+  const int bytes = zeros ? 0 : 16;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -37,10 +38,13 @@ __device__ __forceinline__ void load_transposed(unsigned (&to)[4], const bfloat1
                : "memory");
 }
 
-// sum[16 × 8] += left[16 × 16] right[16 × 8]: lane l has rows l / 4 (first two) and l / 4 + 8, columns 2 (l % 4) and + 1.
-__device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&left)[4], unsigned right, unsigned right_high) {
+// sum[16 × 8] += left[16 × 16] right[16 × 8]: lane l has rows l / 4 (first two) and l / 4 + 8 of the sum, and of these
+// the columns 2 (l % 4) and + 1.
+__device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&left)[4], unsigned right,
+                                         unsigned right_high) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right), "r"(right_high));
 }

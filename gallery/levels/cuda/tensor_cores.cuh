@@ -4,7 +4,8 @@
 
 namespace levels {
 
-// Where 8 numbers of a row of WIDTH lie. Eight rows at the same place fall into different banks: places are swapped by row.
+// Where 8 numbers of a row of WIDTH lie: places are swapped by row, so that eight rows at the same place fall into
+// different banks.
 template <int WIDTH>
 __device__ __forceinline__ bfloat16* place(bfloat16* tile, int row, int chunk) {
   return tile + row * WIDTH + (chunk ^ (row & 7)) * 8;
@@ -30,7 +31,7 @@ __device__ __forceinline__ void load_left(unsigned (&to)[4], bfloat16* tile, int
   load_matrices(to, place<WIDTH>(tile, row + lane % 16, chunk + lane / 16));
 }
 
-// The right operands of two products side by side, whose columns are 16 rows of the tile: numbers 0, 1 and numbers 2, 3.
+// The right operands of two products side by side, whose columns are 16 rows of the tile: words 0, 1 and words 2, 3.
 template <int WIDTH>
 __device__ __forceinline__ void load_right(unsigned (&to)[4], bfloat16* tile, int row, int chunk) {
   const int lane = threadIdx.x % 32;
