@@ -21,6 +21,9 @@ from gallery.levels.extension import library
 from gallery.tuning import Choice, tuned
 
 SIZES = (16, 32, 64, 128)
+ALIGNED = 8
+"""Of how many numbers strides are multiples."""
+
 CHOICES = (
     Choice("large blocks", "K and V are read least often", {"QUERIES": 128, "KEYS": 128}, 8, 2),
     Choice("short blocks of keys", "more registers for Y", {"QUERIES": 128, "KEYS": 64}, 8, 3),
@@ -140,10 +143,15 @@ def in_cuda(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = Tr
 
 
 def alike(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors as they are if all lie alike, heads of a token side by side, and copies that do otherwise."""
+    """Return the tensors as they are if all lie alike, heads of a token side by side, and copies that do otherwise.
+
+    They also have to begin, as their tokens do, at multiples of 16 bytes, which CUDA C++ loads at once.
+    """
     head = tensors[0]
     fits = head.stride(3) == 1 and head.stride(1) == head.shape[3]
-    if fits and all(tensor.stride() == head.stride() for tensor in tensors):
+    fits = fits and head.stride(0) % ALIGNED == 0 and head.stride(2) % ALIGNED == 0
+    begins = all(tensor.data_ptr() % (ALIGNED * tensor.element_size()) == 0 for tensor in tensors)
+    if fits and begins and all(tensor.stride() == head.stride() for tensor in tensors):
         return tensors
     return tuple(tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors)
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -37,17 +38,17 @@ def library() -> Any:
 
     BUILD.mkdir(parents=True, exist_ok=True)
     major, minor = torch.cuda.get_device_capability()
-    os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
     built, began = BUILD / "gallery_levels.so", time.perf_counter()
     before = built.stat().st_mtime_ns if built.exists() else 0
-    load(
-        name="gallery_levels",
-        sources=[str(path) for path in sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.cu")])],
-        extra_cflags=["-O2"],
-        extra_cuda_cflags=["-O3"],
-        build_directory=str(BUILD),
-        is_python_module=False,
-    )
+    with mock.patch.dict(os.environ, TORCH_CUDA_ARCH_LIST=f"{major}.{minor}"):
+        load(
+            name="gallery_levels",
+            sources=[str(path) for path in sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.cu")])],
+            extra_cflags=["-O2"],
+            extra_cuda_cflags=["-O3"],
+            build_directory=str(BUILD),
+            is_python_module=False,
+        )
     if built.stat().st_mtime_ns != before:
         TIME.write_text(json.dumps(time.perf_counter() - began))
     return torch.ops.gallery_levels

@@ -68,9 +68,11 @@ def compare(names: Sequence[str], console: Console) -> None:
             console.print(f"{level} is left out: {reason}.")
     console.print(f"{COMPILE} is left out of models: to compile them for a CPU takes longer than all else.")
     here = [level for level in LEVELS if not missing(level)]
-    table = Table(title="Largest error, in units of the largest number of the answer", title_justify="left")
-    for heading in ("", *here):
-        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
+    title = "Largest error, in units of the largest number of the answer"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in here:
+        table.add_column(heading, justify="right", overflow="fold")
     worst = 0.0
     with torch.inference_mode():
         for name in names:

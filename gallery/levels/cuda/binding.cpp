@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <cstdint>
 #include <optional>
 
 #include "levels.h"
@@ -15,6 +16,12 @@ using at::Tensor;
 
 cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream(); }
 
+// A tensor whose rows lie one after the other and begin at a multiple of 16 bytes: what it is, or a copy.
+Tensor in_rows(const Tensor& x) {
+  const Tensor rows = x.contiguous();
+  return reinterpret_cast<std::uintptr_t>(rows.const_data_ptr()) % 16 == 0 ? rows : rows.clone();
+}
+
 bool of_bfloat16(const Tensor& x) {
   TORCH_CHECK(x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat, "'x' is ", x.scalar_type(),
               "; float32 and bfloat16 are accepted.");
@@ -23,7 +30,7 @@ bool of_bfloat16(const Tensor& x) {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, double epsilon) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const Tensor rows = x.contiguous(), gamma = weight.contiguous(), beta = bias.contiguous();
+  const Tensor rows = in_rows(x), gamma = in_rows(weight), beta = in_rows(bias);
   const int64_t width = x.size(-1);
   TORCH_CHECK(width <= levels::MOST_WIDTH, "Rows of ", width, " numbers are too long; ", levels::MOST_WIDTH,
               " are accepted.");
@@ -38,8 +45,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, boo
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::optional<Tensor>& residual,
               bool gelu) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const Tensor rows = x.contiguous(), w = weight.contiguous(), b = bias.contiguous();
-  const Tensor other = residual ? residual->contiguous() : Tensor();
+  const Tensor rows = in_rows(x), w = in_rows(weight), b = in_rows(bias);
+  const Tensor other = residual ? in_rows(*residual) : Tensor();
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
   auto shape = x.sizes().vec();
   shape.back() = outputs;
@@ -67,8 +74,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal)
 
 Tensor messages(const Tensor& x, const Tensor& offsets, const Tensor& sources, const Tensor& weights) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const Tensor rows = x.contiguous(), w = weights.contiguous();
-  const Tensor begins = offsets.contiguous(), from = sources.contiguous();
+  const Tensor rows = in_rows(x), w = in_rows(weights);
+  const Tensor begins = in_rows(offsets), from = in_rows(sources);
   Tensor y = at::empty_like(rows);
   if (x.numel() == 0) return y;
   levels::messages(rows.const_data_ptr(), begins.const_data_ptr<int>(), from.const_data_ptr<int>(), w.const_data_ptr(),
@@ -80,7 +87,7 @@ Tensor messages(const Tensor& x, const Tensor& offsets, const Tensor& sources, c
 Tensor polynomial(const Tensor& x, const Tensor& mean, const Tensor& scale, const Tensor& coefficients,
                   const Tensor& intercept) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const Tensor rows = x.contiguous(), m = mean.contiguous(), s = scale.contiguous(), c = coefficients.contiguous();
+  const Tensor rows = in_rows(x), m = in_rows(mean), s = in_rows(scale), c = in_rows(coefficients);
   Tensor y = at::empty({x.size(0)}, x.options());
   if (y.numel() == 0) return y;
   levels::polynomial(rows.const_data_ptr<float>(), m.const_data_ptr<float>(), s.const_data_ptr<float>(),
