@@ -1,4 +1,4 @@
-"""The implicit matrix of a convolution: kernels that multiply it, and their launches.
+"""The implicit matrix of a convolution: kernels that multiply it with weights, and their launches.
 
 What is computed, and what is to be learnt of it, stands in `gallery/kernels/convolution.py`. Everything here has a
 pixel's channels together: x [N, H, W, C], weights [F, R, S, C], y [N, P, Q, F].
@@ -33,13 +33,6 @@ DESCRIPTOR_CHOICES = (
     ),
     Choice("wide tiles", "each number loaded is used more often", {"FILTERS": 128, "IMAGES": 4, "CHANNELS": 64}, 8, 3),
 )
-WEIGHT_CHOICES = (
-    Choice(
-        "small tiles", "every multiprocessor has work when w is small", {"PIXELS": 32, "FILTERS": 64, "TAPS": 64}, 4
-    ),
-    Choice("wide tiles", "each number loaded is used more often", {"PIXELS": 64, "FILTERS": 128, "TAPS": 128}, 8),
-)
-MOST_PIXELS, WEIGHT_TILE = 64, 128 * 128
 PLANE = 64
 """Pixels of a box in one image, which a descriptor brings for IMAGES of them."""
 
@@ -164,6 +157,7 @@ def descriptor_kernel(
     PIXELS: tl.constexpr = IMAGES * HEIGHT * WIDTH
     x_boxes = tl.make_tensor_descriptor(x, [N, H, W, C], [H * W * C, W * C, C, 1], [IMAGES, HEIGHT, WIDTH, CHANNELS])
     weight_boxes = tl.make_tensor_descriptor(weight, [R * S, F, C], [C, R * S * C, 1], [1, FILTERS, CHANNELS])
+    y_boxes = tl.make_tensor_descriptor(y, [N, P, Q, F], [P * Q * F, Q * F, F, 1], [IMAGES, HEIGHT, WIDTH, FILTERS])
     high, wide, deep = tl.cdiv(P, HEIGHT), tl.cdiv(Q, WIDTH), tl.cdiv(F, FILTERS)
     steps = tl.cdiv(C, CHANNELS)
     for tile in tl.range(tl.program_id(0), tl.cdiv(N, IMAGES) * high * wide * deep, tl.num_programs(0)):
@@ -176,62 +170,11 @@ def descriptor_kernel(
             c, tap = step % steps * CHANNELS, step // steps
             weights = weight_boxes.load([tap, f, c]).reshape(FILTERS, CHANNELS)
             block = x_boxes.load([n, p - pad_up + tap // S * far_up, q - pad_left + tap % S * far_left, c])
-            sums = dot(weights, block.reshape(PIXELS, CHANNELS).T, sums, "tf32x3")
+            sums = dot(weights, block.reshape(PIXELS, CHANNELS).T, sums, "ieee")
         filters = f + tl.arange(0, FILTERS)
         if bias is not None:
             sums += tl.load(bias + filters, mask=filters < F, other=0.0).to(tl.float32)[:, None]
-        pixel = tl.arange(0, PIXELS)
-        image, row, column = n + pixel // (HEIGHT * WIDTH), p + pixel // WIDTH % HEIGHT, q + pixel % WIDTH
-        at = y + ((image.to(tl.int64) * P + row) * Q + column)[:, None] * F + filters[None, :]
-        inside = ((image < N) & (row < P) & (column < Q))[:, None] & (filters < F)[None, :]
-        tl.store(at, sums.to(y.dtype.element_ty).T, mask=inside)
-
-
-@tuned(WEIGHT_CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
-def weight_kernel(
-    gradient,  # [N, P, Q, F]
-    x,  # [N, H, W, C]
-    parts,  # float32 [programs along the last axis, F, R, S, C]
-    pixels,
-    in_part,  # how many pixels, a multiple of PIXELS
-    F,
-    taps,
-    H,
-    W,
-    C,
-    P,
-    Q,
-    up,
-    left,
-    pad_up,
-    pad_left,
-    far_up,
-    far_left,
-    about,
-    S: tl.constexpr,
-    PIXELS: tl.constexpr,
-    FILTERS: tl.constexpr,
-    TAPS: tl.constexpr,
-):
-    """Write one part of the sums of one tile of dw."""
-    f = tl.program_id(0) * FILTERS + tl.arange(0, FILTERS)
-    tap = tl.program_id(1) * TAPS + tl.arange(0, TAPS)
-    first = tl.program_id(2) * in_part
-    sums = tl.zeros([FILTERS, TAPS], tl.float32)
-    for start in range(first, tl.minimum(first + in_part, pixels), PIXELS):
-        pixel = start + tl.arange(0, PIXELS)
-        block = gathered(
-            x, pixel, pixels, tap, taps, H, W, C, P, Q, up, left, pad_up, pad_left, far_up, far_left, S, 1, 1
-        )
-        slopes = tl.load(
-            gradient + pixel.to(tl.int64)[:, None] * F + f[None, :],
-            mask=(pixel < pixels)[:, None] & (f < F)[None, :],
-            other=0.0,
-        )
-        sums = dot(slopes.T, block, sums, "ieee")
-    at = parts + (tl.program_id(2).to(tl.int64) * F + f)[:, None] * taps + tap[None, :]
-    tl.store(at, sums, mask=(f < F)[:, None] & (tap < taps)[None, :])
+        y_boxes.store([n, p, q, f], sums.to(y.dtype.element_ty).T.reshape(IMAGES, HEIGHT, WIDTH, FILTERS))
 
 
 def plane(P: int, Q: int) -> tuple[int, int]:
@@ -245,6 +188,11 @@ def plane(P: int, Q: int) -> tuple[int, int]:
 def channels_last(like: torch.Tensor, N: int, C: int, H: int, W: int) -> torch.Tensor:
     """Return a tensor [N, C, H, W] whose pixels' channels lie together."""
     return like.new_empty(N, H, W, C).permute(0, 3, 1, 2)
+
+
+def boxes(tensor: torch.Tensor, channels: int) -> bool:
+    """Return whether descriptors bring a tensor, whose channels lie together, to matrix units."""
+    return tensor.dtype != torch.float32 and aligned(tensor, channels)
 
 
 def convolve(
@@ -262,8 +210,7 @@ def convolve(
     x, weight = (each.contiguous(memory_format=torch.channels_last) for each in (x, weight))
     (N, C, H, W), (F, _, R, S), (P, Q) = x.shape, weight.shape, y.shape[2:]
     number = about(N * P * Q, F, C * R * S)
-    dense = max(*stride, *spread) == 1 and aligned(x, C) and aligned(weight, C)
-    if way == "descriptors" and dense:
+    if way == "descriptors" and max(*stride, *spread) == 1 and boxes(x, C) and boxes(weight, C) and boxes(y, F):
         provide_memory(x.device)
         height, width = plane(P, Q)
         planes = triton.cdiv(P, height) * triton.cdiv(Q, width)
@@ -284,32 +231,3 @@ def convolve(
             x, weight, bias, y, N * P * Q, F, C * R * S, H, W, C, P, Q, *stride, *padding, *dilation, number,
             S=S, SPREAD_UP=spread[0], SPREAD_LEFT=spread[1],
         )  # fmt: skip
-
-
-def sums_by_weight(
-    gradient: torch.Tensor,
-    x: torch.Tensor,
-    height: int,
-    width: int,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> torch.Tensor:
-    """Return the weights' gradient in parts, float32 [parts, F, height, width, C]: each is of some pixels."""
-    gradient, x = (each.contiguous(memory_format=torch.channels_last) for each in (gradient, x))
-    (N, C, H, W), (F, P, Q) = x.shape, gradient.shape[1:]
-    pixels, taps = N * P * Q, C * height * width
-    tiles = triton.cdiv(F * taps, WEIGHT_TILE)
-    parts = max(1, min(triton.cdiv(2 * multiprocessors(x.device), tiles), pixels // MOST_PIXELS))
-    in_part = triton.cdiv(triton.cdiv(pixels, parts), MOST_PIXELS) * MOST_PIXELS
-    sums = x.new_zeros(parts, F, height, width, C, dtype=torch.float32)
-
-    def grid(meta):
-        return triton.cdiv(F, meta["FILTERS"]), triton.cdiv(taps, meta["TAPS"]), parts
-
-    if sums.numel():
-        weight_kernel[grid](
-            gradient, x, sums, pixels, in_part, F, taps, H, W, C, P, Q, *stride, *padding, *dilation,
-            about(pixels, F, taps), S=width,
-        )  # fmt: skip
-    return sums

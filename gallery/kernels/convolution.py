@@ -18,7 +18,7 @@ What to learn:
   x's (`SPREAD`), and padding d (R − 1) − a. The gradient by w is a product over all pixels, with few tiles to make: so
   pixels are dealt out to parts, each part's sums are written, and then added in one order. No atomics, so that the
   same arguments give the same bits on the same GPU.
-Precision: as in `matmul`, float32 by pointers in float32, by descriptors in two parts of 11 bits each.
+Precision: as in `matmul`; float32 goes by pointers.
 In the product: `kernels/contraction.py` multiplies monomials and pieces of polynomials with weights as they are made:
 the wide matrix of them is never written. `kernels/ordered_sum.py` adds up parts in one order.
 """
@@ -37,9 +37,8 @@ from gallery.implicit import (
     convolve,
     descriptor_kernel,
     pointer_kernel,
-    sums_by_weight,
-    weight_kernel,
 )
+from gallery.implicit_gradient import sums_by_weight, weight_descriptor_kernel, weight_kernel
 from gallery.tuning import chosen
 
 
@@ -83,7 +82,7 @@ def convolution(
 
     x and weight have any strides; those whose channels do not lie together are copied first. The ways are
     "descriptors" and "pointers". Where the first cannot be gone, pointers are: on GPUs before capability 9.0, with a
-    stride above one, and for channels that fill no multiple of 16 bytes.
+    stride above one, for channels or filters that fill no multiple of 16 bytes, and for float32.
     """
     demand_alike(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     demand_shape("x", x, -1, -1, -1, -1)
@@ -148,14 +147,15 @@ def convolution_by_weight(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    way: str,
 ) -> torch.Tensor:
     """Return dw [F, C, height, width], its channels lying together, of dy and x."""
-    sums = sums_by_weight(gradient, x, height, width, stride, padding, dilation)
+    sums = sums_by_weight(gradient, x, height, width, stride, padding, dilation, way)
     return sums.sum(0).to(x.dtype).permute(0, 3, 1, 2)
 
 
 @convolution_by_weight.register_fake
-def _(gradient, x, height, width, stride, padding, dilation):
+def _(gradient, x, height, width, stride, padding, dilation, way):
     return channels_last(x, gradient.shape[1], x.shape[1], height, width)
 
 
@@ -170,7 +170,7 @@ def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     by_x, by_weight, by_bias, *_ = ctx.needs_input_grad
     dx = convolution_by_x(gradient, weight, *x.shape[2:], *ctx.pairs, ctx.way) if by_x else None
-    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *ctx.pairs) if by_weight else None
+    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *ctx.pairs, ctx.way) if by_weight else None
     return dx, dw, gradient.sum((0, 2, 3)) if by_bias else None, None, None, None, None
 
 
@@ -227,6 +227,7 @@ EXHIBIT = Exhibit(
     chosen=lambda: {
         "descriptor_kernel": chosen(descriptor_kernel),
         "pointer_kernel": chosen(pointer_kernel),
+        "weight_descriptor_kernel": chosen(weight_descriptor_kernel),
         "weight_kernel": chosen(weight_kernel),
     },
 )

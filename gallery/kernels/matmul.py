@@ -14,9 +14,9 @@ What to learn:
   (Hopper) leave addresses and edges to the copy engine; programs are persistent, one for each multiprocessor, so that
   the next tile's first blocks come in while this one is stored. With *specialised warps* some only load, others only
   multiply.
-Precision: float16 and bfloat16 products are exact, their sums float32. For float32 pointers multiply in float32
-("ieee", without matrix units); descriptors split each number into two of 11 bits and add three products on matrix
-units ("tf32x3"), which leaves out some 2⁻²² of a product.
+Precision: float16 and bfloat16 products are exact, their sums float32. float32 is multiplied in float32, without matrix
+units: these would take numbers of 11 bits, three products of halves of a number for one ("tf32x3"), and that was slower
+here. Descriptors feed matrix units, so float32 goes by pointers.
 In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (functions of products, never
 written as products), `kernels/digit_products.py` (products of eight-bit digits, which are exact).
 """
@@ -36,20 +36,23 @@ from gallery.dots import dot
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
-SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 8}
-SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "GROUP": 8}
-WIDE = {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 8}
+BUSY = "every multiprocessor has work when C is small"
+BETWEEN = "numbers are used more often, and there are tiles enough when C is not so large"
+USED_MOST = "each number loaded is used the most often"
 CHOICES = (
-    Choice("small tiles", "every multiprocessor has work when C is small", {**SMALL, "BLOCK_K": 32}, 4, 4),
-    Choice("square tiles", "stages fit in the shared memory of a GPU that has 100 KB", {**SQUARE, "BLOCK_K": 32}, 4, 3),
-    Choice("wide tiles", "each number loaded is used the most often", {**WIDE, "BLOCK_K": 64}, 8, 3),
+    Choice("small tiles", BUSY, {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP": 8}, 4, 4),
+    Choice("square tiles", BETWEEN, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP": 8}, 8, 3),
+    Choice("wide tiles", USED_MOST, {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP": 8}, 8, 3),
 )
-ONE_KIND = {"HALVES": True, "FLATTEN": True, "SPECIALISED": False}
-TWO_KINDS = {"HALVES": False, "FLATTEN": False, "SPECIALISED": True}
+ONE_KIND = {"BLOCK_K": 64, "GROUP": 8, "SPECIALISED": False}
+TWO_KINDS = {**ONE_KIND, "SPECIALISED": True}
 DESCRIPTOR_CHOICES = (
-    Choice("small tiles", "every multiprocessor has work when C is small", {**SMALL, "BLOCK_K": 64, **ONE_KIND}, 4, 4),
-    Choice("wide tiles", "each number loaded is used the most often", {**WIDE, "BLOCK_K": 64, **ONE_KIND}, 8, 3),
-    Choice("specialised warps", "loading never waits for products", {**WIDE, "BLOCK_K": 64, **TWO_KINDS}, 4, 3),
+    Choice("small tiles", BUSY, {"BLOCK_M": 64, "BLOCK_N": 128, **ONE_KIND, "HALVES": False}, 4, 4),
+    Choice("square tiles", BETWEEN, {"BLOCK_M": 128, "BLOCK_N": 128, **ONE_KIND, "HALVES": False}, 4, 4),
+    Choice("wide tiles", USED_MOST, {"BLOCK_M": 128, "BLOCK_N": 256, **ONE_KIND, "HALVES": True}, 8, 3),
+    Choice(
+        "two kinds of warps", "loads never wait", {"BLOCK_M": 256, "BLOCK_N": 128, **TWO_KINDS, "HALVES": False}, 4, 3
+    ),
 )
 
 
@@ -185,7 +188,7 @@ def product_by_descriptors(
     sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for k in range(0, K, BLOCK_K):
         a_block, b_block = box(a, row, k, A_UPRIGHT), box(b, k, column, B_UPRIGHT)
-        sums = dot(a_block, b_block, sums, "tf32x3")
+        sums = dot(a_block, b_block, sums, "ieee")
     return sums
 
 
@@ -214,17 +217,17 @@ def descriptor_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     HALVES: tl.constexpr,
-    FLATTEN: tl.constexpr,
     SPECIALISED: tl.constexpr,
 ):
     """Write every tile of C whose number is this program's, plus a multiple of the number of programs."""
-    tl.static_assert(not SPECIALISED or a.dtype.element_ty != tl.float32, "float32 is split by the warps that multiply")
     PIECE: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
     a_boxes = described(a, M, K, a_stride, A_UPRIGHT, BLOCK_M, BLOCK_K)
     b_boxes = described(b, K, N, b_stride, B_UPRIGHT, BLOCK_K, BLOCK_N)
     c_boxes = described(c, M, N, N, False, BLOCK_M, PIECE)
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN, warp_specialize=SPECIALISED):
+    for tile in tl.range(
+        tl.program_id(0), tiles, tl.num_programs(0), flatten=not SPECIALISED, warp_specialize=SPECIALISED
+    ):
         row, column = grouped(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         sums = product_by_descriptors(a_boxes, b_boxes, row, column, K, A_UPRIGHT, B_UPRIGHT, BLOCK_M, BLOCK_N, BLOCK_K)
         if HALVES:
@@ -236,8 +239,8 @@ def descriptor_kernel(
 
 
 def about(*lengths: int) -> int:
-    """Return one number for all lengths between the same powers of two: tuning is repeated when it changes."""
-    return sum(length.bit_length() << 6 * place for place, length in enumerate(lengths))
+    """Return one number for all lengths between the same powers of four: tuning is repeated when it changes."""
+    return sum((length.bit_length() + 1) // 2 << 6 * place for place, length in enumerate(lengths))
 
 
 def lies(x: torch.Tensor) -> tuple[int, bool] | None:
@@ -261,7 +264,7 @@ def by_descriptors(kernel, otherwise, a: torch.Tensor, b: torch.Tensor, *others:
     """Launch a persistent kernel where descriptors describe all matrices, else the one for pointers."""
     (M, K), N = a.shape, b.shape[1]
     lie = lies(a), lies(b)
-    if not (lie[0] and lie[1] and describable(others[-1])):
+    if a.dtype == torch.float32 or not (lie[0] and lie[1] and describable(others[-1])):
         return by_pointers(otherwise, a, b, *others)
     (a_stride, a_upright), (b_stride, b_upright) = lie
     provide_memory(a.device)
@@ -286,7 +289,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.
     """Return A B, [M, N], of the arguments' type, its rows one after another; A and B have any strides.
 
     The ways are "descriptors", "pointers" and "block pointers". Where the first cannot be gone, pointers are: on GPUs
-    before capability 9.0, and for rows that are no multiple of 16 bytes apart.
+    before capability 9.0, for rows that are no multiple of 16 bytes apart, and for float32.
     """
     demand_alike(a=a, b=b)
     demand_shape("a", a, -1, -1)
