@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.dots import dot
 from gallery.levels.extension import library
 from gallery.tuning import Choice, tuned
 
@@ -58,7 +59,7 @@ def look_at(
         key = first + tl.arange(0, KEYS)
         at = key[:, None].to(tl.int64) * stride + column[None, :]
         keys = tl.load(k + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
-        scores = tl.dot(q, keys.T, input_precision="tf32x3")
+        scores = dot(q, keys.T, tl.zeros([q.shape[0], KEYS], tl.float32), "tf32x3")
         if MASKED:
             seen = (key < tokens)[None, :]
             if CAUSAL:
@@ -69,7 +70,7 @@ def look_at(
         p = tl.exp2(scores * factor - largest[:, None])
         total = total * shrunk + tl.sum(p, axis=1)
         values = tl.load(v + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
-        y = tl.dot(p.to(values.dtype), values, y * shrunk[:, None], input_precision="tf32x3")
+        y = dot(p.to(values.dtype), values, y * shrunk[:, None], "tf32x3")
     return total, largest, y
 
 

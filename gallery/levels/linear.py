@@ -15,6 +15,7 @@ import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import describable, multiprocessors, provide_memory
+from gallery.kernels.matmul import CHOICES as POINTER_CHOICES
 from gallery.kernels.matmul import (
     described,
     grouped,
@@ -67,7 +68,7 @@ def finished(sums, bias, residual, m, n, M, N, GELU: tl.constexpr, RESIDUAL: tl.
     return y.to(bias.dtype.element_ty)
 
 
-@tuned(CHOICES, key=["M", "N", "K", "RESIDUAL"])
+@tuned(POINTER_CHOICES, key=["M", "N", "K", "RESIDUAL"])
 @triton.jit
 def pointer_linear_kernel(
     x,  # [M, K], rows one after another
@@ -138,7 +139,7 @@ def in_triton_language(
     residual: torch.Tensor | None = None,
     gelu: bool = False,
 ) -> torch.Tensor:
-    """Return y of x's type, by descriptors where rows are multiples of 16 bytes, else by pointers."""
+    """Return y of x's type: 16-bit types by descriptors where rows are multiples of 16 bytes, all else by pointers."""
     check(x, weight, bias, residual)
     (N, K), shape = weight.shape, (*x.shape[:-1], weight.shape[0])
     x, weight, y = x.reshape(-1, K).contiguous(), weight.contiguous(), x.new_empty(shape)
@@ -146,15 +147,15 @@ def in_triton_language(
         return y
     M, flat = x.shape[0], y.view(-1, N)
     other = y if residual is None else residual.contiguous()
-    upright = all(map(describable, (x, weight, flat)))
-    if upright:
+    by_descriptors = x.dtype != torch.float32 and all(map(describable, (x, weight, flat)))
+    if by_descriptors:
         provide_memory(x.device)
 
     def grid(meta: dict[str, int]) -> tuple[int]:
         tiles = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])
-        return (min(tiles, multiprocessors(x.device)) if upright else tiles,)
+        return (min(tiles, multiprocessors(x.device)) if by_descriptors else tiles,)
 
-    kernel = descriptor_linear_kernel if upright else pointer_linear_kernel
+    kernel = descriptor_linear_kernel if by_descriptors else pointer_linear_kernel
     kernel[grid](x, weight, bias.contiguous(), other, y, M, N, K, GELU=gelu, RESIDUAL=residual is not None)
     return y
 

@@ -101,6 +101,20 @@ def test_operations_of_any_size(operation, drawn, size, device: torch.device) ->
             assert error(found, truth) <= (OF_FLOAT32 if dtype == torch.float32 else OF_BFLOAT16)
 
 
+@pytest.mark.parametrize("follows", ["gelu", "residual"])
+def test_linear_by_descriptors_makes_several_tiles_in_a_program(follows: str, device: torch.device) -> None:
+    given = draw_linear(300, 72, 264, follows, torch.bfloat16)
+    found = linear.in_triton_language(*(each.to(device) if isinstance(each, torch.Tensor) else each for each in given))
+    exact = [each.double() if isinstance(each, torch.Tensor) else each for each in given]
+    assert error(found.cpu(), linear.reference(*exact)) <= OF_BFLOAT16
+
+
+def test_attention_in_bfloat16(device: torch.device) -> None:
+    q, k, v, causal = draw_attention(140, 64, True, torch.bfloat16)
+    found = attention.in_triton_language(q.to(device), k.to(device), v.to(device), causal)
+    assert error(found.cpu(), attention.reference(q.double(), k.double(), v.double(), causal)) <= OF_BFLOAT16
+
+
 @pytest.mark.parametrize("level", OF_LEVELS)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_answer_is_the_same_at_every_level(name: str, level: str, device: torch.device) -> None:
