@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ class Subject:
     formula: str
     build: Callable[[Size, Parts], Call]
     """Makes it of a level's parts: a function, or a module whose weights are the same whatever the parts."""
-    sample: Callable[[Size, torch.dtype], Arguments]
-    """Returns arguments on the CPU, drawn from torch's generator."""
+    sample: Callable[[Size, torch.dtype, torch.device], Arguments]
+    """Returns arguments, drawn from torch's generator."""
     small: Size
     """To check on, as the interpreter runs it too."""
     large: Size
@@ -61,10 +62,7 @@ class Subject:
     def arguments(self, size: Size, device: torch.device) -> Arguments:
         """Return arguments on a device, the same in every run."""
         torch.manual_seed(SEED)
-        dtype = self.dtype_on(device)
-        return tuple(
-            each.to(device, dtype if each.is_floating_point() else None) for each in self.sample(size, torch.float32)
-        )
+        return self.sample(size, self.dtype_on(device), device)
 
     def made(self, size: Size, parts: Parts) -> Call:
         """Return what `build` makes, with the weights that every call draws alike."""
@@ -92,32 +90,28 @@ def error(found: torch.Tensor, truth: torch.Tensor) -> float:
     return largest if largest == largest else float("inf")
 
 
-def _normalised(size: Size, dtype: torch.dtype) -> Arguments:
+def _normalised(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     rows, width = size
-    return torch.randn(rows, width, dtype=dtype) * 2 + 1, 1 + torch.randn(width) * 0.1, torch.randn(width) * 0.1
+    draw = partial(torch.randn, dtype=dtype, device=device)
+    return draw(rows, width) * 2 + 1, 1 + draw(width) * 0.1, draw(width) * 0.1
 
 
-def _heads(size: Size, dtype: torch.dtype) -> Arguments:
-    batch, heads, tokens = size
-    return torch.randn(batch, tokens, 3, heads, HEAD, dtype=dtype).permute(2, 0, 3, 1, 4).unbind(0)
+def _heads(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
+    batch, heads, tokens = size  # they lie as a block of a transformer has them
+    return torch.randn(batch, tokens, 3, heads, HEAD, dtype=dtype, device=device).permute(2, 0, 3, 1, 4).unbind(0)
 
 
-def _graph(size: Size, dtype: torch.dtype) -> Arguments:
+def _graph(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     nodes, edges, width = size
-    offsets, sources = by_destination(torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,)), nodes)
-    return torch.randn(nodes, width, dtype=dtype), offsets, sources, mean_weights(offsets, dtype)
+    offsets, sources = by_destination(*torch.randint(0, nodes, (2, edges), device=device).unbind(0), nodes)
+    return torch.randn(nodes, width, dtype=dtype, device=device), offsets, sources, mean_weights(offsets, dtype)
 
 
-def _rows(size: Size, dtype: torch.dtype) -> Arguments:
+def _rows(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     rows, features = size
-    coefficients = torch.randn(features * (features + 3) // 2) * 0.1
-    return (
-        torch.randn(rows, features) * 3 + 5,
-        torch.full((features,), 5.0),
-        torch.rand(features) + 2.5,
-        coefficients,
-        (torch.randn(1)),
-    )
+    draw = partial(torch.randn, dtype=dtype, device=device)
+    mean, scale = draw(features) + 5, draw(features).abs() + 2
+    return draw(rows, features) * 3 + 5, mean, scale, draw(features * (features + 3) // 2) * 0.1, draw(1)
 
 
 def _of_block(rows: int, tokens: int, width: int, causal: bool) -> int:
@@ -172,7 +166,7 @@ LEVELLED = [
         "block",
         "a causal block of a transformer with heads of 64, x [batch, tokens, width]",
         lambda size, parts: Block(size[2], parts),
-        lambda size, dtype: (torch.randn(size, dtype=dtype),),
+        lambda size, dtype, device: (torch.randn(size, dtype=dtype, device=device),),
         small=(1, 20, 128),
         large=(8, 1024, 1024),
         work=lambda size: _of_block(size[0] * size[1], size[1], size[2], causal=True),
@@ -183,7 +177,7 @@ LEVELLED = [
         "language_model",
         "the scores of each next token, two blocks of width 128, trained on one sentence",
         lambda size, parts: text.language_model(parts),
-        lambda size, dtype: (text.encoded(text.TEXT),),
+        lambda size, dtype, device: (text.encoded(text.TEXT).to(device),),
         small=(1, text.CONTEXT),
         large=(1, text.CONTEXT),
         work=lambda size: 2 * _of_block(size[1], size[1], 128, causal=True) + 2 * size[1] * 128 * text.TOKENS,
@@ -194,7 +188,7 @@ LEVELLED = [
         "vision_transformer",
         "the scores of 16 classes, images of 32 × 32 in patches of 4 × 4, drawn weights; [images, width, blocks]",
         lambda size, parts: VisionTransformer(parts, size[1], size[2]),
-        lambda size, dtype: (torch.randn(size[0], 3, 32, 32, dtype=dtype),),
+        lambda size, dtype, device: (torch.randn(size[0], 3, 32, 32, dtype=dtype, device=device),),
         small=(1, 64, 1),
         large=(256, 384, 4),
         work=lambda size: size[2] * _of_block(size[0] * 64, 64, size[1], causal=False) + 96 * size[0] * 64 * size[1],
