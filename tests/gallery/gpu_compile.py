@@ -2,7 +2,7 @@
 
 The interpreter accepts Python that the Triton language's compiler does not. Launches on all sizes of an exhibit are
 recorded instead of made, and each kernel is compiled as it was launched last, for compute capability 9.0 in bfloat16
-and for 8.0 in float32: one choice after the other, until one fits. A choice may refuse a type by `tl.static_assert` or
+and for 8.0 in float16: one choice after the other, until one fits. A choice may refuse a type by `tl.static_assert` or
 take more shared memory than there is, and tuning leaves it out; but one must be left. TRITON_INTERPRET must not be set.
 """
 
@@ -30,7 +30,7 @@ TYPES = {
     torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64", torch.bool: "i1",
     torch.int32: "i32", torch.int64: "i64",
 }  # fmt: skip
-TARGETS = ((90, torch.bfloat16), (80, torch.float32))
+TARGETS = ((90, torch.bfloat16), (80, torch.float16))
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
 
 Launch = tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]
