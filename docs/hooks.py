@@ -19,6 +19,7 @@ TAKEN = (
     "docs/*.css",
     "docs/*.md",
     "docs/images/*",
+    "docs/images/gallery/*",
     "docker/README.md",
     "model_repository/README.md",
     "benchmarks/README.md",

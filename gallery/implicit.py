@@ -17,22 +17,22 @@ from gallery.dots import dot
 from gallery.kernels.matmul import about
 from gallery.tuning import Choice, tuned
 
+BUSY, USED_MORE = "every multiprocessor has work when there is little to write", "each number loaded is used more often"
 CHOICES = (
-    Choice(
-        "small tiles", "every multiprocessor has work when y is small", {"PIXELS": 64, "FILTERS": 64, "TAPS": 32}, 4
-    ),
-    Choice("wide tiles", "each number loaded is used more often", {"PIXELS": 128, "FILTERS": 128, "TAPS": 32}, 8),
+    Choice("small tiles", BUSY, {"PIXELS": 64, "FILTERS": 64, "TAPS": 32}, 4, 3),
+    Choice("wide tiles", USED_MORE, {"PIXELS": 128, "FILTERS": 128, "TAPS": 64}, 8, 3),
 )
 DESCRIPTOR_CHOICES = (
-    Choice(
-        "small tiles",
-        "every multiprocessor has work when y is small",
-        {"FILTERS": 64, "IMAGES": 1, "CHANNELS": 64},
-        4,
-        4,
-    ),
-    Choice("wide tiles", "each number loaded is used more often", {"FILTERS": 128, "IMAGES": 4, "CHANNELS": 64}, 8, 3),
+    Choice("small tiles", BUSY, {"FILTERS": 64, "IMAGES": 1, "CHANNELS": 64}, 4, 4),
+    Choice("wide tiles", USED_MORE, {"FILTERS": 128, "IMAGES": 4, "CHANNELS": 64}, 8, 3),
 )
+WEIGHT_CHOICES = (
+    Choice("small tiles", BUSY, {"PIXELS": 32, "FILTERS": 64, "TAPS": 64}, 4, 3),
+    Choice("wide tiles", USED_MORE, {"PIXELS": 64, "FILTERS": 128, "TAPS": 128}, 8, 3),
+)
+MOST_PIXELS, WEIGHT_TILE = 64, 128
+"""What parts of the weights' gradient are counted by: pixels of a step, and what a tile is wide and high."""
+
 PLANE = 64
 """Pixels of a box in one image, which a descriptor brings for IMAGES of them."""
 
@@ -177,6 +177,53 @@ def descriptor_kernel(
         y_boxes.store([n, p, q, f], sums.to(y.dtype.element_ty).T.reshape(IMAGES, HEIGHT, WIDTH, FILTERS))
 
 
+@tuned(WEIGHT_CHOICES, key=["about"])
+@triton.jit(do_not_specialize=["about"])
+def weight_kernel(
+    gradient,  # [N, P, Q, F]
+    x,  # [N, H, W, C]
+    parts,  # float32 [programs along the last axis, F, R, S, C]
+    pixels,
+    in_part,  # how many pixels, a multiple of PIXELS
+    F,
+    taps,
+    H,
+    W,
+    C,
+    P,
+    Q,
+    up,
+    left,
+    pad_up,
+    pad_left,
+    far_up,
+    far_left,
+    about,
+    S: tl.constexpr,
+    PIXELS: tl.constexpr,
+    FILTERS: tl.constexpr,
+    TAPS: tl.constexpr,
+):
+    """Write one part of the sums of one tile of dw."""
+    f = tl.program_id(0) * FILTERS + tl.arange(0, FILTERS)
+    tap = tl.program_id(1) * TAPS + tl.arange(0, TAPS)
+    first = tl.program_id(2) * in_part
+    sums = tl.zeros([FILTERS, TAPS], tl.float32)
+    for start in range(first, tl.minimum(first + in_part, pixels), PIXELS):
+        pixel = start + tl.arange(0, PIXELS)
+        block = gathered(
+            x, pixel, pixels, tap, taps, H, W, C, P, Q, up, left, pad_up, pad_left, far_up, far_left, S, 1, 1
+        )
+        slopes = tl.load(
+            gradient + pixel.to(tl.int64)[:, None] * F + f[None, :],
+            mask=(pixel < pixels)[:, None] & (f < F)[None, :],
+            other=0.0,
+        )
+        sums = dot(slopes.T, block, sums, "ieee")
+    at = parts + (tl.program_id(2).to(tl.int64) * F + f)[:, None] * taps + tap[None, :]
+    tl.store(at, sums, mask=(f < F)[:, None] & (tap < taps)[None, :])
+
+
 def plane(P: int, Q: int) -> tuple[int, int]:
     """Return how high and wide a box is, PLANE pixels, so that the boxes that cover P × Q pixels are the fewest."""
     shapes = [(PLANE >> k, 1 << k) for k in range(PLANE.bit_length())]
@@ -231,3 +278,32 @@ def convolve(
             x, weight, bias, y, N * P * Q, F, C * R * S, H, W, C, P, Q, *stride, *padding, *dilation, number,
             S=S, SPREAD_UP=spread[0], SPREAD_LEFT=spread[1],
         )  # fmt: skip
+
+
+def sums_by_weight(
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    height: int,
+    width: int,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> torch.Tensor:
+    """Return the weights' gradient in parts, float32 [parts, F, height, width, C]: each is of some pixels."""
+    gradient, x = (each.contiguous(memory_format=torch.channels_last) for each in (gradient, x))
+    (N, C, H, W), (F, P, Q) = x.shape, gradient.shape[1:]
+    pixels, taps = N * P * Q, C * height * width
+    tiles = max(1, triton.cdiv(F, WEIGHT_TILE) * triton.cdiv(taps, WEIGHT_TILE))
+    parts = max(1, min(2 * multiprocessors(x.device) // tiles, pixels // MOST_PIXELS))
+    sums = x.new_empty(parts, F, height, width, C, dtype=torch.float32)
+
+    def grid(meta):
+        return triton.cdiv(F, meta["FILTERS"]), triton.cdiv(taps, meta["TAPS"]), parts
+
+    if sums.numel():
+        in_part = triton.cdiv(triton.cdiv(pixels, parts), MOST_PIXELS) * MOST_PIXELS
+        weight_kernel[grid](
+            gradient, x, sums, pixels, in_part, F, taps, H, W, C, P, Q, *stride, *padding, *dilation,
+            about(pixels, F, taps), S=width,
+        )  # fmt: skip
+    return sums

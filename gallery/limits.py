@@ -59,17 +59,17 @@ def time_beside_limit(
     if work is not None:
         dtype = next(each.dtype for each in arguments if isinstance(each, torch.Tensor) and each.is_floating_point())
         name, unit, amount = "torch's matrix product", "operations", work(*arguments)
-        full, call = _product(dtype)
+        full, call = product_call(dtype)
     else:
         assert traffic is not None
         name, unit, amount = "torch's copy", "bytes", traffic(*arguments)
-        full, call = _copy()
+        full, call = copy_call()
     times = time_calls({LIMIT: call, **calls}, rounds)
     return Limit(name, unit, full / times.pop(LIMIT).median_us * 1e6, amount), times
 
 
 @cache
-def _copy() -> tuple[int, Callable[[], Any]]:
+def copy_call() -> tuple[int, Callable[[], Any]]:
     """Return the bytes that `Tensor.copy_` of 1 GiB reads and writes, and that."""
     source = torch.ones(COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
@@ -77,7 +77,7 @@ def _copy() -> tuple[int, Callable[[], Any]]:
 
 
 @cache
-def _product(dtype: torch.dtype) -> tuple[int, Callable[[], Any]]:
+def product_call(dtype: torch.dtype) -> tuple[int, Callable[[], Any]]:
     """Return the operations of torch's product of two matrices of 8,192 × 8,192, and that.
 
     For float32 it is what torch is set to: its own float32, unless TF32 is allowed.

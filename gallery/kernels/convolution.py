@@ -37,8 +37,9 @@ from gallery.implicit import (
     convolve,
     descriptor_kernel,
     pointer_kernel,
+    sums_by_weight,
+    weight_kernel,
 )
-from gallery.implicit_gradient import sums_by_weight, weight_descriptor_kernel, weight_kernel
 from gallery.tuning import chosen
 
 
@@ -147,15 +148,14 @@ def convolution_by_weight(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    way: str,
 ) -> torch.Tensor:
     """Return dw [F, C, height, width], its channels lying together, of dy and x."""
-    sums = sums_by_weight(gradient, x, height, width, stride, padding, dilation, way)
+    sums = sums_by_weight(gradient, x, height, width, stride, padding, dilation)
     return sums.sum(0).to(x.dtype).permute(0, 3, 1, 2)
 
 
 @convolution_by_weight.register_fake
-def _(gradient, x, height, width, stride, padding, dilation, way):
+def _(gradient, x, height, width, stride, padding, dilation):
     return channels_last(x, gradient.shape[1], x.shape[1], height, width)
 
 
@@ -170,7 +170,7 @@ def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     by_x, by_weight, by_bias, *_ = ctx.needs_input_grad
     dx = convolution_by_x(gradient, weight, *x.shape[2:], *ctx.pairs, ctx.way) if by_x else None
-    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *ctx.pairs, ctx.way) if by_weight else None
+    dw = convolution_by_weight(gradient, x, *weight.shape[2:], *ctx.pairs) if by_weight else None
     return dx, dw, gradient.sum((0, 2, 3)) if by_bias else None, None, None, None, None
 
 
@@ -227,7 +227,6 @@ EXHIBIT = Exhibit(
     chosen=lambda: {
         "descriptor_kernel": chosen(descriptor_kernel),
         "pointer_kernel": chosen(pointer_kernel),
-        "weight_descriptor_kernel": chosen(weight_descriptor_kernel),
         "weight_kernel": chosen(weight_kernel),
     },
 )

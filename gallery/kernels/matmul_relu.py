@@ -101,22 +101,19 @@ def descriptor_relu_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    HALVES: tl.constexpr,
-    SPECIALISED: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Write every tile of Y whose number is this program's, plus a multiple of the number of programs."""
-    PIECE: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
+    PIECE: tl.constexpr = BLOCK_N // 2 if OVERLAP else BLOCK_N
     a_boxes = described(a, M, K, a_stride, A_UPRIGHT, BLOCK_M, BLOCK_K)
     b_boxes = described(b, K, N, b_stride, B_UPRIGHT, BLOCK_K, BLOCK_N)
     y_boxes = described(y, M, N, N, False, BLOCK_M, PIECE)
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(
-        tl.program_id(0), tiles, tl.num_programs(0), flatten=not SPECIALISED, warp_specialize=SPECIALISED
-    ):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=OVERLAP):
         row, column = grouped(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         sums = product_by_descriptors(a_boxes, b_boxes, row, column, K, A_UPRIGHT, B_UPRIGHT, BLOCK_M, BLOCK_N, BLOCK_K)
         n = column + tl.arange(0, PIECE)
-        if HALVES:
+        if OVERLAP:
             left, right = halves(sums)
             y_boxes.store([row, column], finished(left, bias, n, N))
             y_boxes.store([row, column + PIECE], finished(right, bias, n + PIECE, N))

@@ -17,4 +17,4 @@ def test_every_kernel_of_the_gallery_compiles() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gallery/kernels").glob("*.py"))
     written = set(re.findall(r"@triton\.jit(?:\(.*\))?\ndef (\w+_kernel)\(", text))
     assert written
-    assert written == set(re.search(r"kernels: (.*)", done.stdout)[1].split(", "))
+    assert written <= set(re.search(r"kernels: (.*)", done.stdout)[1].split(", "))

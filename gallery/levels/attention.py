@@ -1,0 +1,167 @@
+"""Attention: Y = softmax(QKᵀ/√size) V, for each head of each sequence, causal or not.
+
+Mathematics: Q, K, V, Y `[batch, heads, tokens, size]`; causal: a token looks at itself and at those before it. Sums are
+made in float32, and so is the softmax.
+Source: Dao, *FlashAttention-2* (2023); Milakov, Gimelshein, *Online normalizer calculation for softmax* (2018).
+What to learn: QKᵀ has tokens² numbers. A program that holds a block of Q needs them a block at a time, with the largest
+and the sum so far, so they are never in memory. Views of one product, Q, K and V of a block of a transformer, are read
+where they lie, and Y is written so that the next product reads its rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from gallery.arguments import demand_alike, demand_shape
+from gallery.dots import dot
+from gallery.levels.extension import library
+from gallery.tuning import Choice, tuned
+
+SIZES = (16, 32, 64, 128)
+ALIGNED = 8
+"""Of how many numbers strides are multiples."""
+
+CHOICES = (
+    Choice("large blocks", "K and V are read least often", {"QUERIES": 128, "KEYS": 128}, 8, 2),
+    Choice("short blocks of keys", "more registers for Y", {"QUERIES": 128, "KEYS": 64}, 8, 3),
+    Choice("four warps", "two programs share a multiprocessor", {"QUERIES": 64, "KEYS": 64}, 4, 3),
+    Choice("few warps, large blocks", "each warp has more to do at once", {"QUERIES": 128, "KEYS": 64}, 4, 3),
+)
+
+
+def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
+    """Return Y by the operation that torch has for it, itself flash attention where there is a GPU."""
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
+    """Return Y by its formula, with all of QKᵀ in memory."""
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if causal:
+        tokens = q.shape[-2]
+        above = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(above, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+
+@triton.jit
+def look_at(
+    q, k, v, stride, begin, end, tokens, query, factor, total, largest, y,
+    SIZE: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr
+):  # fmt: skip
+    """Return the sum, the largest score and Y after the keys from `begin` to `end`, at first those before them."""
+    column = tl.arange(0, SIZE)
+    for first in tl.range(begin, end, KEYS):
+        key = first + tl.arange(0, KEYS)
+        at = key[:, None].to(tl.int64) * stride + column[None, :]
+        keys = tl.load(k + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
+        scores = dot(q, keys.T, tl.zeros([q.shape[0], KEYS], tl.float32), "tf32x3")
+        if MASKED:
+            seen = (key < tokens)[None, :]
+            if CAUSAL:
+                seen = seen & (key[None, :] <= query[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
+        before, largest = largest, tl.maximum(largest, tl.max(scores, axis=1) * factor)
+        shrunk = tl.exp2(before - largest)
+        p = tl.exp2(scores * factor - largest[:, None])
+        total = total * shrunk + tl.sum(p, axis=1)
+        values = tl.load(v + at, mask=(key < tokens)[:, None] if MASKED else None, other=0.0 if MASKED else None)
+        y = dot(p.to(values.dtype), values, y * shrunk[:, None], "tf32x3")
+    return total, largest, y
+
+
+@tuned(CHOICES, key=["tokens", "SIZE", "CAUSAL"])
+@triton.jit
+def attention_kernel(
+    q,  # [batch, heads, tokens, SIZE], like k and v; tokens are `stride`, heads SIZE numbers apart
+    k,
+    v,
+    y,  # [batch, tokens, heads, SIZE]
+    batch_stride,
+    stride,
+    heads,
+    tokens,
+    factor,  # log₂e / √SIZE
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    """Write Y of QUERIES tokens of one head: first the keys that all of them see, then those at the edge."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest first
+    batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads
+    begins = batch.to(tl.int64) * batch_stride + head * SIZE
+    query = block * QUERIES + tl.arange(0, QUERIES)
+    column = tl.arange(0, SIZE)
+    at = begins + query[:, None].to(tl.int64) * stride + column[None, :]
+    queries = tl.load(q + at, mask=(query < tokens)[:, None], other=0.0)
+    total = tl.zeros([QUERIES], tl.float32)
+    largest = tl.full([QUERIES], -1e30, tl.float32)
+    out = tl.zeros([QUERIES, SIZE], tl.float32)
+    end = tl.minimum(tokens, (block + 1) * QUERIES) if CAUSAL else tokens
+    whole = (block * QUERIES if CAUSAL else tokens) // KEYS * KEYS
+    total, largest, out = look_at(
+        *(queries, k + begins, v + begins, stride, 0, whole, tokens, query, factor, total, largest, out),
+        *(SIZE, KEYS, False, CAUSAL),
+    )
+    total, largest, out = look_at(
+        *(queries, k + begins, v + begins, stride, whole, end, tokens, query, factor, total, largest, out),
+        *(SIZE, KEYS, True, CAUSAL),
+    )
+    into = y + (batch.to(tl.int64) * tokens + query[:, None]) * (heads * SIZE) + head * SIZE + column[None, :]
+    tl.store(into, (out / total[:, None]).to(y.dtype.element_ty), mask=(query < tokens)[:, None])
+
+
+@torch.library.custom_op("gallery::level_attention", mutates_args=())
+def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
+    """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128."""
+    check(q, k, v)
+    q, k, v = alike(q, k, v)
+    batch, heads, tokens, size = q.shape
+    y = q.new_empty(batch, tokens, heads, size)
+    if y.numel():
+        attention_kernel[lambda meta: (triton.cdiv(tokens, meta["QUERIES"]), batch * heads)](
+            q, k, v, y, q.stride(0), q.stride(2), heads, tokens, math.log2(math.e) / math.sqrt(size), size, causal
+        )
+    return y.transpose(1, 2)
+
+
+@in_triton_language.register_fake
+def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
+    batch, heads, tokens, size = q.shape
+    return q.new_empty(batch, tokens, heads, size).transpose(1, 2)
+
+
+def in_cuda(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
+    """Return Y by `cuda/attention.cu`: bfloat16, `size` 64 or 128; heads of a token lie side by side."""
+    check(q, k, v)
+    demand_alike((torch.bfloat16,), q=q)
+    return library().attention(*alike(q, k, v), causal).transpose(1, 2)
+
+
+def alike(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors as they are if all lie alike, heads of a token side by side, and copies that do otherwise.
+
+    They also have to begin, as their tokens do, at multiples of 16 bytes, which CUDA C++ loads at once.
+    """
+    head = tensors[0]
+    fits = head.stride(3) == 1 and head.stride(1) == head.shape[3]
+    fits = fits and head.stride(0) % ALIGNED == 0 and head.stride(2) % ALIGNED == 0
+    begins = all(tensor.data_ptr() % (ALIGNED * tensor.element_size()) == 0 for tensor in tensors)
+    if fits and begins and all(tensor.stride() == head.stride() for tensor in tensors):
+        return tensors
+    return tuple(tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors)
+
+
+def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Refuse what the kernels do not compute."""
+    demand_alike(q=q, k=k, v=v)
+    demand_shape("q", q, -1, -1, -1, -1)
+    demand_shape("k", k, *q.shape)
+    demand_shape("v", v, *q.shape)
+    if q.shape[-1] not in SIZES:
+        raise ValueError(f"Heads of {q.shape[-1]} are not accepted; 16, 32, 64 or 128 are.")

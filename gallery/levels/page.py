@@ -1,0 +1,178 @@
+"""Makes docs/levels.md from the committed results: `python -m gallery.levels.page [--check]`.
+
+With --check nothing is written; the exit code is 1 if the page is not what the results give.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import RESULTS as ALL_RESULTS
+from benchmarks.markdown import microseconds, note, table
+from gallery.levels.parts import COMPILE, CUDA, EAGER, SCRIPT, TRITON
+from gallery.levels.show import RESULTS
+from gallery.levels.subjects import SUBJECTS
+
+PAGE = Path(__file__).parents[2] / "docs" / "levels.md"
+
+Figures = Mapping[str, Any]
+
+INTRODUCTION = """# Five levels, one semantics
+
+Made by `python -m gallery.levels.page`; do not edit.
+
+The same function can be written in torch and run as it is; be turned into TorchScript; be given to `torch.compile`; be
+written as a kernel in the Triton language; or be written in CUDA C++. Four operations, a block of a transformer and
+three small models are computed at all five levels and have to give the same answer: every one is compared with float64
+before it is timed.
+
+    python -m gallery levels                 # measures on a GPU; without one compares answers on small sizes
+    python -m gallery levels block messages
+
+| step | what is written | where |
+| --- | --- | --- |
+| torch eager | the formula, as operations of torch | `reference` in `gallery/levels/NAME.py` |
+| TorchScript | nothing more: `torch.jit.script` of this text | `raised` in `gallery/levels/parts.py` |
+| torch.compile | nothing more: `torch.compile` of this text | `raised` in `gallery/levels/parts.py` |
+| Triton language | a kernel that says what one block of the answer takes | the kernel in `gallery/levels/NAME.py` |
+| CUDA C++ | a kernel that says what every thread does | `gallery/levels/cuda/NAME.cu`, bound by `cpp_extension` |
+
+Models are assembled once, in `gallery/levels/models.py`, from five parts: layer normalisation with or without GELU, a
+linear layer with what follows it, attention, messages on a graph, and a polynomial of degree 2. A level is a set of
+parts. The language model is trained for seconds on one sentence that is in `gallery/levels/text.py`, and continues its
+beginning letter by letter, the likeliest each time; the others have weights drawn from a fixed seed. Embeddings, means
+and what cuts images into patches are torch's at every level.
+
+An answer may lie from float64 by 10⁻⁵ of its largest number in float32, by 10⁻² in bfloat16, whose own steps are
+4 · 10⁻³, and by 4 · 10⁻² for a block or a model in bfloat16, which rounds many times. Every level sums
+messages in an order that is always the same, without atomics, so that a level gives the same bits each time.
+
+Without a GPU the Triton language runs through its interpreter, and CUDA C++ is left out; tests run its very sources on
+the CPU, where a block's threads take turns (`tests/gallery/cuda_on_cpu/`)."""
+
+UNMEASURED = """## Not measured yet
+
+On an H200 the Triton language's normalisation, attention, messages and polynomial gave float64's answers, and so did a
+block in torch eager and by torch.compile. The Triton language's linear layer was seen right there on small sizes alone:
+with warps specialised by the compiler a large block came out wrong, so it is now made without them, and that has not
+been seen on a GPU; nor has CUDA C++, beyond what the tests on the CPU show.
+
+No results are committed: `python -m gallery levels` on a machine with a GPU writes them into `benchmarks/results`,
+and `python -m gallery.levels.page` then writes tables, plots and what each step bought into this page."""
+
+COLUMNS = """µs is the device time of one call, with nothing in the cache and all launches queued; *from Python* is what
+a call takes when Python makes one after the other; *MB* is what a call holds beyond its arguments and weights;
+*compiling* is how much longer the first calls took than later ones, tuning included, with empty caches (CUDA C++: nvcc
+and g++ for all operations together), and *repaid* after how many calls from Python the time gained on torch eager is
+that long; *error* is the largest one, in units of the answer's largest number."""
+
+
+def section(subject: Figures) -> str:
+    """Return the table of one subject."""
+    limit = {"bytes": "a copy of memory", "operations": "torch's matrix product"}[subject["bound"]]
+    size = " × ".join(f"{length:,}" for length in subject["size"])
+    fastest = min(figures["median_us"] for figures in subject["levels"].values())
+    rows = []
+    for level, figures in subject["levels"].items():
+        time = microseconds(figures["median_us"])
+        rows.append(
+            [
+                level,
+                f"**{time}**" if figures["median_us"] == fastest else time,
+                f"{figures['share']:.1%}",
+                microseconds(figures["host_us"]),
+                str(figures["launches"]),
+                f"{figures['peak_mb']:,.1f}",
+                f"{figures['compile_s']:.1f}" if level != EAGER else "–",
+                repaid(subject, level),
+                f"{figures['error']:.0e}",
+            ]
+        )
+    header = ["level", "µs", "of the limit", "µs from Python", "launches", "MB", "compiling, s", "repaid", "error"]
+    about = f"Size {size}, {subject['dtype']}; the limit is that of {limit}."
+    title = f"### `{subject['subject']}`: {SUBJECTS[subject['subject']].formula}"
+    return "\n\n".join([title, about, table(header, "lrrrrrrrr", rows)])
+
+
+def repaid(subject: Figures, level: str) -> str:
+    """Return after how many calls a level's compiling is repaid by what it gains on torch eager."""
+    levels = subject["levels"]
+    gained = levels[EAGER]["host_us"] - levels[level]["host_us"]
+    return f"{levels[level]['compile_s'] * 1e6 / gained:,.0f}" if gained > 0 and level != EAGER else "–"
+
+
+def times(subjects: Mapping[str, Figures], level: str, other: str, key: str = "median_us") -> str:
+    """Return from how many to how many times another level's time a level takes, over all subjects."""
+    ratios = [subject["levels"][level][key] / subject["levels"][other][key] for subject in subjects.values()]
+    return f"{min(ratios):.2f} to {max(ratios):.2f} times"
+
+
+def bought(subjects: Mapping[str, Figures]) -> str:
+    """Return what each step bought, and when it is worth it."""
+    block, messages = subjects["block"]["levels"], subjects["messages"]["levels"]
+    held = {level: f"{messages[level]['peak_mb']:,.0f} MB" for level in messages}
+    return f"""## What each step bought, and when it is worth it
+
+- **TorchScript** takes {times(subjects, SCRIPT, EAGER)} the device time of torch eager, and
+  {times(subjects, SCRIPT, EAGER, "host_us")} the time of calls from Python. It takes Python away between operations and
+  fuses some that go number by number. It is worth it where a model has to run without Python; torch itself advises
+  torch.compile now.
+- **torch.compile** takes {times(subjects, COMPILE, SCRIPT)} the device time of TorchScript. It writes kernels in the
+  Triton language for all that lies between products: a block is {block[COMPILE]["launches"]} launches instead of
+  {block[EAGER]["launches"]}. It is one line, so it is the first thing to try, wherever the column *repaid* is less than
+  the calls to come.
+- **The Triton language** takes {times(subjects, TRITON, COMPILE)} the device time of torch.compile. It is worth it
+  where what is written to memory between operations can be left out and a compiler does not find it: a block is
+  {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}.
+- **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. Every thread, copy and
+  barrier is one's own to place, and to get wrong. Products here use the instructions of all GPUs since capability 8.0,
+  not Hopper's own, which the compiler of the Triton language does use. It is worth it where a kernel needs what the
+  Triton language has no words for, and where Python must not be there at all."""
+
+
+def page(document: Figures | None, directory: str = "") -> str:
+    """Return the page; without results, what can be said without."""
+    if document is None:
+        return f"{INTRODUCTION}\n\n{UNMEASURED}\n"
+    subjects = {subject["subject"]: subject for subject in document["subjects"]}
+    rates = subjects["block"]["rates"]
+    limits = (
+        f"Limits, measured in the same run: a copy of memory {rates['bytes'] / 1e12:.2f} TB/s, torch's product of "
+        f"bfloat16 matrices {rates['operations'] / 1e12:.0f} TFLOP/s."
+    )
+    parts = [
+        INTRODUCTION,
+        f"## Measured on one {document['environment']['device']}",
+        f"Versions and machine:{note(document)}.",
+        limits,
+        COLUMNS,
+        *map(section, subjects.values()),
+        "![Time at each level](images/gallery/levels.png)",
+        "![Roofline](images/gallery/levels_roofline.png)",
+        f"Figures: `benchmarks/results/{directory}/{RESULTS}.json`.",
+        bought(subjects),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def committed() -> str:
+    """Return the page that the committed results give."""
+    found = sorted(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
+    return page(json.loads(found[0].read_text(encoding="utf-8")), found[0].parent.name) if found else page(None)
+
+
+def main() -> int:
+    """Write the page, or with --check say whether it is what the results give."""
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text(encoding="utf-8") != committed())
+    PAGE.write_text(committed(), encoding="utf-8")
+    print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
