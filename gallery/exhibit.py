@@ -58,7 +58,8 @@ class Exhibit:
     """Whether `ways` have gradients by kernels of ours."""
 
     backward_traffic: Callable[..., int] | None = None
-    """Bytes that the gradients must read and write, given the arguments; with this or the next they are timed too."""
+    """Bytes that the gradients must read and write, given the arguments. With this or the next they are timed too,
+    those of the peers as well."""
 
     backward_work: Callable[..., int] | None = None
     """Floating-point operations of the gradients, given the arguments."""

@@ -35,17 +35,23 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     sizes = [timed] if size and timed else [*exhibit.sizes, *([timed] if timed else [])]
     errors = {way: _errors(exhibit, way, sizes, kind, device) for way in exhibit.ways}
     allowed = exhibit.tolerances[kind]
-    times, bound = {}, None
+    timings = []
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
-        bound, times = time_beside_limit(exhibit, arguments, calls(exhibit, arguments))
-    console.print(_about(exhibit, sizes, timed, kind, bound))
-    table = Table()
-    for heading in ("", "error / largest", "gradients'", *(("µs", "rate", "of the limit") if bound else ())):
-        table.add_column(heading, justify="left" if not heading else "right")
+        timings.append(time_beside_limit(exhibit, arguments, calls(exhibit, arguments)))
+        if exhibit.backward_traffic or exhibit.backward_work:
+            backward = backward_calls(exhibit, arguments)
+            timings.append(time_beside_limit(exhibit, arguments, backward, backward=True))
+    console.print(_about(exhibit, sizes, timed, kind, timings[0][0] if timings else None))
+    table = Table("", "error / largest", "gradients'")
+    for which in ("", "gradients' ")[: len(timings)]:
+        for heading in ("µs", "rate", "of the limit"):
+            table.add_column(which + heading)
+    for column in table.columns[1:]:
+        column.justify = "right"
     for name in (*exhibit.ways, *exhibit.peers):
         cells = [f"{found:.1e}" if found is not None else "" for found in errors.get(name, (None, None))]
-        if bound:
+        for bound, times in timings:
             us = times[name].median_us
             cells += [f"{us:,.1f}", bound.text(bound.rate_of(us)), f"{bound.share_of(us):.1%}"]
         table.add_row(name, *cells)

@@ -107,18 +107,19 @@ def test_run_fails_where_an_error_is_too_large() -> None:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times where there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch, of 4,000 bytes at 8 GB/s."""
+    """Times where there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch, of 4,000 bytes at 8 MB/s."""
 
-    def times(exhibit: Exhibit, arguments: Any, calls: dict[str, Any], rounds: int, *, backward: bool) -> Any:
+    def times(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int = 1, *, backward: bool = False) -> Any:
         for call in calls.values():
             call()
         return Limit("copy", "bytes", 8e6, 4000), {
             name: Timing.of([[2000.0 if name == "torch" else 1000.0]], "given") for name in calls
         }
 
-    monkeypatch.setattr(curves, "time_beside_limit", times)
-    monkeypatch.setattr(curves, "kernel_device", lambda: torch.device("cuda"))
-    monkeypatch.setattr(curves, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, DEVICE))
+    for module in (curves, show):
+        monkeypatch.setattr(module, "time_beside_limit", times)
+        monkeypatch.setattr(module, "kernel_device", lambda: torch.device("cuda"))
+        monkeypatch.setattr(module, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, DEVICE))
 
 
 @pytest.mark.usefixtures("given")
@@ -133,6 +134,15 @@ def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.png"]
     assert (tmp_path / "softmax.png").read_bytes().startswith(b"\x89PNG")
     assert "ours, softmax (GB/s)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("given")
+def test_run_prints_times_shares_and_choices() -> None:
+    text = printed("run", "softmax", "--size", "8x64")
+    ours = r"│ softmax +│ +\S+ │ +\S+ │ +1,000.0 │ +0 GB/s │ +50.0% │ +1,000.0 │ +0 GB/s │ +50.0% │"
+    assert re.search(ours, text)
+    assert re.search(r"│ torch +│ +│ +│ +2,000.0 │ .* 25.0% │", text)
+    assert "row_kernel: few elements: short rows" in text
 
 
 @pytest.mark.usefixtures("given")
