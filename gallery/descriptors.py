@@ -1,0 +1,48 @@
+"""Tensor descriptors of Hopper: which tensors they describe, and what a launcher gives the kernels that make them.
+
+A descriptor tells the GPU's copy engine a tensor's shape and strides once. One instruction of one thread then brings a
+whole box into shared memory, with zeros for what lies outside the tensor, while all other threads compute. In return
+the tensor must begin at a multiple of 16 bytes, have a last stride of one, and all others a multiple of 16 bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import triton
+
+ALIGNMENT = 16  # bytes
+INTERPRETED_PROGRAMS = 2
+"""As many as show that persistent programs take turns; the interpreter runs one after another."""
+
+
+def describable(tensor: torch.Tensor) -> bool:
+    """Return whether a descriptor may describe a tensor, as it lies and where it lies."""
+    return tensor.stride(-1) == 1 and aligned(tensor, *tensor.stride()[:-1])
+
+
+def aligned(tensor: torch.Tensor, *strides: int) -> bool:
+    """Return whether a descriptor may describe a tensor's memory with these strides, in elements, and a last of one."""
+    steps = [stride * tensor.element_size() for stride in strides]
+    begins = tensor.numel() > 0 and tensor.data_ptr() % ALIGNMENT == 0
+    return begins and has_descriptors(tensor.device) and all(step > 0 and step % ALIGNMENT == 0 for step in steps)
+
+
+@functools.cache
+def has_descriptors(device: torch.device) -> bool:
+    """Return whether a device copies by descriptors: GPUs from capability 9.0 on do, and the interpreter."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """Return how many persistent programs run at once, if each fills a multiprocessor."""
+    if device.type != "cuda":
+        return INTERPRETED_PROGRAMS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def provide_memory(device: torch.device) -> None:
+    """Have kernels that this thread launches keep the descriptors they make in memory of torch's allocator."""
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device))
