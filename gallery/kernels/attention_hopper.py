@@ -1,0 +1,200 @@
+"""Attention for Hopper: `attention.py` with tensor descriptors and warps of different duties, in Gluon.
+
+Mathematics and shapes are those of `attention.py`; float16 and bfloat16. Shah, Bikshandi, Zhang, Thakkar, Ramani and
+Dao, "FlashAttention-3", 2024. Gluon is the layer of the Triton language in which layouts, barriers and the duties of
+warps are written out; its interpreter does not run such kernels.
+What to learn: matrix units and exponentials are different hardware, and a loop that waits for one before it begins with
+the other uses each half of the time.
+- *Descriptors*: one thread asks for a block by its corner, a unit of its own brings it, zeros beyond the end.
+- *Warps of different duties*: one warp brings blocks, and needs 24 registers a thread; two groups of four warps
+  compute, with 240 each, which is what a block of s, one of p and the sums need. They meet at barriers in shared
+  memory: a place is full, or empty again. While one group is at its exponentials, the other has the matrix units.
+- *Products that are waited for late*: within a group, p v of the last block runs while this block's exponentials are
+  computed. A product reads p from registers until it is done, so these must not be written before.
+Blocks come from the last to the first: only that one, before the loop, needs a mask.
+In the product: `kernels/digit_products.py` chooses what the matrix units multiply, and leaves when to the compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+ROWS = gl.constexpr(64)
+"""Queries of a group."""
+KEYS = gl.constexpr(128)
+"""Keys of a block, of which there is room for `STAGES`."""
+STAGES = gl.constexpr(2)
+GROUPS = gl.constexpr(2)
+
+
+@gluon.jit
+def head_and_tile(tiles, LAST_FIRST: gl.constexpr):
+    """Return which a program makes; programs of a head are neighbours, as they read the same keys."""
+    tile = gl.program_id(0) % tiles
+    return gl.program_id(0) // tiles, tiles - 1 - tile if LAST_FIRST else tile
+
+
+@gluon.jit
+def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
+    """Return barriers, each of which opens after so many arrivals, again and again."""
+    found = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(count):
+        mbarrier.init(found.index(slot), count=arrivals)
+    return found
+
+
+@gluon.jit
+def bring(q, k, v, tiles, barriers, place, D: gl.constexpr):
+    """Bring the queries, and blocks of keys and values from the last to the first."""
+    query_tiles, key_tiles, value_tiles = tiles
+    q_full, k_full, k_empty, v_full, v_empty = barriers
+    head, start, blocks, _, _ = place
+    mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
+    for group in gl.static_range(GROUPS):
+        tma.async_copy_global_to_shared(q, [head, start + group * ROWS, 0], q_full.index(0), query_tiles.index(group))
+    for i in range(blocks):
+        at = (blocks - 1 - i) * KEYS
+        slot = i % STAGES
+        phase = (i // STAGES) & 1
+        mbarrier.wait(k_empty.index(slot), phase ^ 1)
+        mbarrier.expect(k_full.index(slot), KEYS * D * 2)
+        tma.async_copy_global_to_shared(k, [head, at, 0], k_full.index(slot), key_tiles.index(slot))
+        mbarrier.wait(v_empty.index(slot), phase ^ 1)
+        mbarrier.expect(v_full.index(slot), KEYS * D * 2)
+        tma.async_copy_global_to_shared(v, [head, at, 0], v_full.index(slot), value_tiles.index(slot))
+
+
+@gluon.jit
+def make(o, kept, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr):
+    """Make the answers of one group's queries."""
+    query_tiles, key_tiles, value_tiles = tiles
+    q_full, k_full, k_empty, v_full, v_empty = barriers
+    head, start, blocks, queries, keys = place
+    BY_KEY: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    BY_D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    LEFT: gl.constexpr = gl.DotOperandLayout(0, BY_D, 2)
+    row = start + GROUP * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, BY_KEY))
+    own = query_tiles.index(GROUP).reshape([ROWS, D])
+    nothing = gl.zeros([ROWS, KEYS], gl.float32, BY_KEY)
+    mbarrier.wait(q_full.index(0), 0)
+    mbarrier.wait(k_full.index(0), 0)
+    block = key_tiles.index(0).reshape([KEYS, D])
+    s = warpgroup_mma_wait(0, [warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)])
+    mbarrier.arrive(k_empty.index(0))
+    column = gl.expand_dims((blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, BY_KEY)), 0)
+    seen = column < keys
+    if CAUSAL:
+        seen = seen & (column <= gl.expand_dims(row, 1))
+    s = gl.where(seen, s, float("-inf"))
+    top = gl.max(s, 1) * scale
+    p = gl.exp2(s * scale - gl.expand_dims(top, 1))
+    total = gl.sum(p, 1)
+    weights = gl.convert_layout(p.to(o.dtype), LEFT)
+    mean = gl.zeros([ROWS, D], gl.float32, BY_D)
+    mbarrier.wait(k_full.index(1 % STAGES), 1 // STAGES, pred=blocks > 1)
+    for i in range(1, blocks):
+        slot = i % STAGES
+        before = (i - 1) % STAGES
+        block = key_tiles.index(slot).reshape([KEYS, D])
+        s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
+        mbarrier.wait(v_full.index(before), ((i - 1) // STAGES) & 1)
+        mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
+        s = warpgroup_mma_wait(1, [s])
+        mbarrier.arrive(k_empty.index(slot))
+        higher = gl.maximum(top, gl.max(s, 1) * scale)
+        p = gl.exp2(s * scale - gl.expand_dims(higher, 1))
+        shrink = gl.exp2(top - higher)
+        total = total * shrink + gl.sum(p, 1)
+        top = higher
+        # This waits in a loop of its own, and the assembler moves no exponential from before it behind the product.
+        mbarrier.wait(k_full.index((i + 1) % STAGES), ((i + 1) // STAGES) & 1, pred=i + 1 < blocks)
+        mean, weights = warpgroup_mma_wait(0, [mean, weights])
+        mbarrier.arrive(v_empty.index(before))
+        mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
+        weights = gl.convert_layout(p.to(o.dtype), LEFT)
+    last = (blocks - 1) % STAGES
+    mbarrier.wait(v_full.index(last), ((blocks - 1) // STAGES) & 1)
+    mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
+    mean = warpgroup_mma_wait(0, [mean])
+    mean = mean / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, BY_D)), 1)
+    gl.store(kept + head.to(gl.int64) * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
+    store_tile(query_tiles.index(GROUP), mean, o, head, start + GROUP * ROWS)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def store_tile(tile, value, out, head, at):
+    """Write a tile in shared memory, and have it brought to its place."""
+    shape: gl.constexpr = [tile.shape[1], tile.shape[2]]
+    tile.reshape(shape).store(value.to(out.dtype))
+    fence_async_shared()
+    tma.async_copy_shared_to_global(out, [head, at, 0], tile)
+
+
+@gluon.jit
+def attention_hopper_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr):
+    """Make the queries of both groups of one head; q, k, v, o: descriptors, kept: float32 [batch * heads, queries]."""
+    head, tile = head_and_tile(gl.cdiv(queries, ROWS * GROUPS), CAUSAL)
+    start = tile * ROWS * GROUPS
+    end = gl.minimum(start + ROWS * GROUPS, keys) if CAUSAL else keys
+    place = (head, start, gl.cdiv(end, KEYS), queries, keys)
+    tiles = (
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, ROWS, D], q.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], k.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], v.layout),
+    )
+    k_full, k_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
+    v_full, v_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
+    barriers = (new_barriers(1, 1), k_full, k_empty, v_full, v_empty)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 0)),
+            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 1)),
+            (bring, (q, k, v, tiles, barriers, place, D)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
+
+
+@functools.cache
+def is_hopper() -> bool:
+    """Return whether there is a GPU with the instructions of Hopper, which no later GPU has."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+def suits(q: torch.Tensor) -> bool:
+    """Return whether the kernels take queries of this type where they are."""
+    return q.is_cuda and is_hopper() and q.dtype in (torch.float16, torch.bfloat16)
+
+
+def describe(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
+    """Return a descriptor of [batch * heads, tokens, d] in blocks of some tokens of one head."""
+    shape = [1, rows, tensor.shape[-1]]
+    layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16)
+    return TensorDescriptor.from_tensor(tensor.view(-1, *tensor.shape[-2:]), shape, layout)
+
+
+def launch(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, kept: torch.Tensor, scale: float, causal: bool
+) -> None:
+    """Write o and L; scale is log2(e) / sqrt(d)."""
+    batch, heads, queries, size = q.shape
+    descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
+    attention_hopper_kernel[(triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads,)](
+        *descriptors, kept, queries, k.shape[2], scale, D=size, CAUSAL=causal, num_warps=4
+    )
