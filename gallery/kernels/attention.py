@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 import triton
@@ -36,6 +37,7 @@ from gallery.kernels.attention_backward import (
     load_rows,
     of_keys_kernel,
     of_queries_kernel,
+    place,
     store_rows,
 )
 from gallery.tuning import Choice, chosen, tuned
@@ -43,9 +45,9 @@ from gallery.tuning import Choice, chosen, tuned
 HEAD_SIZES = (64, 128)
 
 CHOICES = (
-    Choice("large tiles", "keys and values are read by the fewest programs", {"BM": 128, "BN": 128}, 8, 2),
-    Choice("narrow tiles", "more blocks of keys are under way at once", {"BM": 128, "BN": 64}, 8, 3),
     Choice("small tiles", "fit the shared memory of every GPU, and of float32", {"BM": 64, "BN": 32}, 4, 2),
+    Choice("narrow tiles", "more blocks of keys are under way at once", {"BM": 128, "BN": 64}, 8, 3),
+    Choice("large tiles", "keys and values are read by the fewest programs", {"BM": 128, "BN": 128}, 8, 2),
 )
 
 
@@ -75,8 +77,8 @@ def attention_kernel(
     BN: tl.constexpr,
 ):
     """Make one block of queries of one head; under the diagonal, where there are most keys, first."""
-    head = tl.program_id(1).to(tl.int64)
-    start = (tl.num_programs(0) - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)) * BM
+    head, tile = place(tl.cdiv(queries, BM), CAUSAL)
+    start = tile * BM
     row = start + tl.arange(0, BM)
     block = load_rows(q + head * queries * D, start, queries, D, BM, True)
     top = tl.full([BM], float("-inf"), tl.float32)
@@ -150,10 +152,8 @@ def demand_attention(**tensors: torch.Tensor) -> None:
 def attention_with_logarithms(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, specialised: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return o and L; `specialised`: by warps of different duties."""
+    """Return o and L; `specialised` as for `attention`."""
     demand_attention(q=q, k=k, v=v)
-    if specialised:
-        attention_hopper.demand_hopper(q)
     q, k, v = aligned(q), aligned(k), aligned(v)
     o = torch.zeros_like(q) if not k.numel() else torch.empty_like(q)
     kept = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
@@ -161,10 +161,10 @@ def attention_with_logarithms(
     if not q.numel() or not k.numel():
         return o, kept
     scale = LOG2_E / math.sqrt(size)
-    if specialised:
+    if specialised and attention_hopper.suits(q):
         attention_hopper.launch(q, k, v, o, kept, scale, causal)
         return o, kept
-    attention_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]), batch * heads)](
+    attention_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]) * batch * heads,)](
         q, k, v, o, kept, queries, keys, scale,
         D=size, CAUSAL=causal, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
     )  # fmt: skip
@@ -178,14 +178,14 @@ def _(
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     q, k, v, ctx.causal, ctx.specialised = inputs
     o, kept = output
     ctx.mark_non_differentiable(kept)
     ctx.save_for_backward(q, k, v, o, kept)
 
 
-def _gradients(context, gradient, _):  # type: ignore[no-untyped-def]
+def _gradients(context: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, ...]:
     return *attention_backward(gradient, *context.saved_tensors, context.causal, context.specialised), None, None
 
 
@@ -198,8 +198,9 @@ def attention(
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
     q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Where there are no keys, o is 0.
-    `causal`: query i asks the keys up to i. Gradients are by kernels of ours too. Raises `TypeError` or `ValueError`
-    for other types and shapes.
+    `causal`: query i asks the keys up to i. `specialised`: float16 and bfloat16 on a Hopper GPU take the kernels with
+    warps of different duties. Gradients are by kernels of ours too, and the same bits each time. Raises `TypeError` or
+    `ValueError` for other types and shapes.
     """
     return attention_with_logarithms(q, k, v, causal, specialised)[0]
 
@@ -209,10 +210,9 @@ def sample(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, bool]:
     """Return q, k, v and whether causal, of a size (batch, heads, queries, keys, d, causal)."""
     batch, heads, queries, keys, width, causal = size
-    draw = {"dtype": dtype, "device": device}
-    q = torch.randn(batch, heads, queries, width, **draw)
-    k, v = torch.randn(2, batch, heads, keys, width, **draw).unbind()
-    return q, k, v, bool(causal)
+    draw = partial(torch.randn, dtype=dtype, device=device)
+    k, v = draw((2, batch, heads, keys, width)).unbind()
+    return draw((batch, heads, queries, width)), k, v, bool(causal)
 
 
 def by_torch(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
@@ -244,7 +244,7 @@ EXHIBIT = Exhibit(
         (1, 1, 150, 150, 64, 1),
         (1, 1, 140, 30, 128, 1),
         (1, 1, 129, 200, 128, 1),
-    ],  # fmt: skip
+    ],
     curve=[(1, 16, tokens, tokens, 128, 0) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
     tolerances={torch.bfloat16: 1.6e-2, torch.float16: 2e-3, torch.float32: 5e-6},
     traffic=lambda q, k, v, causal: (2 * q.numel() + k.numel() + v.numel()) * q.element_size(),

@@ -1,14 +1,14 @@
 """The gradients of attention: the probabilities are computed again, and each of two kernels owns what it sums.
 
 Mathematics: with pᵢⱼ = exp(sᵢⱼ − Lᵢ) from what the forward kept, Dᵢ = doᵢ · oᵢ and dsᵢⱼ = pᵢⱼ (doᵢ · vⱼ − Dᵢ):
-dvⱼ = Σᵢ pᵢⱼ doᵢ, dkⱼ = Σᵢ dsᵢⱼ qᵢ / √d, dqᵢ = Σⱼ dsᵢⱼ kⱼ / √d. Shapes as in `attention.py`; L, D [batch, heads, queries].
-Dao, "FlashAttention-2", 2023, section 3.1.2.
-What to learn: why compute p again? It has queries × keys elements; to read them would take longer than to make them from
-q, k and the one number Lᵢ of each query, in which maximum and sum are merged. No second softmax is needed. And softmax's
-gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), asks for a sum over all keys, which is doᵢ · oᵢ: a sum over d.
+dvⱼ = Σᵢ pᵢⱼ doᵢ, dkⱼ = Σᵢ dsᵢⱼ qᵢ / √d, dqᵢ = Σⱼ dsᵢⱼ kⱼ / √d. Shapes as in `attention.py`; L and D
+[batch, heads, queries]. Dao, "FlashAttention-2", 2023, section 3.1.2.
+What to learn: why compute p again? It has queries × keys elements; to read them would take longer than to make them
+from q, k and one number of each query, in which maximum and sum are merged: no second softmax is needed. And softmax's
+gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), asks for a sum over all keys, but that is doᵢ · oᵢ, a sum over d.
 dk and dv sum over queries, dq over keys. One kernel would make all products once, five of them, but must add to dq from
 every block of keys: atomically, in an order that differs from run to run. Two kernels, one that owns keys and one that
-owns queries, make s and do · v twice, seven products, and give the same bits each time.
+owns queries, make s and do · v twice, seven products in all, and give the same bits each time.
 In the product: `kernels/ops/pairwise_affine.py` too computes anew what would be large to keep.
 """
 
@@ -22,7 +22,7 @@ import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.dots import dot
-from gallery.kernels import attention_backward_hopper
+from gallery.kernels import attention_backward_hopper, attention_hopper
 from gallery.tuning import Choice, tuned
 
 LOG2_E = math.log2(math.e)
@@ -30,15 +30,22 @@ WIDEST = 128
 """The most queries of a block, to a multiple of which what is kept of each is padded."""
 
 KEY_CHOICES = (
-    Choice("large tiles", "queries are read by the fewest programs", {"BM": 64, "BN": 128}, 8, 2),
-    Choice("square tiles", "two programs share a multiprocessor's shared memory", {"BM": 64, "BN": 64}, 4, 2),
     Choice("small tiles", "fit the shared memory of every GPU, and of float32", {"BM": 32, "BN": 32}, 4, 1),
+    Choice("square tiles", "two programs share a multiprocessor", {"BM": 64, "BN": 64}, 4, 2),
+    Choice("large tiles", "queries are read by the fewest programs", {"BM": 64, "BN": 128}, 8, 2),
 )
 QUERY_CHOICES = (
-    Choice("large tiles", "keys and values are read by the fewest programs", {"BM": 128, "BN": 64}, 8, 2),
-    Choice("square tiles", "two programs share a multiprocessor's shared memory", {"BM": 64, "BN": 64}, 4, 2),
     Choice("small tiles", "fit the shared memory of every GPU, and of float32", {"BM": 32, "BN": 32}, 4, 1),
+    Choice("square tiles", "two programs share a multiprocessor", {"BM": 64, "BN": 64}, 4, 2),
+    Choice("large tiles", "keys and values are read by the fewest programs", {"BM": 128, "BN": 64}, 8, 2),
 )
+
+
+@triton.jit
+def place(tiles, LAST_FIRST: tl.constexpr):
+    """Return a program's head, int64, and its tile; programs of a head are neighbours, as they read the same keys."""
+    tile = tl.program_id(0) % tiles
+    return (tl.program_id(0) // tiles).to(tl.int64), tiles - 1 - tile if LAST_FIRST else tile
 
 
 @triton.jit
@@ -65,11 +72,11 @@ def numbers_kernel(o, do, kept, logs, dots, queries, padded, D: tl.constexpr, RO
 
     Of a query beyond the last L is infinite, which makes its p zero.
     """
-    head = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    head, tile = place(padded // ROWS, False)
+    row = tile * ROWS + tl.arange(0, ROWS)
     log = tl.load(kept + head * queries + row, mask=row < queries, other=float("inf"))
-    left = load_rows(o + head * queries * D, tl.program_id(0) * ROWS, queries, D, ROWS, True).to(tl.float32)
-    right = load_rows(do + head * queries * D, tl.program_id(0) * ROWS, queries, D, ROWS, True).to(tl.float32)
+    left = load_rows(o + head * queries * D, tile * ROWS, queries, D, ROWS, True).to(tl.float32)
+    right = load_rows(do + head * queries * D, tile * ROWS, queries, D, ROWS, True).to(tl.float32)
     tl.store(logs + head * padded + row, log * 1.4426950408889634)
     tl.store(dots + head * padded + row, tl.sum(left * right, axis=1))
 
@@ -96,8 +103,8 @@ def of_keys_kernel(
     BN: tl.constexpr,
 ):
     """Make dk and dv of one block of keys of one head."""
-    head = tl.program_id(1).to(tl.int64)
-    start = tl.program_id(0) * BN
+    head, tile = place(tl.cdiv(keys, BN), False)
+    start = tile * BN
     key_block = load_rows(k + head * keys * D, start, keys, D, BN, True)
     value_block = load_rows(v + head * keys * D, start, keys, D, BN, True)
     of_k = tl.zeros([BN, D], tl.float32)
@@ -149,8 +156,8 @@ def of_queries_kernel(
     D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Make dq of one block of queries of one head; arguments as above."""
-    head = tl.program_id(1).to(tl.int64)
-    start = (tl.num_programs(0) - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)) * BM
+    head, tile = place(tl.cdiv(queries, BM), CAUSAL)
+    start = tile * BM
     row = start + tl.arange(0, BM)
     query_block = load_rows(q + head * queries * D, start, queries, D, BM, True)
     gradient = load_rows(do + head * queries * D, start, queries, D, BM, True)
@@ -253,19 +260,19 @@ def attention_backward(
     padded = triton.cdiv(queries, WIDEST) * WIDEST
     logs = torch.empty(batch * heads, padded, dtype=torch.float32, device=q.device)
     dots = torch.empty_like(logs)
-    numbers_kernel[(padded // 64, batch * heads)](
+    numbers_kernel[(padded // 64 * batch * heads,)](
         o, gradient, kept.contiguous(), logs, dots, queries, padded, D=size, ROWS=64
     )
     scale = LOG2_E / math.sqrt(size)
-    if specialised:
+    if specialised and attention_hopper.suits(q):
         attention_backward_hopper.launch(q, k, v, gradient, dq, dk, dv, logs, dots, scale, causal)
         return dq, dk, dv
     numbers = logs, dots, queries, padded, keys, scale
     constants = {"D": size, "CAUSAL": causal, "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32"}
-    of_keys_kernel[lambda meta: (triton.cdiv(keys, meta["BN"]), batch * heads)](
+    of_keys_kernel[lambda meta: (triton.cdiv(keys, meta["BN"]) * batch * heads,)](
         q, k, v, gradient, dk, dv, *numbers, **constants
     )
-    of_queries_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]), batch * heads)](
+    of_queries_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]) * batch * heads,)](
         q, k, v, gradient, dq, *numbers, **constants
     )
     return dq, dk, dv

@@ -1,6 +1,18 @@
-"""Attention for Hopper: `gallery/kernels/attention.py` with warps of different duties, in Gluon.
+"""Attention for Hopper: `attention.py` with tensor descriptors and warps of different duties, in Gluon.
 
-Shah, Bikshandi, Zhang, Thakkar, Ramani and Dao, "FlashAttention-3", 2024.
+Mathematics and shapes are those of `attention.py`; float16 and bfloat16. Shah, Bikshandi, Zhang, Thakkar, Ramani and
+Dao, "FlashAttention-3", 2024. Gluon is the layer of the Triton language in which layouts, barriers and the duties of
+warps are written out; its interpreter does not run such kernels.
+What to learn: matrix units and exponentials are different hardware, and a loop that waits for one before it begins with
+the other uses each half of the time.
+- *Descriptors*: one thread asks for a block by its corner, a unit of its own brings it, zeros beyond the end.
+- *Warps of different duties*: one warp brings blocks, and needs 24 registers a thread; two groups of four warps
+  compute, with 240 each, which is what a block of s, one of p and the sums need. They meet at barriers in shared
+  memory: a place is full, or empty again. While one group is at its exponentials, the other has the matrix units.
+- *Products that are waited for late*: within a group, p v of the last block runs while this block's exponentials are
+  computed. A product reads p from registers until it is done, so these must not be written before.
+Blocks come from the last to the first: only that one, before the loop, needs a mask.
+In the product: `kernels/digit_products.py` chooses what the matrix units multiply, and leaves when to the compiler.
 """
 
 from __future__ import annotations
@@ -20,34 +32,39 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-ROWS, KEYS, STAGES = 64, 128, 2
-"""Queries of a warp group, keys of a block, and how many blocks of keys and of values there is room for."""
-GROUPS = 2
+ROWS = gl.constexpr(64)
+"""Queries of a group."""
+KEYS = gl.constexpr(128)
+"""Keys of a block, of which there is room for `STAGES`."""
+STAGES = gl.constexpr(2)
+GROUPS = gl.constexpr(2)
 
 
 @gluon.jit
-def produce(
-    q,
-    k,
-    v,
-    query_tiles,
-    key_tiles,
-    value_tiles,
-    bars,
-    head,
-    start,
-    blocks,
-    D: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUPS: gl.constexpr,
-):
+def head_and_tile(tiles, LAST_FIRST: gl.constexpr):
+    """Return which a program makes; programs of a head are neighbours, as they read the same keys."""
+    tile = gl.program_id(0) % tiles
+    return gl.program_id(0) // tiles, tiles - 1 - tile if LAST_FIRST else tile
+
+
+@gluon.jit
+def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
+    """Return barriers, each of which opens after so many arrivals, again and again."""
+    found = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(count):
+        mbarrier.init(found.index(slot), count=arrivals)
+    return found
+
+
+@gluon.jit
+def bring(q, k, v, tiles, barriers, place, D: gl.constexpr):
     """Bring the queries, and blocks of keys and values from the last to the first."""
-    q_full, k_full, k_empty, v_full, v_empty = bars
-    mbarrier.expect(q_full, GROUPS * ROWS * D * 2)
+    query_tiles, key_tiles, value_tiles = tiles
+    q_full, k_full, k_empty, v_full, v_empty = barriers
+    head, start, blocks, _, _ = place
+    mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
     for group in gl.static_range(GROUPS):
-        tma.async_copy_global_to_shared(q, [head, start + group * ROWS, 0], q_full, query_tiles.index(group))
+        tma.async_copy_global_to_shared(q, [head, start + group * ROWS, 0], q_full.index(0), query_tiles.index(group))
     for i in range(blocks):
         at = (blocks - 1 - i) * KEYS
         slot = i % STAGES
@@ -61,59 +78,38 @@ def produce(
 
 
 @gluon.jit
-def consume(
-    o,
-    kept,
-    query_tiles,
-    key_tiles,
-    value_tiles,
-    bars,
-    head,
-    start,
-    blocks,
-    queries,
-    keys,
-    scale,
-    D: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    GROUP: gl.constexpr,
-):
-    """Make the answers of one warp group's queries."""
-    q_full, k_full, k_empty, v_full, v_empty = bars
-    dtype: gl.constexpr = o.dtype
-    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
-    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
-    BY_S: gl.constexpr = gl.SliceLayout(1, S)
-    BY_O: gl.constexpr = gl.SliceLayout(1, O)
-    row = start + GROUP * ROWS + gl.arange(0, ROWS, BY_S)
+def make(o, kept, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr):
+    """Make the answers of one group's queries."""
+    query_tiles, key_tiles, value_tiles = tiles
+    q_full, k_full, k_empty, v_full, v_empty = barriers
+    head, start, blocks, queries, keys = place
+    BY_KEY: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    BY_D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    LEFT: gl.constexpr = gl.DotOperandLayout(0, BY_D, 2)
+    row = start + GROUP * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, BY_KEY))
     own = query_tiles.index(GROUP).reshape([ROWS, D])
-    nothing = gl.zeros([ROWS, KEYS], gl.float32, S)
-    mbarrier.wait(q_full, 0)
+    nothing = gl.zeros([ROWS, KEYS], gl.float32, BY_KEY)
+    mbarrier.wait(q_full.index(0), 0)
     mbarrier.wait(k_full.index(0), 0)
-    s = warpgroup_mma(own, key_tiles.index(0).reshape([KEYS, D]).permute([1, 0]), nothing, use_acc=False, is_async=True)
-    s = warpgroup_mma_wait(0, [s])
+    block = key_tiles.index(0).reshape([KEYS, D])
+    s = warpgroup_mma_wait(0, [warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)])
     mbarrier.arrive(k_empty.index(0))
-    column = (blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, S))
-    seen = gl.expand_dims(column, 0) < keys
+    column = gl.expand_dims((blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, BY_KEY)), 0)
+    seen = column < keys
     if CAUSAL:
-        seen = seen & (gl.expand_dims(column, 0) <= gl.expand_dims(row, 1))
+        seen = seen & (column <= gl.expand_dims(row, 1))
     s = gl.where(seen, s, float("-inf"))
     top = gl.max(s, 1) * scale
     p = gl.exp2(s * scale - gl.expand_dims(top, 1))
     total = gl.sum(p, 1)
-    weights = gl.convert_layout(p.to(dtype), P)
-    mean = gl.zeros([ROWS, D], gl.float32, O)
+    weights = gl.convert_layout(p.to(o.dtype), LEFT)
+    mean = gl.zeros([ROWS, D], gl.float32, BY_D)
     mbarrier.wait(k_full.index(1 % STAGES), 1 // STAGES, pred=blocks > 1)
     for i in range(1, blocks):
         slot = i % STAGES
         before = (i - 1) % STAGES
-        following = (i + 1) % STAGES
-        keys_of_block = key_tiles.index(slot).reshape([KEYS, D])
-        s = warpgroup_mma(own, keys_of_block.permute([1, 0]), nothing, use_acc=False, is_async=True)
+        block = key_tiles.index(slot).reshape([KEYS, D])
+        s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(before), ((i - 1) // STAGES) & 1)
         mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
         s = warpgroup_mma_wait(1, [s])
@@ -123,130 +119,52 @@ def consume(
         shrink = gl.exp2(top - higher)
         total = total * shrink + gl.sum(p, 1)
         top = higher
-        # A branch, over which the compiler does not move the exponentials behind the wait for the product.
-        mbarrier.wait(k_full.index(following), ((i + 1) // STAGES) & 1, pred=i + 1 < blocks)
+        # This waits in a loop of its own, and the assembler moves no exponential from before it behind the product.
+        mbarrier.wait(k_full.index((i + 1) % STAGES), ((i + 1) // STAGES) & 1, pred=i + 1 < blocks)
         mean, weights = warpgroup_mma_wait(0, [mean, weights])
         mbarrier.arrive(v_empty.index(before))
-        mean = mean * gl.expand_dims(gl.convert_layout(shrink, BY_O), 1)
-        weights = gl.convert_layout(p.to(dtype), P)
+        mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
+        weights = gl.convert_layout(p.to(o.dtype), LEFT)
     last = (blocks - 1) % STAGES
     mbarrier.wait(v_full.index(last), ((blocks - 1) // STAGES) & 1)
     mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
     mean = warpgroup_mma_wait(0, [mean])
-    mean = mean / gl.expand_dims(gl.convert_layout(total, BY_O), 1)
-    query_tiles.index(GROUP).reshape([ROWS, D]).store(mean.to(dtype))
-    fence_async_shared()
+    mean = mean / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, BY_D)), 1)
     gl.store(kept + head.to(gl.int64) * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
-    tma.async_copy_shared_to_global(o, [head, start + GROUP * ROWS, 0], query_tiles.index(GROUP))
+    store_tile(query_tiles.index(GROUP), mean, o, head, start + GROUP * ROWS)
     tma.store_wait(0)
 
 
 @gluon.jit
-def attention_kernel(
-    q,
-    k,
-    v,
-    o,
-    kept,
-    queries,
-    keys,
-    scale,
-    D: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUPS: gl.constexpr,
-):
-    head = gl.program_id(1)
-    tile = gl.num_programs(0) - 1 - gl.program_id(0) if CAUSAL else gl.program_id(0)
+def store_tile(tile, value, out, head, at):
+    """Write a tile in shared memory, and have it brought to its place."""
+    shape: gl.constexpr = [tile.shape[1], tile.shape[2]]
+    tile.reshape(shape).store(value.to(out.dtype))
+    fence_async_shared()
+    tma.async_copy_shared_to_global(out, [head, at, 0], tile)
+
+
+@gluon.jit
+def attention_hopper_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr):
+    """Make the queries of both groups of one head; q, k, v, o: descriptors, kept: float32 [batch * heads, queries]."""
+    head, tile = head_and_tile(gl.cdiv(queries, ROWS * GROUPS), CAUSAL)
     start = tile * ROWS * GROUPS
     end = gl.minimum(start + ROWS * GROUPS, keys) if CAUSAL else keys
-    blocks = gl.cdiv(end, KEYS)
-    query_tiles = gl.allocate_shared_memory(q.dtype, [GROUPS, 1, ROWS, D], q.layout)
-    key_tiles = gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], k.layout)
-    value_tiles = gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], v.layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(q_full, count=1)
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(k_full.index(slot), count=1)
-        mbarrier.init(v_full.index(slot), count=1)
-        mbarrier.init(k_empty.index(slot), count=GROUPS)
-        mbarrier.init(v_empty.index(slot), count=GROUPS)
+    place = (head, start, gl.cdiv(end, KEYS), queries, keys)
+    tiles = (
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, ROWS, D], q.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], k.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], v.layout),
+    )
+    k_full, k_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
+    v_full, v_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
+    barriers = (new_barriers(1, 1), k_full, k_empty, v_full, v_empty)
     fence_async_shared()
-    bars = (q_full, k_full, k_empty, v_full, v_empty)
     gl.warp_specialize(
         [
-            (
-                consume,
-                (
-                    o,
-                    kept,
-                    query_tiles,
-                    key_tiles,
-                    value_tiles,
-                    bars,
-                    head,
-                    start,
-                    blocks,
-                    queries,
-                    keys,
-                    scale,
-                    D,
-                    ROWS,
-                    KEYS,
-                    STAGES,
-                    CAUSAL,
-                    0,
-                ),
-            ),
-            (
-                consume,
-                (
-                    o,
-                    kept,
-                    query_tiles,
-                    key_tiles,
-                    value_tiles,
-                    bars,
-                    head,
-                    start,
-                    blocks,
-                    queries,
-                    keys,
-                    scale,
-                    D,
-                    ROWS,
-                    KEYS,
-                    STAGES,
-                    CAUSAL,
-                    1,
-                ),
-            ),
-            (
-                produce,
-                (
-                    q,
-                    k,
-                    v,
-                    query_tiles,
-                    key_tiles,
-                    value_tiles,
-                    bars,
-                    head,
-                    start,
-                    blocks,
-                    D,
-                    ROWS,
-                    KEYS,
-                    STAGES,
-                    GROUPS,
-                ),
-            ),
+            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 0)),
+            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 1)),
+            (bring, (q, k, v, tiles, barriers, place, D)),
         ],
         [4, 1],
         [240, 24],
@@ -259,13 +177,12 @@ def is_hopper() -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
-def demand_hopper(q: torch.Tensor) -> None:
-    """Raise `ValueError` unless the kernel takes queries of this type where they are."""
-    if q.dtype == torch.float32 or not (q.is_cuda and is_hopper()):
-        raise ValueError("'specialised' attention takes float16 and bfloat16 on a Hopper GPU alone; leave it out.")
+def suits(q: torch.Tensor) -> bool:
+    """Return whether the kernels take queries of this type where they are."""
+    return q.is_cuda and is_hopper() and q.dtype in (torch.float16, torch.bfloat16)
 
 
-def tiles(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
+def describe(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
     """Return a descriptor of [batch * heads, tokens, d] in blocks of some tokens of one head."""
     shape = [1, rows, tensor.shape[-1]]
     layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16)
@@ -277,7 +194,7 @@ def launch(
 ) -> None:
     """Write o and L; scale is log2(e) / sqrt(d)."""
     batch, heads, queries, size = q.shape
-    attention_kernel[(triton.cdiv(queries, ROWS * GROUPS), batch * heads)](
-        tiles(q, ROWS), tiles(k, KEYS), tiles(v, KEYS), tiles(o, ROWS), kept, queries, k.shape[2], scale,
-        D=size, CAUSAL=causal, ROWS=ROWS, KEYS=KEYS, STAGES=STAGES, GROUPS=GROUPS, num_warps=4,
-    )  # fmt: skip
+    descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
+    attention_hopper_kernel[(triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads,)](
+        *descriptors, kept, queries, k.shape[2], scale, D=size, CAUSAL=causal, num_warps=4
+    )

@@ -2,12 +2,12 @@
 
 Mathematics: with x̂ᵢⱼ = (xᵢⱼ − μᵢ) rᵢ and gᵢⱼ = dyᵢⱼ wⱼ,
 dxᵢⱼ = rᵢ (gᵢⱼ − Σₖ gᵢₖ / n − x̂ᵢⱼ Σₖ gᵢₖ x̂ᵢₖ / n), dwⱼ = Σᵢ dyᵢⱼ x̂ᵢⱼ, dbⱼ = Σᵢ dyᵢⱼ; x, dy [..., n], w [n], μ, r [...].
-What to learn: dx wants sums along rows, dw and db along columns. A program that owns rows cannot own columns too, so it
-sums what its rows add to dw and db in registers and writes that once; a second kernel sums these parts (`gallery/sums.py`).
-Atomic additions would need no second kernel, but add in the order in which programs happen to arrive, and rounding
-makes other bits of another order. Two stages give the same bits each time and cost little, since there are as many parts
-as the GPU has room for programs, not as many as rows. x̂ is computed again from x rather than kept by the forward: two
-numbers per row are read instead of n.
+What to learn: dx wants sums along rows, dw and db along columns. A program that owns rows cannot own columns too, so
+it sums what its rows add to dw and db in registers and writes that once; a second kernel sums these parts
+(`sums.py`). Atomic additions would need no second kernel, but add in the order in which programs happen to
+arrive, and rounding makes other bits of another order. Two stages give the same bits each time, and cost little: there
+are as many parts as the GPU has room for programs, not as many as rows. x̂ is computed again from x rather than kept by
+the forward: two numbers of a row are read instead of n.
 In the product: `kernels/ops/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
 """
 
@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
-from gallery.sums import parts_for, sum_parts
+from gallery.kernels.sums import parts_for, sum_parts
 from gallery.tuning import Choice, tuned
 
 DTYPES = (*FLOATS, torch.float64)
@@ -28,9 +28,9 @@ ELEMENTS = 4096
 """How many elements of narrower rows a program has at once. Not tuned: it would change the order of the sums."""
 
 CHOICES = (
-    Choice("four warps", "narrow rows: many programs at once hide each other's waiting", {"AHEAD": 1}, 4),
-    Choice("eight warps", "wider rows: more threads hold the row and the sums", {"AHEAD": 1}, 8),
+    Choice("eight warps", "two programs share a multiprocessor: one loads while the other computes", {"AHEAD": 1}, 8),
     Choice("eight warps, ahead", "the next rows are under way while these are computed", {"AHEAD": 2}, 8),
+    Choice("sixteen warps, ahead", "more threads, each with fewer of the row's sums in registers", {"AHEAD": 2}, 16),
     Choice("sixteen warps", "the widest rows and their sums would not fit the registers of fewer", {"AHEAD": 1}, 16),
 )
 
@@ -55,8 +55,8 @@ def layer_norm_backward_kernel(
     COMPUTE: tl.constexpr = mean.dtype.element_ty
     column = tl.arange(0, BLOCK)
     w = tl.load(weight + column, mask=column < width, other=0.0).to(COMPUTE)
-    dw = tl.zeros([BLOCK], COMPUTE)
-    db = tl.zeros([BLOCK], COMPUTE)
+    dw = tl.zeros([ROWS, BLOCK], COMPUTE)
+    db = tl.zeros([ROWS, BLOCK], COMPUTE)
     for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=AHEAD):
         row = first + tl.arange(0, ROWS).to(tl.int64)
         inside = (row < rows)[:, None] & (column < width)[None, :]
@@ -71,11 +71,11 @@ def layer_norm_backward_kernel(
         by_scale = tl.sum(g * x_hat, axis=1) / width
         value = r[:, None] * (g - by_mean[:, None] - x_hat * by_scale[:, None])
         tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
-        dw += tl.sum(dy * x_hat, axis=0)
-        db += tl.sum(dy, axis=0)
+        dw += dy * x_hat
+        db += dy
     own = sums + tl.program_id(0).to(tl.int64) * width + column
-    tl.store(own, dw, mask=column < width)
-    tl.store(own + tl.num_programs(0).to(tl.int64) * width, db, mask=column < width)
+    tl.store(own, tl.sum(dw, axis=0), mask=column < width)
+    tl.store(own + tl.num_programs(0).to(tl.int64) * width, tl.sum(db, axis=0), mask=column < width)
 
 
 @triton.jit

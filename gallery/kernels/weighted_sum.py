@@ -1,16 +1,18 @@
 """Weighted sum: every row of a matrix shrinks to one number, by the same weights; with its gradients.
 
 Mathematics: yᵢ = Σⱼ xᵢⱼ wⱼ; given dy, dxᵢⱼ = dyᵢ wⱼ and dwⱼ = Σᵢ dyᵢ xᵢⱼ. x [rows, columns], w [columns], y [rows].
-What to learn: a *gradient* is two kernels more, and torch is told which: it then differentiates whatever the operator is
-part of. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
-columns and some of the rows, and what the programs of a column found is added in a second kernel (`gallery/sums.py`),
+What to learn: a *gradient* is two kernels more, and torch is told which: it then differentiates whatever the operator
+is part of. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
+columns and some of the rows, and what the programs of a column found is added in a second kernel (`sums.py`),
 in an order that does not change. dx sums nothing: it is a map over two dimensions, and reads far less than it writes.
-All three do two operations for each number that they move, so that memory's bandwidth is their limit; matrix units,
-which multiply a block with a block, have nothing to do where one side is a vector.
+At most two operations are done for each number that is moved, so that memory's bandwidth is the limit of all three;
+matrix units, which multiply a block with a block, have nothing to do where one side is a vector.
 In the product: `kernels/ops/affine.py` is this with several targets, in the precision that a model's answers need.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 import triton
@@ -18,7 +20,7 @@ import triton.language as tl
 
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.exhibit import Exhibit, Size
-from gallery.sums import parts_for, sum_parts
+from gallery.kernels.sums import parts_for, sum_parts
 from gallery.tuning import Choice, chosen, tuned
 
 DTYPES = (*FLOATS, torch.float64)
@@ -86,7 +88,7 @@ def compute_type(dtype: torch.dtype) -> tl.dtype:
 
 @torch.library.custom_op("gallery::weighted_sum", mutates_args=())
 def weighted_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """Return x w [rows] of x [rows, columns] and w [columns], of one type; x of any strides is copied into rows first."""
+    """Return x w [rows] of x [rows, columns] and w [columns], of one type; any strides are copied into rows first."""
     demand_alike(DTYPES, x=x, w=w)
     demand_shape("x", x, -1, -1)
     demand_shape("w", w, x.shape[1])
@@ -138,8 +140,8 @@ weighted_sum.register_autograd(
 
 def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return x of a size (rows, columns), and w."""
-    draw = {"dtype": dtype, "device": device}
-    return torch.randn(size, **draw), torch.randn(size[1], **draw)
+    draw = partial(torch.randn, dtype=dtype, device=device)
+    return draw(size), draw(size[1])
 
 
 EXHIBIT = Exhibit(
@@ -149,7 +151,7 @@ EXHIBIT = Exhibit(
     ways={"weighted_sum": weighted_sum},
     peers={"torch": torch.mv},
     sample=sample,
-    sizes=[(0, 3), (3, 0), (1, 1), (5, 7), (33, 200), (2, 1500)],
+    sizes=[(0, 3), (3, 0), (5, 7), (33, 200), (2, 1500)],
     curve=[(rows, 4096) for rows in (16, 256, 4096, 65536)],
     tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
     traffic=lambda x, w: (x.numel() + w.numel() + x.shape[0]) * x.element_size(),
