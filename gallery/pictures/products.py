@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gallery.pictures.shapes import Picture
 
-NOW = 2
+NOW = 1
 """Which block of K the product's picture shows at work."""
 
 
