@@ -26,6 +26,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LANGUAGES = ("python", "shell")
+BESIDE = re.compile(r"\bgallery\b")
+"""What a page names that stands beside the package: its blocks run as in a clone, with the repository on the path."""
+
 ELSEWHERE = {
     "docker": "it needs Docker",
     "git": "it fetches a repository",
@@ -118,7 +121,7 @@ def _same_part(one: str, other: str) -> bool:
 class Session:
     """One page's run: an empty directory, a Python process, and the servers that it starts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, clone: bool = False) -> None:
         self._directory, self._ports = directory / "here", _free_ports(len(PORTS))
         self._directory.mkdir()
         programs = directory / "bin"
@@ -132,6 +135,9 @@ class Session:
             "TRITON_ADMIN_KEY": "a-key",
             "COLUMNS": "100",
         }
+        if clone:
+            beside = [str(ROOT), self._environment.get("PYTHONPATH", "")]
+            self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
         self._processes: list[subprocess.Popen[Any]] = []
         self._python: subprocess.Popen[str] | None = None
 
@@ -220,8 +226,13 @@ def _free_ports(count: int) -> list[int]:
 
 def outputs(text: str) -> Iterator[tuple[Block, str]]:
     """Run a page, and yield each block that shows its output with what it printed. `ExampleError` if a block fails."""
-    with tempfile.TemporaryDirectory(prefix="examples-") as directory, Session(Path(directory)) as session:
-        for block in blocks(text):
+    found = blocks(text)
+    clone = any(BESIDE.search(block.code) for block in found)
+    with (
+        tempfile.TemporaryDirectory(prefix="examples-") as directory,
+        Session(Path(directory), clone=clone) as session,
+    ):
+        for block in found:
             if block.reason() is None:
                 printed = session.run(block)
                 if block.shown is not None:

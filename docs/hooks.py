@@ -6,6 +6,7 @@ same on the site and in the repository; what is linked to and is no page is take
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ TAKEN = (
     "LICENSE",
     "docs/*.css",
     "docs/*.md",
-    "docs/images/*",
-    "docs/images/gallery/*",
+    "docs/images/**/*.png",
+    "docs/images/**/*.svg",
     "docker/README.md",
     "model_repository/README.md",
     "benchmarks/README.md",
@@ -38,7 +39,8 @@ def on_startup(**_: Any) -> None:
 
 def on_files(files: Files, config: Any) -> Files:
     """Return the repository's pages and pictures in place of those of one folder, and the theme's own files."""
-    ours = sorted(path for pattern in TAKEN for path in ROOT.glob(pattern))
+    linked = re.findall(r"\]\(\.\./([\w/]+\.py)\)", (ROOT / "docs/gallery.md").read_text(encoding="utf-8"))
+    ours = sorted({*(path for pattern in TAKEN for path in ROOT.glob(pattern)), *(ROOT / name for name in linked)})
     made = [File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)) for path in ours]
     docs = Path(config["docs_dir"])
     others = [file for file in files if not file.abs_src_path or docs not in Path(file.abs_src_path).parents]

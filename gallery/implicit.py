@@ -14,7 +14,6 @@ import triton.language as tl
 
 from gallery.descriptors import aligned, multiprocessors, provide_memory
 from gallery.dots import dot
-from gallery.kernels.matmul import about
 from gallery.tuning import Choice, tuned
 
 BUSY, USED_MORE = "every multiprocessor has work when there is little to write", "each number loaded is used more often"
@@ -75,8 +74,8 @@ def gathered(
     return tl.load(at, mask=inside & (h < H) & (w < W), other=0.0)
 
 
-@tuned(CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["pixels", "F", "taps"])
+@triton.jit
 def pointer_kernel(
     x,  # [N, H, W, C]
     weight,  # [F, R, S, C]
@@ -96,7 +95,6 @@ def pointer_kernel(
     pad_left,
     far_up,
     far_left,
-    about,
     S: tl.constexpr,
     SPREAD_UP: tl.constexpr,
     SPREAD_LEFT: tl.constexpr,
@@ -126,8 +124,8 @@ def pointer_kernel(
     tl.store(at, sums.to(y.dtype.element_ty), mask=(pixel < pixels)[:, None] & (f < F)[None, :])
 
 
-@tuned(DESCRIPTOR_CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(DESCRIPTOR_CHOICES, key=["N", "F", "H", "W", "C"])
+@triton.jit
 def descriptor_kernel(
     x,
     weight,
@@ -144,7 +142,6 @@ def descriptor_kernel(
     pad_left,
     far_up,
     far_left,
-    about,
     R: tl.constexpr,
     S: tl.constexpr,
     HEIGHT: tl.constexpr,
@@ -177,8 +174,8 @@ def descriptor_kernel(
         y_boxes.store([n, p, q, f], sums.to(y.dtype.element_ty).T.reshape(IMAGES, HEIGHT, WIDTH, FILTERS))
 
 
-@tuned(WEIGHT_CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(WEIGHT_CHOICES, key=["pixels", "F", "taps"])
+@triton.jit
 def weight_kernel(
     gradient,  # [N, P, Q, F]
     x,  # [N, H, W, C]
@@ -198,7 +195,6 @@ def weight_kernel(
     pad_left,
     far_up,
     far_left,
-    about,
     S: tl.constexpr,
     PIXELS: tl.constexpr,
     FILTERS: tl.constexpr,
@@ -256,7 +252,6 @@ def convolve(
     """Write y, whose channels lie together; with `spread`, as if there were zeros between the pixels of x."""
     x, weight = (each.contiguous(memory_format=torch.channels_last) for each in (x, weight))
     (N, C, H, W), (F, _, R, S), (P, Q) = x.shape, weight.shape, y.shape[2:]
-    number = about(N * P * Q, F, C * R * S)
     if way == "descriptors" and max(*stride, *spread) == 1 and boxes(x, C) and boxes(weight, C) and boxes(y, F):
         provide_memory(x.device)
         height, width = plane(P, Q)
@@ -267,7 +262,7 @@ def convolve(
             return (min(multiprocessors(x.device), tiles),)
 
         descriptor_kernel[persistent](
-            x, weight, bias, y, N, F, H, W, C, P, Q, *padding, *dilation, number, R=R, S=S, HEIGHT=height, WIDTH=width
+            x, weight, bias, y, N, F, H, W, C, P, Q, *padding, *dilation, R=R, S=S, HEIGHT=height, WIDTH=width
         )
     else:
 
@@ -275,7 +270,7 @@ def convolve(
             return triton.cdiv(N * P * Q, meta["PIXELS"]), triton.cdiv(F, meta["FILTERS"])
 
         pointer_kernel[grid](
-            x, weight, bias, y, N * P * Q, F, C * R * S, H, W, C, P, Q, *stride, *padding, *dilation, number,
+            x, weight, bias, y, N * P * Q, F, C * R * S, H, W, C, P, Q, *stride, *padding, *dilation,
             S=S, SPREAD_UP=spread[0], SPREAD_LEFT=spread[1],
         )  # fmt: skip
 
@@ -303,7 +298,6 @@ def sums_by_weight(
     if sums.numel():
         in_part = triton.cdiv(triton.cdiv(pixels, parts), MOST_PIXELS) * MOST_PIXELS
         weight_kernel[grid](
-            gradient, x, sums, pixels, in_part, F, taps, H, W, C, P, Q, *stride, *padding, *dilation,
-            about(pixels, F, taps), S=width,
+            gradient, x, sums, pixels, in_part, F, taps, H, W, C, P, Q, *stride, *padding, *dilation, S=width,
         )  # fmt: skip
     return sums

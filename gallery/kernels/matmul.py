@@ -100,8 +100,8 @@ def product_by_pointers(
     return sums
 
 
-@tuned(CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["M", "N", "K"])
+@triton.jit
 def pointer_kernel(
     a,  # [M, K] of any strides, as b [K, N]
     b,
@@ -113,7 +113,6 @@ def pointer_kernel(
     a_columns,
     b_rows,
     b_columns,
-    about,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -128,8 +127,8 @@ def pointer_kernel(
     tl.store(at, sums.to(c.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
 
 
-@tuned(CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["M", "N", "K"])
+@triton.jit
 def block_pointer_kernel(
     a,
     b,
@@ -141,7 +140,6 @@ def block_pointer_kernel(
     a_columns,
     b_rows,
     b_columns,
-    about,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -198,8 +196,8 @@ def halves(x):
     return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
 
 
-@tuned(DESCRIPTOR_CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(DESCRIPTOR_CHOICES, key=["M", "N", "K"])
+@triton.jit
 def descriptor_kernel(
     a,  # [M, K], rows or columns `a_stride` apart, as b [K, N]
     b,
@@ -209,7 +207,6 @@ def descriptor_kernel(
     K,
     a_stride,
     b_stride,
-    about,
     A_UPRIGHT: tl.constexpr,
     B_UPRIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -235,11 +232,6 @@ def descriptor_kernel(
             c_boxes.store([row, column], sums.to(c.dtype.element_ty))
 
 
-def about(*lengths: int) -> int:
-    """Return one number for all lengths between the same powers of four: tuning is repeated when it changes."""
-    return sum((length.bit_length() + 1) // 2 << 6 * place for place, length in enumerate(lengths))
-
-
 def lies(x: torch.Tensor) -> tuple[int, bool] | None:
     """Return the stride of a matrix' rows, or of its columns and True; nothing if no descriptor describes either."""
     if describable(x):
@@ -254,7 +246,7 @@ def by_pointers(kernel, a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor)
     def grid(meta):
         return (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)
 
-    kernel[grid](a, b, *others, M, N, K, *a.stride(), *b.stride(), about(M, N, K))
+    kernel[grid](a, b, *others, M, N, K, *a.stride(), *b.stride())
 
 
 def by_descriptors(kernel, otherwise, a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor) -> None:
@@ -269,7 +261,7 @@ def by_descriptors(kernel, otherwise, a: torch.Tensor, b: torch.Tensor, *others:
     def grid(meta):
         return (min(multiprocessors(a.device), triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])),)
 
-    sizes = (M, N, K, a_stride, b_stride, about(M, N, K))
+    sizes = (M, N, K, a_stride, b_stride)
     kernel[grid](a, b, *others, *sizes, A_UPRIGHT=a_upright, B_UPRIGHT=b_upright)
     return None
 

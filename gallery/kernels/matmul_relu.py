@@ -53,8 +53,8 @@ def finished(sums, bias, n, N):
     return tl.maximum(sums + shift[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL).to(bias.dtype.element_ty)
 
 
-@tuned(CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(CHOICES, key=["M", "N", "K"])
+@triton.jit
 def pointer_relu_kernel(
     a,  # [M, K] of any strides, as b [K, N]
     b,
@@ -67,7 +67,6 @@ def pointer_relu_kernel(
     a_columns,
     b_rows,
     b_columns,
-    about,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -82,8 +81,8 @@ def pointer_relu_kernel(
     tl.store(at, finished(sums, bias, n, N), mask=(m < M)[:, None] & (n < N)[None, :])
 
 
-@tuned(DESCRIPTOR_CHOICES, key=["about"])
-@triton.jit(do_not_specialize=["about"])
+@tuned(DESCRIPTOR_CHOICES, key=["M", "N", "K"])
+@triton.jit
 def descriptor_relu_kernel(
     a,  # [M, K], rows or columns `a_stride` apart, as b [K, N]
     b,
@@ -94,7 +93,6 @@ def descriptor_relu_kernel(
     K,
     a_stride,
     b_stride,
-    about,
     A_UPRIGHT: tl.constexpr,
     B_UPRIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr,

@@ -17,7 +17,7 @@ from gallery.kernels import convolution as convolutions
 from gallery.kernels import matmul as products
 from gallery.kernels import matmul_relu as layers
 from gallery.kernels.convolution import convolution
-from gallery.kernels.matmul import about, matmul
+from gallery.kernels.matmul import matmul
 from gallery.kernels.matmul_relu import masked, matmul_relu
 
 DTYPES = st.sampled_from([torch.float32, torch.float16, torch.bfloat16])
@@ -212,12 +212,6 @@ def test_boxes_waste_the_fewest_pixels() -> None:
     assert plane(56, 56) == (8, 8)
     assert plane(1, 640) == (1, 64)
     assert plane(4, 100) == (4, 16)
-
-
-def test_tuning_is_told_lengths_apart_by_powers_of_four() -> None:
-    assert about(1023, 7, 3) == about(256, 4, 2) != about(255, 4, 2)
-    assert about(1023, 7, 3) != about(1024, 7, 3)
-    assert about(1, 2, 8) != about(8, 2, 1)
 
 
 def test_refusals_name_the_argument(device) -> None:
