@@ -3,8 +3,9 @@
 from xdist.scheduler import LoadFileScheduling
 
 SERVED = ("batch_invariance", "concurrency", "damaged_entries", "entry", "input_types", "isolation", "versions")
+COMPILED = ("docs/test_coverage", "exporter/test_cases", "exporter/test_loading", "server/test_parity")
 TOGETHER = {
-    "catalogue": ("tests/exporter/test_cases.py", "tests/exporter/test_loading.py", "tests/server/test_parity.py"),
+    "catalogue": tuple(f"tests/{name}.py" for name in COMPILED),
     "served": tuple(f"tests/server/test_{name}.py" for name in SERVED),
 }
 """Files that fit and compile every case of the catalogue, and files that ask the Triton server of tests/server."""
