@@ -11,7 +11,7 @@ from triton.runtime import interpreter
 
 
 def spare_repeated_work() -> None:
-    """Have kernels take about a quarter of the time, and compute what they computed."""
+    """Have kernels take about a third of the time, and compute what they computed."""
     look_up_number_types_once()
     replace_the_language_once()
     describe_each_shape_once()
