@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and torch finds none"))
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist need not be installed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.scheduling import ByFile
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(params=["interpret", pytest.param("triton", marks=pytest.mark.gpu)])

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.clients.conftest import CONFIG, MODEL
-from triton_regressors.clients.server import TritonServer
+from tests.servers import triton_server
 from triton_regressors.extras import EXTRAS, INSTALL_SERVER
 from triton_regressors.version import __version__
 
@@ -228,7 +228,7 @@ import sys, pandas as pd, triton_regressors as tr
 with tr.Client(sys.argv[1]) as client:
     print(client.predict("sums", pd.read_csv("rows.csv")).tolist())
 """
-    with TritonServer([tmp_path / "repository"]) as server:
+    with triton_server([tmp_path / "repository"]) as server:
         assert run(client, "-c", code, server.grpc_url, cwd=tmp_path) == "[[12.0], [30.0]]\n"
         command = [client.parent / "triton-regressors", "predict", "sums", "rows.csv", "--url", server.grpc_url]
         shown = run(*command, cwd=tmp_path)

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks import requests, tables
 from benchmarks.requests import LOADS, NOTHING, OURS, READING, SKLEARN
+from tests.servers import triton_server
 from triton_regressors.clients.compare.measure import Settings
-from triton_regressors.clients.server import TritonServer
 
 FIGURES = {"requests_per_s": 9000.0, "rows_per_s": 9000.0, "p50_ms": 1.5, "p99_ms": 2.0, "stable": True}
 
@@ -21,7 +21,7 @@ def test_ours_scikit_learn_s_and_the_do_nothing_model_answer_on_one_server(tmp_p
     requests.write_repository(tmp_path, [source])
     settings = Settings(warmup_s=0.05, window_s=0.05, max_windows=1)
     with (
-        TritonServer([tmp_path]) as server,
+        triton_server([tmp_path]) as server,
         requests.measuring(server.grpc_url, settings, "builtin") as measure,
     ):
         point = requests.measure_round(measure, source, LOADS[0], 0, (NOTHING, SKLEARN, READING))

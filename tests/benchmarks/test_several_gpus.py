@@ -5,14 +5,14 @@ import pytest
 from benchmarks import several_gpus, tables
 from benchmarks.requests import SOURCES
 from benchmarks.several_gpus import ALL, LOADS, NOTHING, ON_CPU
-from triton_regressors.clients.server import TritonServer
+from tests.servers import triton_server
 
 
 @pytest.mark.server
 def test_every_place_answers_with_the_same_bits(tmp_path, monkeypatch):
     source, where = SOURCES[0], {"GPU 0": [0], ALL: [0, 1]}
     several_gpus.write_repository(tmp_path, [source], where, ON_CPU)
-    with TritonServer([tmp_path]) as server:
+    with triton_server([tmp_path]) as server:
         assert several_gpus.demand_same_bits(server.grpc_url, source, where) <= 1e-6
         monkeypatch.setattr(
             several_gpus, "served_name", lambda model, place: f"{model if place == ALL else NOTHING}_{ALL}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import triton_server
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
 
@@ -81,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) ->
     repository = tmp_path_factory.mktemp("repository")
     write_model(repository, "sums", instances=2)
     write_model(repository, "spare")
-    with TritonServer([repository]) as running:
+    with triton_server([repository]) as running:
         yield running
     # The Triton server leaves the files of a load with files behind, if that load failed.
     for directory in set(re.findall(r"/tmp/folder\w{6}(?=/)", running.log)):
@@ -96,9 +97,9 @@ def repository(tmp_path: Path, write_model: WriteModel) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., TritonServer]]:
-    """start(*arguments of TritonServer): started, and stopped after the test."""
+    """start(*arguments of TritonServer): started, and ended after the test."""
     with contextlib.ExitStack() as running:
-        yield lambda *args, **kwargs: running.enter_context(TritonServer(*args, **kwargs))
+        yield lambda *args, **kwargs: running.enter_context(triton_server(*args, **kwargs))
 
 
 class Blocking:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.servers import triton_server
 from triton_regressors.clients.admin_key import VARIABLE, own_key
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound
 from triton_regressors.clients.infer import Client, Protocol
@@ -24,7 +25,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("grpc", "http")
 def restricted(tmp_path_factory: pytest.TempPathFactory, write_model: Callable[..., Path]) -> Iterator[TritonServer]:
     repository = tmp_path_factory.mktemp("repository")
     write_model(repository, "sums")
-    with TritonServer([repository], admin_key=KEY) as running:
+    with triton_server([repository], admin_key=KEY) as running:
         yield running
 
 
@@ -63,7 +64,7 @@ def test_a_web_page_cannot_load_a_model_and_the_key_is_random_and_in_no_list(
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     write_model(tmp_path, "sums")
-    with TritonServer([tmp_path]) as server:
+    with triton_server([tmp_path]) as server:
         assert len(server.admin_key) >= 40
         assert server.admin_key != TritonServer([tmp_path]).admin_key
         status, text = cross_site_post(server)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.servers import triton_server
 from triton_regressors.clients import installation
 from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.infer import Client
@@ -39,7 +40,7 @@ def test_a_directory(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     for source in [*(wheel.backends / "python").glob("*.*"), wheel.stubs / minor / "triton_python_backend_stub"]:
         (home / "backends" / "python" / source.name).symlink_to(source)
     monkeypatch.setenv(installation.DIRECTORY_VARIABLE, str(home))
-    with TritonServer([repository]) as server, Client(server.grpc_url) as client:
+    with triton_server([repository]) as server, Client(server.grpc_url) as client:
         assert client.predict("sums", ROWS) == 12
         assert Path(f"/proc/{server.pid}/cmdline").read_bytes().startswith(str(home).encode())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.servers import triton_server
 from triton_regressors.clients.errors import ServerError, ServerUnavailable
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -91,7 +92,7 @@ def test_paths_that_a_shell_would_read_are_no_trouble(tmp_path: Path, write_mode
     paths = [tmp_path / name for name in ("a b", "a'b", "a$HOME", "[x]", "über")]
     for number, path in enumerate(paths):
         write_model(path, f"sums{number}")
-    with TritonServer(paths, startup_timeout_s=30) as server, Client(server.grpc_url) as client:
+    with triton_server(paths, startup_timeout_s=30) as server, Client(server.grpc_url) as client:
         for number in range(len(paths)):
             assert client.predict(f"sums{number}", ROWS) == 12
 

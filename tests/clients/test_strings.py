@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests import documents
+from tests.servers import triton_server
 from triton_regressors.clients import errors
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -82,7 +83,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, write_model: Callable, nump
     }.items():
         write_model(repository, name, code=MODEL, config=CONFIG.format(name=name, **parts))
     write_golden(repository / "people" / "1")
-    with TritonServer([repository]) as running:
+    with triton_server([repository]) as running:
         yield running
 
 

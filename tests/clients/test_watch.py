@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients import watch
 from triton_regressors.clients.errors import InferenceError
@@ -43,10 +44,9 @@ def polled(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) ->
     write_model(repository, "spare")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watch, "TICK_S", 0.2)
-        with TritonServer([repository], poll_s=1) as running:
+        with triton_server([repository], poll_s=1) as running:
             running._watcher._poll_s = 0.2
             yield running
-            os.kill(running.pid, signal.SIGKILL)  # it would wait for the load that hangs
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_entries_come_change_and_go(polled: TritonServer, client: Client, write_
 def test_an_entry_that_does_not_change_is_loaded_once(tmp_path: Path, write_model: WriteModel) -> None:
     """Neither at the first look, nor because another one comes or changes."""
     write_model(tmp_path / "repository", "sums")
-    with TritonServer([tmp_path / "repository"], poll_s=1) as server, Client(server.grpc_url) as client:
+    with triton_server([tmp_path / "repository"], poll_s=1) as server, Client(server.grpc_url) as client:
         write_model(tmp_path, "later").rename(tmp_path / "repository" / "later")
         wait_for(lambda: answers(client, "later"))
         model = tmp_path / "repository" / "later" / "1" / "model.py"

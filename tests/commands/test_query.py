@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.clients.conftest import CONFIG, WriteModel
+from tests.servers import triton_server
 from triton_regressors.__main__ import make_app
-from triton_regressors.clients.server import TritonServer
 
 pytestmark = pytest.mark.server
 
@@ -48,7 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> It
     repository = tmp_path_factory.mktemp("repository")
     config = CONFIG.format(name="echo", instances=1).replace("max_batch_size: 16", "max_batch_size: 4096")
     write_model(repository, "echo", code=ECHO, config=config.replace("dims: 1", "dims: 2", 1))
-    with TritonServer([repository]) as server:
+    with triton_server([repository]) as server:
         yield server.grpc_url
 
 

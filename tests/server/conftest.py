@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.server.models import Model, models
+from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -28,7 +29,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(repository: Path) -> Iterator[TritonServer]:
     """Serves `models()`; what else the repository comes to hold is loaded on request."""
-    with TritonServer([repository], models=list(models())) as running:
+    with triton_server([repository], models=list(models())) as running:
         yield running
 
 

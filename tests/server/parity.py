@@ -30,9 +30,9 @@ from tests.exporter.cases import CASES
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from tests.server.rentals import MODELS
+from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.entry import Golden
@@ -100,7 +100,7 @@ def rows(
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         repository = Path(directory)
         entries = list(export_each(repository, names) if one_by_one else export_together(repository, names))
-        with TritonServer([repository], models=[]) as server, Client(server.grpc_url) as client:
+        with triton_server([repository], models=[]) as server, Client(server.grpc_url) as client:
 
             def serve(entry: list[Question]) -> list[Row]:
                 model = entry[0].model
@@ -118,7 +118,7 @@ def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Ite
     """Serve the models of rentals.py, yielding a row for each: all rows of the table as users hold it are asked."""
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         compilations = {name: model.export(Path(directory), name).compilation for name, model in MODELS.items()}
-        with TritonServer([Path(directory)]) as server, Client(server.grpc_url) as client:
+        with triton_server([Path(directory)]) as server, Client(server.grpc_url) as client:
             for name, model in MODELS.items():
                 table, expected = model.table, model.expected()
                 found = np.concatenate([client.predict(name, batch) for batch in model.batches()])

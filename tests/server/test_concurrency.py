@@ -10,6 +10,7 @@ import pytest
 
 from tests.server import soak
 from tests.server.models import models
+from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients.server import TritonServer
 
@@ -44,7 +45,7 @@ def test_it_notices_lost_answers_and_restarts(tmp_path: Path) -> None:
     models()["ridge"].export(tmp_path)
     (target,) = soak.targets(2, ["ridge"])
     clients = {client: [target.part(client)] for client in range(2)}  # one over each protocol
-    with TritonServer([tmp_path]) as server:
+    with triton_server([tmp_path]) as server:
         urls = {"grpc": server.grpc_url, "http": server.http_url}
         watch = soak.Watch(server)
         counts = soak.run_clients(urls, clients, 0.2, 0.0)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.exporter.cases import CASES
 from tests.server.parity import take
+from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -75,7 +76,7 @@ def serving(directory: Path, cases: Iterable[str]) -> Iterator[TritonServer]:
     for case in cases:
         estimator, X = CASES[case].fitted()
         export(estimator, directory, name=case, sample=X, max_batch_size=ROWS, engine="triton")
-    with TritonServer([directory], startup_timeout_s=240) as running:
+    with triton_server([directory], startup_timeout_s=240) as running:
         yield running
 
 

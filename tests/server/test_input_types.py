@@ -31,8 +31,8 @@ def served(repository: Any, client: Client, unload: Unload) -> Iterator[None]:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(client.load, MODELS))
     yield
-    for name in MODELS:
-        unload(name)
+    with ThreadPoolExecutor(len(MODELS)) as threads:  # the server takes a second for each
+        list(threads.map(unload, MODELS))
 
 
 @pytest.mark.parametrize("name", MODELS)

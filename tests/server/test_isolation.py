@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from tests.server.conftest import CheckAnswers
 from tests.server.models import KERNELS, models, rows
+from tests.servers import triton_server
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 
@@ -117,7 +118,7 @@ def test_a_copied_version_serves_there(
     monkeypatch.chdir(elsewhere)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    with TritonServer([copied], python=bare_python) as server, Client(server.grpc_url) as client:
+    with triton_server([copied], python=bare_python) as server, Client(server.grpc_url) as client:
         assert client.ready("probe")
         answers = {engine: client.infer(engine, rows(50, 3)) for engine in ("torch", KERNELS)}
     for answer in answers.values():

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from tests.exporter.data import small
 from tests.server.snippets import run_snippets
+from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
@@ -33,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     repository = tmp_path_factory.mktemp("repository")
     for name, estimator in ESTIMATORS.items():
         export(estimator, repository, name=name, sample=X)
-    with TritonServer([repository], models=list(ESTIMATORS)) as server:
+    with triton_server([repository], models=list(ESTIMATORS)) as server:
         yield server
 
 

@@ -23,6 +23,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.exporter.cases import CASES
 from tests.server.snippets import run_snippets
+from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.clients.infer import Client
@@ -54,7 +55,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", name="server")
 def running(repository: Path, numpy1: None) -> Iterator[TritonServer]:
-    with TritonServer([repository]) as server:
+    with triton_server([repository]) as server:
         yield server
 
 
@@ -201,7 +202,7 @@ def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> Non
 def test_an_environment_that_cannot_read_strings_is_named(repository: Path, tmp_path: Path) -> None:
     """An entry that comes when the server runs already, which had no need of numpy 1."""
     (tmp_path / "models").mkdir()
-    with TritonServer([tmp_path / "models"]) as server, Client(server.grpc_url) as client:
+    with triton_server([tmp_path / "models"]) as server, Client(server.grpc_url) as client:
         (tmp_path / "models" / "one-hot").symlink_to(repository / "one-hot")
         with pytest.raises(
             ServerFault, match=r"cannot read strings with numpy .*: give its models numpy below 2, as `"

@@ -17,6 +17,7 @@ from sklearn.linear_model import Ridge
 
 from tests.server.conftest import Unload
 from tests.server.models import FEATURES, ROUNDING, ridge, rows
+from tests.servers import triton_server
 from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
 from triton_regressors.clients.errors import InferenceError
@@ -220,7 +221,7 @@ def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonSer
     """A server that looks for changes every second, and its repository, which holds version 1 of `updated`."""
     repository = tmp_path_factory.mktemp("polled") / "models"
     export(VERSIONS[1], repository, name="updated", max_batch_size=16)
-    with TritonServer([repository], poll_s=POLL_S) as server:
+    with triton_server([repository], poll_s=POLL_S) as server:
         yield server, repository
 
 

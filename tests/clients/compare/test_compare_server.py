@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from tests import documents
 from tests.modes import bound_by_modes
+from tests.servers import triton_server
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.errors import ComparisonError
@@ -109,7 +110,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[TritonServer]:
-    with TritonServer([repository], models=["linear", "slow", "wrong"]) as running:
+    with triton_server([repository], models=["linear", "slow", "wrong"]) as running:
         yield running
 
 
@@ -256,7 +257,7 @@ def test_a_server_that_loads_models_only_for_holders_of_its_key(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(repository / "linear", tmp_path / "linear")
-    with TritonServer([tmp_path], admin_key="f00d") as restricted:
+    with triton_server([tmp_path], admin_key="f00d") as restricted:
         url = restricted.grpc_url.replace("127.0.0.1", "localhost")  # as another process has it, without the key
         options = {**QUICK, "max_windows": 1, "url": url}
         monkeypatch.delenv("TRITON_ADMIN_KEY", raising=False)
