@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
+from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_parts
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
-from triton_regressors.exporter.boosters.saved import saved
+from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
@@ -50,7 +50,7 @@ refuses(
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
-    model = read_model(saved(estimator.booster_.save_model, "model.txt").decode())
+    model = _read(estimator)
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)
@@ -65,6 +65,17 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     for function in functions:
         y = builder.elementwise(y, function)
     return y
+
+
+def _read(estimator: Any) -> LightGBMModel:
+    """Return the estimator's model, of the rounds that its `predict` asks."""
+    booster = estimator.booster_
+
+    def save(begin: int, end: int, path: str) -> None:
+        booster.save_model(path, num_iteration=end - begin, start_iteration=begin)
+
+    rounds = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+    return read_parts(text.decode() for text in saved_in_parts(save, "model.txt", rounds))
 
 
 def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[str, ...]:
@@ -134,13 +145,13 @@ def _without_zeros(x: Value, builder: Builder) -> Value:
 def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
     """Return the sum of linear trees: the trees say which leaves a row reaches, whose functions are added up."""
     trees, read = _trees(model, x, columns, builder)
-    is_leaf, linear = trees.left < 0, model.linear
+    linear = model.linear
     assert linear is not None
-    number = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0)[:, None].astype(np.float64)
+    number = np.arange(len(trees.value), dtype=np.float64)[:, None]
     leaves = builder.add(arrange(dataclasses.replace(trees, value=number), exact=True, output="each"), read)
     feature = np.full((len(linear.terms), max(linear.terms.max(), 1)), -1, dtype=np.int32)
     coefficient = np.zeros(feature.shape)
     held = np.arange(feature.shape[1]) < linear.terms[:, None]
     feature[held], coefficient[held] = columns[linear.feature], linear.coefficient
-    y = builder.add(LinearLeaves(linear.constant, trees.value[is_leaf, 0], feature, coefficient), leaves, x)
+    y = builder.add(LinearLeaves(linear.constant, trees.value[:, 0], feature, coefficient), leaves, x)
     return builder.affine(y, np.full((1, 1), 1 / _divisor(model)), np.zeros(1)) if model.averaged else y

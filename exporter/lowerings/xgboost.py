@@ -7,12 +7,14 @@ its builds for x86-64 add them, which round each product first.
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.boosters.saved import saved
-from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
+from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_parts, read_xgboost
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import Codes, lookup
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
@@ -46,7 +48,7 @@ refuses(
 def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
     try:
-        model = read_xgboost(saved(estimator.get_booster().save_model, "model.ubj"))
+        model = _read(estimator.get_booster())
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from error
     if model.n_features != x.width:
@@ -65,6 +67,23 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
         output_of_tree=model.output_of_tree,
     )
     return builder.add(ensemble, read)
+
+
+def _read(booster: Any) -> XGBoostModel:
+    """Return the booster's model, of the rounds that its `predict` asks.
+
+    Some rounds of a booster are one of their own, which does without the names of categories; "gblinear" has no rounds.
+    """
+
+    def save(begin: int, end: int, path: str) -> None:
+        booster[begin:end].save_model(path)
+
+    best = booster.attr("best_iteration")
+    rounds = booster.num_boosted_rounds() if best is None else int(best) + 1
+    named = booster.feature_names is not None and "c" in (booster.feature_types or ())
+    if named or not rounds or json.loads(booster.save_config())["learner"]["gradient_booster"]["name"] == "gblinear":
+        return read_xgboost(saved(booster.save_model, "model.ubj"))
+    return read_parts(saved_in_parts(save, "model.ubj", rounds))
 
 
 def _lower_linear(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> Value:

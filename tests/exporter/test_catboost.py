@@ -89,7 +89,7 @@ def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch:
     model = fitted(name)
 
     def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
-        nodes = np.arange(len(trees.left), dtype=np.float64)[:, None]
+        nodes = np.flatnonzero(trees.left < 0)[:, None].astype(np.float64)
         return arrange(Trees(**{**vars(trees), "value": nodes}), exact=True, output="each")
 
     monkeypatch.setattr(lowering, "arrange", number_leaves)

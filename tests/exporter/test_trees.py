@@ -330,7 +330,7 @@ def test_sets_of_categories_that_are_alike_are_kept_once() -> None:
         left=np.where(root, 1, -1),
         right=np.where(root, 2, -1),
         flags=np.where(root, CATEGORICAL, 0).astype(np.uint8),
-        value=np.array([0.0, 1, 0, 0, 10, 0, 0, 100, 0, 0, 1000, 0])[:, None],
+        value=np.array([1.0, 0, 10, 0, 100, 0, 1000, 0])[:, None],
         sets=np.packbits(bits, axis=1, bitorder="little").view(np.int32),
     )
     ensemble = arrange(trees)
