@@ -9,6 +9,7 @@ import numpy as np
 
 from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.memory import hand_back
 from triton_regressors.kernels.trees import CATEGORICAL
 
 FIRST_ROUNDS = 16
@@ -36,6 +37,8 @@ def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: i
         count = max(PART_BYTES * (end - begin) // len(part), -(-rounds // PARTS), 1)
         begin = end
         yield part
+        del part
+        hand_back()
 
 
 def joined(parts: list[Trees]) -> Trees:

@@ -82,7 +82,9 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
     trees, bias = _trees(model, columns), model.bias
     del model, questions  # a large one is half as large again as its trees
     note_thresholds(trees, selected, builder)
-    return builder.add(arrange(trees, exact=True, baseline=bias, function=function), read)
+    ensemble = arrange(trees, exact=True, baseline=bias, function=function)
+    del trees
+    return builder.add(ensemble, read)
 
 
 def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:

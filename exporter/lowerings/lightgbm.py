@@ -54,13 +54,17 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)
+    of_roots = "sqrt" in model.objective[1:]
     if model.linear is None:
-        y = _sum(model, read, columns, builder)
+        trees, read = _trees(model, read, columns, builder)
+        ensemble = arrange(trees, exact=True, divisor=_divisor(model))
+        del model, trees  # a large one is as large as what is made of it
+        y = builder.add(ensemble, read)
     elif model.outputs > 1:
         raise builder.refuse(estimator, "it has linear trees of several outputs; supported: linear trees of one")
     else:
         y = _linear_sum(model, read, columns, builder)
-    if "sqrt" in model.objective[1:]:  # it was fitted on square roots
+    if of_roots:  # it was fitted on square roots
         return builder.add(_signed_square(y.width), y)
     for function in functions:
         y = builder.elementwise(y, function)
@@ -108,21 +112,15 @@ def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -
     return number_pandas_categories(estimator, known, set(numeric.tolist()), x, builder)
 
 
-def _sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
-    """Return the sum of the trees' values, or their mean; feature `i` is in column `columns[i]`."""
-    trees, read = _trees(model, x, columns, builder)
-    return builder.add(arrange(trees, exact=True, divisor=_divisor(model)), read)
-
-
 def _divisor(model: LightGBMModel) -> float:
     """Return what the sum of the trees is divided by."""
     return float(model.rounds) if model.averaged else 1.0
 
 
 def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> tuple[Trees, Value]:
-    """Return the trees, and what they read."""
+    """Return the trees, and what they read; feature `i` is in column `columns[i]`."""
     trees = model.trees
-    feature = columns[trees.feature]
+    feature = columns.astype(np.int32)[trees.feature]
     if model.zero_missing.any():
         zero = np.unique(trees.feature[model.zero_missing])
         holes = _without_zeros(builder.columns(x, columns[zero]), builder)

@@ -56,7 +56,7 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     if model.trees is None:
         return _lower_linear(estimator, model, x, builder)
     read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
-    trees = dataclasses.replace(model.trees, feature=columns[model.trees.feature])
+    trees = dataclasses.replace(model.trees, feature=columns.astype(np.int32)[model.trees.feature])
     note_thresholds(trees, x, builder)
     ensemble = arrange(
         trees,
@@ -66,6 +66,7 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
         rounding="floor",
         output_of_tree=model.output_of_tree,
     )
+    del model, trees  # a large one is as large as what is made of it
     return builder.add(ensemble, read)
 
 
