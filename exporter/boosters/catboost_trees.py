@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.boosters.flat_tables import Table
+from triton_regressors.exporter.lowerings.trees import narrow
 
 TREES_AT_ONCE = 512
 """Of how many symmetric trees nodes are made at a time."""
@@ -176,7 +177,8 @@ def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) 
     inner = left >= 0
     left, right = (np.where(inner, place[np.maximum(child, 0)], -1) for child in (left, np.where(inner, left + 1, 0)))
     leaf = leaf[order]
-    return Nodes(sizes, question[order], left[order], right[order], leaf_values[leaf[leaf >= 0]])
+    nodes = (narrow(numbers[order]) for numbers in (question, left, right))
+    return Nodes(sizes, *nodes, leaf_values[leaf[leaf >= 0]])
 
 
 def stepping(
@@ -219,4 +221,4 @@ def stepping(
     left, right = (np.concatenate([np.where(inner, side, -1), none])[order] for side in child)
     asked = np.concatenate([np.where(inner, question, -1), none])[order]
     held = np.concatenate([value, value[single]])[order]
-    return Nodes(sizes + more, asked, left, right, held[left < 0])
+    return Nodes(sizes + more, narrow(asked), narrow(left), narrow(right), held[left < 0])

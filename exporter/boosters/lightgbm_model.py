@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.boosters.parts import joined
-from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.lowerings.trees import Trees, narrow
 from triton_regressors.exporter.soundness import check_nodes
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
@@ -129,7 +129,7 @@ def read_model(text: str) -> LightGBMModel:
         objective=tuple(said.get("objective", "").split()),
         trees=Trees(
             sizes=layout.sizes,
-            feature=layout.inner_nodes(feature.astype(np.int32)),
+            feature=layout.inner_nodes(narrow(feature)),
             threshold=layout.inner_nodes(snapped),
             left=layout.inner_nodes(layout.children(fields.integers("left_child", inner)), -1),
             right=layout.inner_nodes(layout.children(fields.integers("right_child", inner)), -1),
@@ -220,8 +220,7 @@ class _Layout:
         inner = self.inner[self.tree_of_inner]
         if ((child >= inner) | (~child > inner)).any():
             raise ValueError("a node's child is none of its tree's nodes")
-        found: np.ndarray = np.where(child >= 0, child, inner + ~child).astype(np.int32)
-        return found
+        return narrow(np.where(child >= 0, child, inner + ~child))
 
 
 def _snap(threshold: np.ndarray) -> np.ndarray:

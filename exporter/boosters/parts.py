@@ -15,10 +15,10 @@ from triton_regressors.kernels.trees import CATEGORICAL
 FIRST_ROUNDS = 16
 """How many rounds are written first."""
 
-PART_BYTES = 2**22
+PART_BYTES = 2**20
 """About how much is written at a time from then on."""
 
-PARTS = 64
+PARTS = 128
 """About how many parts there are at most: each repeats what is of no round, such as the names of categories."""
 
 
@@ -54,4 +54,6 @@ def joined(parts: list[Trees]) -> Trees:
     fields = [list(arrays) for arrays in zip(*(vars(part).values() for part in parts), strict=True)]
     parts.clear()
     fields[-1] = [np.append(rows, np.repeat(rows[:, -1:] >> 31, words - rows.shape[1], 1), 1) for rows in fields[-1]]
-    return Trees(*(np.concatenate(fields.pop(0)) for _ in range(len(fields))))
+    trees = Trees(*(np.concatenate(fields.pop(0)) for _ in range(len(fields))))
+    hand_back()
+    return trees

@@ -21,7 +21,7 @@ import numpy as np
 
 from triton_regressors.exporter.boosters.parts import joined
 from triton_regressors.exporter.boosters.ubjson import parse_ubjson
-from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.lowerings.trees import Trees, narrow
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 LINKS = {
@@ -190,10 +190,10 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
         value = condition[leaves, None]
     found = Trees(
         np.bincount(tree_of[order], minlength=len(sizes)),
-        field("split_indices")[order].astype(np.int32),
+        narrow(field("split_indices")[order]),
         (np.where(row_of >= 0, row_of, threshold) if len(sets) else threshold)[order],
-        np.where(inner, place[starts[tree_of] + left], -1)[order],
-        np.where(inner, place[starts[tree_of] + right], -1)[order],
+        narrow(np.where(inner, place[starts[tree_of] + left], -1)[order]),
+        narrow(np.where(inner, place[starts[tree_of] + right], -1)[order]),
         flags[order].astype(np.uint8),
         value,
         sets,

@@ -15,7 +15,7 @@ from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
@@ -57,8 +57,10 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     of_roots = "sqrt" in model.objective[1:]
     if model.linear is None:
         trees, read = _trees(model, read, columns, builder)
-        ensemble = arrange(trees, exact=True, divisor=_divisor(model))
-        del model, trees  # a large one is as large as what is made of it
+        divisor = _divisor(model)
+        del model  # a large one is as large as what is made of it
+        ensemble = arrange(trees, exact=True, divisor=divisor)
+        del trees
         y = builder.add(ensemble, read)
     elif model.outputs > 1:
         raise builder.refuse(estimator, "it has linear trees of several outputs; supported: linear trees of one")
@@ -120,12 +122,14 @@ def _divisor(model: LightGBMModel) -> float:
 def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> tuple[Trees, Value]:
     """Return the trees, and what they read; feature `i` is in column `columns[i]`."""
     trees = model.trees
-    feature = columns.astype(np.int32)[trees.feature]
+    feature = narrow(columns)[trees.feature]
     if model.zero_missing.any():
         zero = np.unique(trees.feature[model.zero_missing])
         holes = _without_zeros(builder.columns(x, columns[zero]), builder)
         only = model.zero_missing | (trees.left < 0)
-        feature = np.where(model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature)
+        feature = np.where(
+            model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature.astype(np.int64)
+        )
         x = holes if only.all() else builder.concatenate([holes, x])
     return dataclasses.replace(trees, feature=feature), x
 

@@ -16,7 +16,7 @@ from triton_regressors.exporter.soundness import NO_CHILD, check_nodes
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
-NODES_AT_ONCE = 2**18
+NODES_AT_ONCE = 2**16
 """How many nodes are laid out at a time, and more where a tree has more."""
 
 
@@ -86,6 +86,11 @@ def _own_trees(forest: Any, builder: Builder) -> Sequence[Any]:
         raise builder.refuse(forest, "its trees have a lowering of their own. A BaggingRegressor of them is exported")
     trees: Sequence[Any] = forest.estimators_
     return trees
+
+
+def narrow(numbers: np.ndarray) -> np.ndarray:
+    """Return whole numbers, at least −1, in 16 bits if they fit: there are many nodes in a large model."""
+    return numbers.astype(np.int16 if numbers.max(initial=0) < 2**15 else np.int32)
 
 
 def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:

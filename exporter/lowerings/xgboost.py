@@ -19,7 +19,7 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import Codes, lookup
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.strings import refuse_unknown
-from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
@@ -56,17 +56,19 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     if model.trees is None:
         return _lower_linear(estimator, model, x, builder)
     read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
-    trees = dataclasses.replace(model.trees, feature=columns.astype(np.int32)[model.trees.feature])
+    trees = dataclasses.replace(model.trees, feature=narrow(columns)[model.trees.feature])
+    base, link, output_of_tree = model.base, model.link, model.output_of_tree
+    del model  # a large one is half as large as what is made of it
     note_thresholds(trees, x, builder)
     ensemble = arrange(
         trees,
-        baseline=model.base,
-        function=model.link,
+        baseline=base,
+        function=link,
         output="ordered",
         rounding="floor",
-        output_of_tree=model.output_of_tree,
+        output_of_tree=output_of_tree,
     )
-    del model, trees  # a large one is as large as what is made of it
+    del trees
     return builder.add(ensemble, read)
 
 
@@ -144,6 +146,6 @@ def _codes(model: XGBoostModel, feature: int) -> int:
     """Return one more than the largest code of a feature that a node of the trees lists."""
     assert model.trees is not None
     asks = (model.trees.flags & CATEGORICAL > 0) & (model.trees.feature == feature)
-    rows = model.trees.sets[model.trees.threshold[asks].astype(np.int64)].view(np.uint8)
-    right = np.unpackbits(~rows, axis=1, bitorder="little").any(axis=0)
+    to_left = np.bitwise_and.reduce(model.trees.sets[model.trees.threshold[asks].astype(np.int64)], axis=0)
+    right = np.unpackbits(~to_left.view(np.uint8), bitorder="little")
     return int(np.flatnonzero(right).max(initial=0)) + 2
