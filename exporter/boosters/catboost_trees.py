@@ -177,8 +177,8 @@ def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) 
     inner = left >= 0
     left, right = (np.where(inner, place[np.maximum(child, 0)], -1) for child in (left, np.where(inner, left + 1, 0)))
     leaf = leaf[order]
-    nodes = (narrow(numbers[order]) for numbers in (question, left, right))
-    return Nodes(sizes, *nodes, leaf_values[leaf[leaf >= 0]])
+    values = leaf_values[leaf[leaf >= 0]]
+    return Nodes(sizes, narrow(question[order]), narrow(left[order]), narrow(right[order]), values)
 
 
 def stepping(

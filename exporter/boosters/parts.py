@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -22,7 +23,7 @@ PARTS = 128
 """About how many parts there are at most: each repeats what is of no round, such as the names of categories."""
 
 
-def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: int) -> Iterator[bytes]:
+def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: int) -> Iterator[mmap.mmap]:
     """Yield what a library writes of so many rounds of a model, some after the other.
 
     Args:

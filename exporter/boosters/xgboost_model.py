@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class XGBoostModel:
     weights: np.ndarray | None
 
 
-def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
+def read_xgboost(raw: bytes | bytearray | mmap) -> XGBoostModel:
     """Return what `Booster.save_raw("ubj")` holds, cut at the best iteration.
 
     Raises:
@@ -117,7 +118,7 @@ def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
     )
 
 
-def read_parts(raws: Iterable[bytes]) -> XGBoostModel:
+def read_parts(raws: Iterable[bytes | bytearray | mmap]) -> XGBoostModel:
     """Return the model of trees whose rounds are what `read_xgboost` reads, some after the other.
 
     Raises:

@@ -212,8 +212,16 @@ def _parts(trees: Trees, leaves: np.ndarray, order: np.ndarray) -> Iterator[Tree
     ends = np.flatnonzero(np.diff(np.cumsum(sizes[order]) // NODES_AT_ONCE)) + 1
     for some in np.split(order, ends):
         node, leaf = _runs(first[some], sizes[some]), _runs(first_leaf[some], leaves[some])
-        fields = (trees.feature, trees.threshold, trees.left, trees.right, trees.flags)
-        yield Trees(sizes[some], *(field[node] for field in fields), trees.value[leaf], trees.sets)
+        yield Trees(
+            sizes[some],
+            trees.feature[node],
+            trees.threshold[node],
+            trees.left[node],
+            trees.right[node],
+            trees.flags[node],
+            trees.value[leaf],
+            trees.sets,
+        )
 
 
 def _runs(first: np.ndarray, count: np.ndarray) -> np.ndarray:
