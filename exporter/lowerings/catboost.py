@@ -17,6 +17,7 @@ from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
+from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.registry import answers, lowers, refuses
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.kernels.trees import MISSING_LEFT
@@ -111,6 +112,8 @@ def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
     """Return the estimator's model, which CatBoost writes to a file alone."""
     try:
-        return read_model(saved(estimator.save_model, "model.cbm"))
+        model = read_model(saved(estimator.save_model, "model.cbm"))
     except Exception as error:  # the library raises its own, and what is not read is a ValueError
         raise builder.refuse(estimator, one_line(error)) from error
+    hand_back()
+    return model
