@@ -222,7 +222,7 @@ def rounded(results: dict[str, Any]) -> dict[str, Any]:
 def run(directory: Path, *, quick: bool = False, models: Collection[str] = (), rounds: int | None = None) -> Path:
     """Measure the models of these names, or all whose library is installed, and write large.json.
 
-    What it held of other models stays, if measured in the same way.
+    What it held of other models stays, unless one of the runs is quick.
     """
     rounds = rounds or (1 if quick else ROUNDS)
     settings = {"quick": quick, "rounds": rounds, "busy_at_start": busy()}
@@ -231,7 +231,7 @@ def run(directory: Path, *, quick: bool = False, models: Collection[str] = (), r
     Console().print(table(results))
     path, names = directory / "large.json", [source.name for source in MODELS]
     held = json.loads(path.read_text(encoding="utf-8")) if models and path.exists() else {}
-    if held and held["settings"] | {"busy_at_start": None} == settings | {"busy_at_start": None}:
+    if held and held["settings"]["quick"] == quick:
         settings["busy_at_start"] |= held["settings"]["busy_at_start"]
         results += [result for result in held["models"] if result["model"] not in models]
         results.sort(key=lambda result: names.index(result["model"]))
