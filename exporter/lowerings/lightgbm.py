@@ -81,7 +81,7 @@ def _read(estimator: Any) -> LightGBMModel:
         booster.save_model(path, num_iteration=end - begin, start_iteration=begin)
 
     rounds = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
-    return read_parts(text[:].decode() for text in saved_in_parts(save, "model.txt", rounds))
+    return read_parts(text[:].decode() for text in saved_in_parts(save, "model.txt", max(rounds, 1)))
 
 
 def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[str, ...]:
