@@ -38,8 +38,7 @@ def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: i
         count = max(PART_BYTES * (end - begin) // len(part), -(-rounds // PARTS), 1)
         begin = end
         yield part
-        del part
-        hand_back()
+        del part  # so that the memory is there for the next one
 
 
 def joined(parts: list[Trees]) -> Trees:

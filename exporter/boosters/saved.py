@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from triton_regressors.exporter.memory import hand_back
+
 
 def saved(save: Callable[[str], object], name: str) -> mmap.mmap:
     """Return what `save` writes to a file of this name; the libraries keep the memory that they write a model to.
@@ -16,5 +18,6 @@ def saved(save: Callable[[str], object], name: str) -> mmap.mmap:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)
         save(str(path))
+        hand_back()
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
