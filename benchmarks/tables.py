@@ -319,7 +319,7 @@ def large_section(document: Document, where: str) -> str:
         [
             model["title"],
             megabytes(model["model_bytes"]),
-            megabytes(model["peak_bytes"] - model["peak_beyond_model_bytes"]),
+            megabytes(max(model["peak_bytes"] - model["peak_beyond_model_bytes"], 0)),
             f"{model['export_s']:.1f}",
             f"{megabytes(model['peak_bytes'])} ({model['peak_over_model']:.1f} ×)",
             megabytes(model["entry_bytes"]),
