@@ -1,14 +1,14 @@
 """Large models: what their export costs, and how soon a Triton server is ready with them.
 
-    python -m benchmarks.large [--quick] [--rounds N] [--output DIR]
+    python -m benchmarks.large [--quick] [--models NAME ...] [--rounds N] [--output DIR]
 
-Two models: a random forest grown out to 2.5 million nodes, fitted as it is served; and an SVR with 50,000 support
-vectors. Fitting an SVR on that many rows takes hours, and neither the export nor the server looks at where its numbers
-come from: it is fitted on a few rows and then given drawn support vectors and coefficients, with which libsvm predicts.
+The models (`large_models.py`): a random forest grown out to 2.5 million nodes, an SVR with 50,000 support vectors, and
+of XGBoost, LightGBM and CatBoost each 10,000 trees of depth 8, and 1,000 that also read a column of 2,000 categories.
 
 Each is exported in a process of its own, after a toy of its kind, so that neither loading libraries nor starting
 threads counts. Memory is what the process held at most during the export beyond what it held before it had the model:
-the model itself is in it, and what reading its pickle left behind is handed back first. Loading is measured on a real
+the model itself is in it, and what reading its pickle left behind is handed back first. It is counted in times of the
+pickled model, beside which stands what the model takes in the process once it is read. Loading is measured on a real
 Triton server, in turns with a do-nothing model, whose time is what the server needs to start any Python model that
 imports torch. What the server then answers must be right.
 """
@@ -16,100 +16,46 @@ imports torch. What the server then answers must be right.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
+import json
 import multiprocessing
 import pickle
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.svm import SVR
 
 from benchmarks.checking import WrongAnswerError
 from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.large_models import FEATURES, MODELS, LargeModel, parts
 from triton_regressors import export
 from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
+from triton_regressors.exporter import memory
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 
-FEATURES = 32
-SAMPLE_ROWS = 1024
-FITTED_ROWS = 256  # of the SVR
 TOY = 40
 ROUNDS = 5
 LOAD_TIMEOUT_S = 600.0
 GONE_TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True)
-class LargeModel:
-    """A model under measurement: `make(size)` fits it."""
-
-    name: str
-    title: str
-    make: Callable[[int], Any]
-    size: int
-    quick_size: int
-
-
-def rows(count: int, seed: int) -> np.ndarray:
-    """Return float32 rows `[count, FEATURES]`."""
-    return np.random.default_rng(seed).standard_normal((count, FEATURES), dtype=np.float32)
-
-
-def forest(count: int) -> RandomForestRegressor:
-    """Return 100 trees grown out on `count` rows: about 1.26 nodes a row and tree."""
-    X = rows(count, seed=1)
-    rng = np.random.default_rng(2)
-    y = X @ rng.standard_normal(FEATURES) + X[:, 0] * X[:, 1] + rng.standard_normal(count)
-    return RandomForestRegressor(max_features=1 / 3, n_jobs=-1, random_state=0).fit(X, y)
-
-
-def support_vectors(count: int) -> SVR:
-    """Return an SVR with `count` support vectors: fitted on few rows, then given drawn vectors and coefficients."""
-    X = rows(FITTED_ROWS, seed=1).astype(np.float64)
-    rng = np.random.default_rng(2)
-    model = SVR(gamma=1 / FEATURES).fit(X, X @ rng.standard_normal(FEATURES))
-    coefficients = rng.uniform(-model.C, model.C, count)
-    model.support_vectors_ = rows(count, seed=3).astype(np.float64)
-    model.support_ = np.arange(count, dtype=np.int32)
-    model.dual_coef_ = model._dual_coef_ = (coefficients - coefficients.mean())[None]
-    model._n_support = np.full_like(model._n_support, count)
-    model.shape_fit_ = model.support_vectors_.shape
-    return model
-
-
-MODELS = (
-    LargeModel("forest", "RandomForestRegressor, 100 trees", forest, 20_000, 1_000),
-    LargeModel("svr", "SVR, rbf", support_vectors, 50_000, 5_000),
-)
-
-
-def parts(estimator: Any) -> tuple[str, int]:
-    """Return what a model is made of, and how many of these."""
-    if isinstance(estimator, SVR):
-        return "support vectors", len(estimator.support_vectors_)
-    return "nodes", sum(tree.tree_.node_count for tree in estimator.estimators_)
-
-
 def measure_export(name: str, pickled: Path, repository: Path) -> dict[str, float]:
     """Export a pickled model in this process, which nothing else was done in; return the seconds and the bytes."""
     source = next(found for found in MODELS if found.name == name)
-    sample = rows(SAMPLE_ROWS, seed=4)
+    sample = source.sample()
     with tempfile.TemporaryDirectory() as directory:
         export(source.make(TOY), directory, sample=sample)
     hand_back()
@@ -123,13 +69,17 @@ def measure_export(name: str, pickled: Path, repository: Path) -> dict[str, floa
     export(estimator, repository, name=name, sample=sample)
     seconds = time.perf_counter() - start
     peak = resident("VmHWM")
-    return {"export_s": seconds, "peak_bytes": peak - empty, "peak_beyond_model_bytes": peak - loaded}
+    return {
+        "export_s": seconds,
+        "peak_bytes": peak - empty,
+        "peak_beyond_model_bytes": peak - loaded,
+    }
 
 
 def hand_back() -> None:
     """Give memory back to the system that the C library keeps for later: unpickling held every array twice."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    memory.hand_back()
 
 
 def forget_peak() -> None:
@@ -179,7 +129,7 @@ def unload(client: Client, model: str) -> None:
         time.sleep(0.02)
 
 
-def check(client: Client, entry: Path, sample: np.ndarray, expected: np.ndarray) -> float:
+def check(client: Client, entry: Path, sample: Any, expected: np.ndarray) -> float:
     """Return the largest error of the served answers in standard deviations, or raise `WrongAnswerError`."""
     verification = verify(client, entry)
     parity = measure(client.predict(entry.name, sample), expected, units(expected))
@@ -193,9 +143,10 @@ def measure_model(source: LargeModel, *, quick: bool, rounds: int) -> dict[str, 
     print(f"{source.title}: fitting", flush=True)
     estimator = source.make(source.quick_size if quick else source.size)
     kind, count = parts(estimator)
-    sample = rows(SAMPLE_ROWS, seed=4)
+    sample = source.sample()
     start = time.perf_counter()
-    expected = estimator.predict(sample.astype(np.float64))[:, None]
+    asked = sample.astype(np.float64) if isinstance(sample, np.ndarray) else sample
+    expected = np.asarray(estimator.predict(asked), dtype=np.float64)[:, None]
     predict_s = time.perf_counter() - start
     with tempfile.TemporaryDirectory() as directory:
         pickled, repository = Path(directory) / "model.pickle", Path(directory) / "repository"
@@ -219,7 +170,7 @@ def measure_model(source: LargeModel, *, quick: bool, rounds: int) -> dict[str, 
         "n_features": FEATURES,
         kind.replace(" ", "_"): count,
         "model_bytes": model_bytes,
-        "sample_rows": SAMPLE_ROWS,
+        "sample_rows": len(sample),
         "predict_s": predict_s,
         **exported,
         "peak_over_model": exported["peak_bytes"] / model_bytes,
@@ -240,6 +191,7 @@ def table(results: list[dict[str, Any]]) -> Table:
         shown.add_row(what, *(value(result) for result in results))
 
     line("the model, pickled", lambda result: megabytes(result["model_bytes"]))
+    line("  in memory", lambda result: megabytes(result["peak_bytes"] - result["peak_beyond_model_bytes"]))
     line("export", lambda result: f"{result['export_s']:.2f} s")
     line("  of which its own predict", lambda result: f"{result['predict_s']:.2f} s")
     line("memory, model included", lambda result: megabytes(result["peak_bytes"]))
@@ -267,12 +219,22 @@ def rounded(results: dict[str, Any]) -> dict[str, Any]:
     return {name: four_digits(value) for name, value in results.items()}
 
 
-def run(directory: Path, *, quick: bool = False, rounds: int | None = None) -> Path:
-    """Measure the models and write large.json."""
+def run(directory: Path, *, quick: bool = False, models: Collection[str] = (), rounds: int | None = None) -> Path:
+    """Measure the models of these names, or all whose library is installed, and write large.json.
+
+    What it held of other models stays, unless one of the runs is quick.
+    """
     rounds = rounds or (1 if quick else ROUNDS)
     settings = {"quick": quick, "rounds": rounds, "busy_at_start": busy()}
-    results = [rounded(measure_model(source, quick=quick, rounds=rounds)) for source in MODELS]
+    chosen = [source for source in MODELS if (source.name in models if models else find_spec(source.needs))]
+    results = [rounded(measure_model(source, quick=quick, rounds=rounds)) for source in chosen]
     Console().print(table(results))
+    path, names = directory / "large.json", [source.name for source in MODELS]
+    held = json.loads(path.read_text(encoding="utf-8")) if models and path.exists() else {}
+    if held and held["settings"]["quick"] == quick:
+        settings["busy_at_start"] |= held["settings"]["busy_at_start"]
+        results += [result for result in held["models"] if result["model"] not in models]
+        results.sort(key=lambda result: names.index(result["model"]))
     return save(directory, "large", settings, {"models": results})
 
 
@@ -280,10 +242,16 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller models, one round")
+    names = [source.name for source in MODELS]
+    parser.add_argument(
+        "--models", nargs="+", default=[], choices=names, metavar="NAME", help=f"some of {', '.join(names)}"
+    )
     parser.add_argument("--rounds", type=int, help=f"how often to load each model; {ROUNDS}, or 1 if quick")
     parser.add_argument("--output", type=Path, default=None, help="directory of large.json")
     arguments = parser.parse_args()
-    run(arguments.output or default_directory(), quick=arguments.quick, rounds=arguments.rounds)
+    run(
+        arguments.output or default_directory(), quick=arguments.quick, models=arguments.models, rounds=arguments.rounds
+    )
 
 
 if __name__ == "__main__":

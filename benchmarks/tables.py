@@ -331,6 +331,7 @@ def large_section(document: Document, where: str) -> str:
         [
             model["title"],
             megabytes(model["model_bytes"]),
+            megabytes(max(model["peak_bytes"] - model["peak_beyond_model_bytes"], 0)),
             f"{model['export_s']:.1f}",
             f"{megabytes(model['peak_bytes'])} ({model['peak_over_model']:.1f} ×)",
             megabytes(model["entry_bytes"]),
@@ -340,10 +341,25 @@ def large_section(document: Document, where: str) -> str:
         ]
         for model in document["models"]
     ]
-    header = ["model", "pickled, MB", "export, s", "memory, MB", "entry, MB", "load, s", "do-nothing, s", "error"]
-    intro = "Large models: an export's time and memory, the model included, and how long a Triton server takes to load "
-    intro += "the entry, beside a do-nothing model; errors are the largest, in standard deviations"
-    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrrr', rows)}"
+    header = [
+        "model",
+        "pickled, MB",
+        "in memory, MB",
+        "export, s",
+        "memory, MB",
+        "entry, MB",
+        "load, s",
+        "do-nothing, s",
+        "error",
+    ]
+    intro = (
+        "Large models: an export's time and memory, the model included, in brackets how many times the pickled model; "
+    )
+    intro += (
+        "and how long a Triton server takes to load the entry, beside a do-nothing model; errors are the largest, in "
+    )
+    intro += "standard deviations"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrrrr', rows)}"
 
 
 def megabytes(count: float) -> str:

@@ -138,7 +138,7 @@ def _numbered_leaves(library: str) -> Iterator[list[tuple[TreeEnsemble, TreeEnse
 
     def keep(trees: Trees, **options: Any) -> TreeEnsemble:
         place = np.arange(len(trees.left)) - np.repeat(np.cumsum(trees.sizes) - trees.sizes, trees.sizes)
-        numbered = dataclasses.replace(trees, value=place[:, None].astype(np.float64))
+        numbered = dataclasses.replace(trees, value=place[trees.left < 0, None].astype(np.float64))
         compared = {name: options[name] for name in ("exact", "rounding") if name in options}
         made.append((arrange(trees, **options), arrange(numbered, output="each", **compared)))
         return made[-1][0]

@@ -168,6 +168,7 @@ def compile_estimator(
         stages, choices = optimise(lowered.plan, sent.X, limit)
     except PlanError as error:
         raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
+    del lowered  # whose thresholds may be wider than those that are served
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     report = verify(runner, sent, choice, tolerance)
     nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)

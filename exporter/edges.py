@@ -121,14 +121,14 @@ def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the columns of an operation's input at which its answer may jump, and where."""
     match operation:
         case TreeEnsemble():
-            asks = (operation.feature >= 0) & (operation.flags & CATEGORICAL == 0)
-            threshold = operation.threshold[asks]
-            numbers = threshold.astype(np.float64)
-            if threshold.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
-                with np.errstate(over="ignore"):  # above the largest there is infinity
-                    numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
-            for column in np.unique(operation.feature[asks]):
-                yield int(column), np.unique(numbers[operation.feature[asks] == column])
+            feature = np.where(operation.flags & CATEGORICAL > 0, -1, operation.feature)
+            for column in np.unique(feature[feature >= 0]):
+                threshold = np.unique(operation.threshold[feature == column])
+                numbers = threshold.astype(np.float64)
+                if threshold.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
+                    with np.errstate(over="ignore"):  # above the largest there is infinity
+                        numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
+                yield int(column), numbers
         case Piecewise():
             for column in np.unique(operation.source):
                 yield int(column), np.unique(operation.knots[operation.source == column])

@@ -12,6 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.soundness import in_one_sentence
@@ -39,6 +40,7 @@ def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[s
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
     lowered = _lower(estimator, sample, missing_strings)
+    hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
             Oracle(estimator, lowered.profile, ()).table(sample)  # which says what is wrong with it

@@ -74,14 +74,25 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
         X, integers = oracle.matrix(table, lowered.inputs.numeric), _integer_columns(table)
     try:
         expected = oracle.of_matrix(X) if drawn else oracle.of_table(table)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        holes = [] if drawn else _columns_with_none(table)
+        if isinstance(error, TypeError) and not holes:
+            raise
         why = str(error).splitlines()[0].rstrip(".")
-        raise ExportError(f"Cannot verify {name}: it refuses the {which} ({why}).") from error
+        of_none = f"; column {holes[0]!r} holds None: a missing value may have to be NaN there" if holes else ""
+        raise ExportError(f"Cannot verify {name}: it refuses the {which} ({why}{of_none}).") from error
     with np.errstate(over="ignore"):
         finite = np.logical_and.reduce([np.isfinite(v.astype(np.float32)).all(axis=1) for v in expected.values()])
     if not finite.any():
         raise ExportError(f"Cannot verify {name}: it predicts no finite number for the {which}.")
     return GivenRows(X[finite], {output: values[finite] for output, values in expected.items()}, drawn, integers)
+
+
+def _columns_with_none(table: Any) -> list[Any]:
+    """Return the names or numbers of a table's columns that hold None."""
+    names = table.columns if hasattr(table, "columns") else range(table.shape[1])
+    cells = np.asarray(table, dtype=object)
+    return [name for name, column in zip(names, cells.T, strict=True) if any(cell is None for cell in column)]
 
 
 def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .trees import CATEGORICAL, MISSING_LEFT
+from .trees import CATEGORICAL, MISSING_LEFT, leaf_starts
 
 LEAVES = 32
 """The bits of a line for one tree, and so the most leaves that it can have."""
@@ -93,10 +93,11 @@ def build_cells(
 
     The arrays are those of a tree ensemble.
     """
-    depth, tree = _depths(feature, child, roots)
-    is_leaf, count = feature < 0, len(np.unique(feature[feature >= 0]))
-    if np.bincount(tree[is_leaf]).max() > LEAVES or not count:
+    is_leaf = feature < 0
+    if np.diff(leaf_starts(feature, roots)).max() > LEAVES or is_leaf.all():
         return []
+    depth, tree = _depths(feature, child, roots)
+    count = len(np.unique(feature[~is_leaf]))
     steps = (depth[is_leaf].mean() + depth.max()) / 2
     if count * (SEARCH + LINE * len(roots)) > STEP * steps * len(roots):
         return []

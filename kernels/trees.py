@@ -45,13 +45,13 @@ def check_trees(
         raise PlanError("tree_ensemble: roots must be [trees], at least one and no two the same.")
     if roots.min() != 0 or roots.max() >= nodes:
         raise PlanError(f"tree_ensemble: roots must lie in [0, {nodes}), and node 0 must be one.")
-    first = np.append(np.sort(roots), nodes)
-    last_of_tree = np.repeat(first[1:] - 1, np.diff(first))
-    if ((child <= np.arange(nodes)) | (child >= last_of_tree))[inner].any():
+    first = np.append(np.sort(roots), nodes).astype(np.int32)
+    after = child > np.arange(nodes, dtype=np.int32)
+    if not (after & (child < np.repeat(first[1:] - 1, np.diff(first))))[inner].all():
         raise PlanError("tree_ensemble: child must come after its parent, and another node of the tree after it.")
     starts = leaf_starts(feature, roots)
-    tree = np.repeat(np.arange(len(roots)), np.diff(starts))
-    if (np.diff(starts) < 1).any() or ((child[~inner] < starts[tree]) | (child[~inner] >= starts[tree + 1])).any():
+    leaf, held = child[~inner], np.diff(starts)
+    if (held < 1).any() or (leaf < np.repeat(starts[:-1], held)).any() or (leaf >= np.repeat(starts[1:], held)).any():
         raise PlanError("tree_ensemble: child at a leaf must be a row of values, those in the order of the trees.")
     if sets.dtype != np.int32 or sets.ndim != 2 or not sets.shape[1] or sets.size >= 2**31 or len(sets) > MOST_SETS:
         raise PlanError(f"tree_ensemble: sets must be int32 [sets, words], at most {MOST_SETS} sets of 2**31 words.")
@@ -109,7 +109,8 @@ def feature_bits(feature: np.ndarray) -> int:
 
 def leaf_starts(feature: np.ndarray, roots: np.ndarray) -> np.ndarray:
     """Return how many leaves come before each tree's, in the order of the nodes, and how many there are at the end."""
-    return np.searchsorted(np.flatnonzero(feature < 0), np.append(np.sort(roots), len(feature))).astype(np.int32)
+    counts = np.add.reduceat(feature < 0, np.sort(roots), dtype=np.int32)
+    return np.append(np.int32(0), np.cumsum(counts, dtype=np.int32))
 
 
 def depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> np.ndarray:
@@ -131,7 +132,8 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
     """
     largest = np.maximum.reduceat(np.abs(values), starts[:-1], axis=0).sum(axis=0)
     exponent = np.maximum(np.frexp(largest)[1], -900) - 62  # so that the unit itself is a normal number
-    return np.rint(np.ldexp(values, -exponent)).astype(np.int64), np.ldexp(1.0, exponent)
+    whole = np.ldexp(values, -exponent)
+    return np.rint(whole, out=whole).astype(np.int64), np.ldexp(1.0, exponent)
 
 
 class Descent:
@@ -151,14 +153,16 @@ class Descent:
         rounding: str = "trunc",
     ) -> None:
         self._rounding = rounding
-        inner, categorical = feature >= 0, flags & CATEGORICAL > 0
+        inner = feature >= 0
         arrays = {
-            "feature": np.where(inner, feature, 0).astype(np.int32),
-            "threshold": np.where(inner, threshold, np.inf).astype(threshold.dtype),
-            "left": np.where(inner, child, np.arange(len(child))).astype(np.int32),
-            "leaf": child.astype(np.int32),
+            "feature": np.maximum(feature, 0),
+            "threshold": np.where(inner, threshold, threshold.dtype.type(np.inf)),
+            "left": np.where(inner, child, np.arange(len(child), dtype=np.int32)),
+            "leaf": child,
             "away": inner & (flags & MISSING_LEFT == 0),
-            "set": np.where(inner & categorical, threshold, -1).astype(np.int32),
+            "set": np.where(inner & (flags & CATEGORICAL > 0), threshold, -1).astype(np.int32)
+            if len(sets)
+            else child[:0],
             "sets": sets,
             "roots": roots.astype(np.int32),
         }

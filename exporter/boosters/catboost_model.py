@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 
 import numpy as np
 
@@ -144,7 +145,7 @@ def _sums(parts: Sequence[np.ndarray]) -> np.ndarray:
     return sums
 
 
-def read_model(data: bytes) -> CatBoostModel:
+def read_model(data: bytes | mmap) -> CatBoostModel:
     """Return the model in a file that CatBoost wrote, a `.cbm`, if its numbers fit together.
 
     They are looked at more closely than reading them asks for: CatBoost's compiled code trusts them.

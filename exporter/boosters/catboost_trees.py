@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.boosters.flat_tables import Table
+from triton_regressors.exporter.lowerings.trees import narrow
 
 TREES_AT_ONCE = 512
 """Of how many symmetric trees nodes are made at a time."""
@@ -49,7 +50,7 @@ class Nodes:
     question: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    value: np.ndarray  # float64 [nodes, outputs]
+    value: np.ndarray  # float64 [leaves, outputs]
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -175,8 +176,9 @@ def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) 
     place -= (np.cumsum(sizes) - sizes).astype(np.int32)[tree_of]  # of each node within its tree
     inner = left >= 0
     left, right = (np.where(inner, place[np.maximum(child, 0)], -1) for child in (left, np.where(inner, left + 1, 0)))
-    values = np.where(inner[:, None], 0.0, leaf_values[leaf])
-    return Nodes(sizes, question[order], left[order], right[order], values[order])
+    leaf = leaf[order]
+    values = leaf_values[leaf[leaf >= 0]]
+    return Nodes(sizes, narrow(question[order]), narrow(left[order]), narrow(right[order]), values)
 
 
 def stepping(
@@ -218,5 +220,5 @@ def stepping(
     none = np.full(len(single), -1)
     left, right = (np.concatenate([np.where(inner, side, -1), none])[order] for side in child)
     asked = np.concatenate([np.where(inner, question, -1), none])[order]
-    held = np.concatenate([np.where(inner[:, None], 0.0, value), value[single]])[order]
-    return Nodes(sizes + more, asked, left, right, held)
+    held = np.concatenate([value, value[single]])[order]
+    return Nodes(sizes + more, narrow(asked), narrow(left), narrow(right), held[left < 0])

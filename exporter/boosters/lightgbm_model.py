@@ -13,15 +13,18 @@ The text holds every number to its last bit, and no trees but those that `predic
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.boosters.parts import joined
+from triton_regressors.exporter.lowerings.trees import Trees, narrow
 from triton_regressors.exporter.soundness import check_nodes
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
@@ -55,8 +58,8 @@ class LightGBMModel:
     """A model of LightGBM.
 
     Trees are tree after tree, of each the inner nodes and then the leaves, in LightGBM's order. Tree `t` adds to output
-    `t % outputs`: `trees.value`, `[nodes, outputs]`, is 0 in the other columns. Inner nodes of `zero_missing` ask for a
-    feature whose zeros are NaN.
+    `t % outputs`: `trees.value`, `[leaves, outputs]`, is 0 in the other columns. Inner nodes of `zero_missing` ask for
+    a feature whose zeros are NaN.
 
     `objective` is empty where it was a function of the user's. `categorical` are the features of categories, `infos`
     say which numbers each feature had in training, and `pandas_categories` are the categories of each column, from left
@@ -126,12 +129,12 @@ def read_model(text: str) -> LightGBMModel:
         objective=tuple(said.get("objective", "").split()),
         trees=Trees(
             sizes=layout.sizes,
-            feature=layout.inner_nodes(feature),
+            feature=layout.inner_nodes(narrow(feature)),
             threshold=layout.inner_nodes(snapped),
             left=layout.inner_nodes(layout.children(fields.integers("left_child", inner)), -1),
             right=layout.inner_nodes(layout.children(fields.integers("right_child", inner)), -1),
             flags=layout.inner_nodes(np.where(categorical, CATEGORICAL, MISSING_LEFT * goes_left).astype(np.uint8)),
-            value=layout.leaf_nodes(value),
+            value=value,
             sets=sets,
         ),
         zero_missing=layout.inner_nodes(~categorical & (missing == ZERO_MISSING)),
@@ -140,6 +143,26 @@ def read_model(text: str) -> LightGBMModel:
         infos=infos,
         pandas_categories=_pandas_categories(tail),
     )
+
+
+def read_parts(texts: Iterable[str]) -> LightGBMModel:
+    """Return the model whose rounds texts of LightGBM's describe, some after the other.
+
+    Raises:
+        ValueError: in one clause, what is wrong with one of them.
+    """
+    trees: list[Trees] = []
+    zero_missing, leaves = [], []
+    for text in texts:
+        model = read_model(text)
+        trees.append(model.trees)
+        zero_missing.append(model.zero_missing)
+        leaves.append(model.linear)
+    linear = None
+    if any(leaves):
+        every = [vars(own or _constants(part.value)) for own, part in zip(leaves, trees, strict=True)]
+        linear = LinearLeaves(**{name: np.concatenate([own[name] for own in every]) for name in every[0]})
+    return dataclasses.replace(model, trees=joined(trees), zero_missing=np.concatenate(zero_missing), linear=linear)
 
 
 class _Fields:
@@ -184,18 +207,12 @@ class _Layout:
         trees, first = np.arange(len(leaves)), np.cumsum(self.sizes) - self.sizes
         self.tree_of_inner, self.tree_of_leaf = np.repeat(trees, self.inner), np.repeat(trees, leaves)
         is_inner = np.arange(self.sizes.sum()) < np.repeat(first + self.inner, self.sizes)
-        self._inner, self._leaf = np.flatnonzero(is_inner), np.flatnonzero(~is_inner)
+        self._nodes, self._inner = len(is_inner), np.flatnonzero(is_inner)
 
     def inner_nodes(self, values: np.ndarray, of_leaves: int = 0) -> np.ndarray:
         """Return values of inner nodes in their places, leaves having a value of no meaning."""
-        found: np.ndarray = np.full(len(self._inner) + len(self._leaf), of_leaves, values.dtype)
+        found: np.ndarray = np.full(self._nodes, of_leaves, values.dtype)
         found[self._inner] = values
-        return found
-
-    def leaf_nodes(self, values: np.ndarray) -> np.ndarray:
-        """Return rows of numbers of leaves in their places, inner nodes having zeros."""
-        found: np.ndarray = np.zeros((len(self._inner) + len(self._leaf), values.shape[1]))
-        found[self._leaf] = values
         return found
 
     def children(self, child: np.ndarray) -> np.ndarray:
@@ -203,8 +220,7 @@ class _Layout:
         inner = self.inner[self.tree_of_inner]
         if ((child >= inner) | (~child > inner)).any():
             raise ValueError("a node's child is none of its tree's nodes")
-        found: np.ndarray = np.where(child >= 0, child, inner + ~child)
-        return found
+        return narrow(np.where(child >= 0, child, inner + ~child))
 
 
 def _snap(threshold: np.ndarray) -> np.ndarray:
@@ -242,6 +258,13 @@ def _sets(fields: _Fields, own: np.ndarray, tree: np.ndarray) -> tuple[np.ndarra
     last = int(np.flatnonzero(sets.any(axis=0)).max(initial=0))
     sets = sets[:, : last + 1 + int((sets[:, last] >> 31).any())].copy()
     return first[tree] + own.astype(np.int64), sets.view(np.int32)
+
+
+def _constants(value: np.ndarray) -> LinearLeaves:
+    """Return the functions of leaves that are no linear trees', whose values are `[leaves, outputs]`."""
+    return LinearLeaves(
+        value.sum(axis=1), np.zeros(len(value), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+    )
 
 
 def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features: int) -> LinearLeaves | None:

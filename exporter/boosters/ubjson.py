@@ -6,6 +6,7 @@ An array of numbers of one type becomes a numpy array that reads them where they
 from __future__ import annotations
 
 import struct
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ _FORMATS = {mark: struct.Struct(f">{code}") for mark, code in zip(_NUMBERS, "bBh
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 
-def parse_ubjson(data: bytes | bytearray) -> Any:
+def parse_ubjson(data: bytes | bytearray | mmap) -> Any:
     """Return the value that `data` holds: dicts, lists, strings, numbers, and numpy arrays for typed arrays.
 
     Raises:
@@ -30,7 +31,7 @@ def parse_ubjson(data: bytes | bytearray) -> Any:
 class _Reader:
     """Reads values one after the other."""
 
-    def __init__(self, data: bytes | bytearray) -> None:
+    def __init__(self, data: bytes | bytearray | mmap) -> None:
         self._data = data
         self._at = 0
 

@@ -10,15 +10,19 @@ Nothing here imports XGBoost: its files are read by itself, and what it makes of
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.parts import joined
 from triton_regressors.exporter.boosters.ubjson import parse_ubjson
-from triton_regressors.exporter.lowerings.trees import Trees
+from triton_regressors.exporter.lowerings.trees import Trees, narrow
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
 LINKS = {
@@ -74,7 +78,7 @@ class XGBoostModel:
     weights: np.ndarray | None
 
 
-def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
+def read_xgboost(raw: bytes | bytearray | mmap) -> XGBoostModel:
     """Return what `Booster.save_raw("ubj")` holds, cut at the best iteration.
 
     Raises:
@@ -112,6 +116,25 @@ def read_xgboost(raw: bytes | bytearray) -> XGBoostModel:
     return XGBoostModel(
         objective, link, base, n_features, named, categorical, categories, trees, output_of_tree, nodes, None
     )
+
+
+def read_parts(raws: Iterable[bytes | bytearray | mmap]) -> XGBoostModel:
+    """Return the model of trees whose rounds are what `read_xgboost` reads, some after the other.
+
+    Raises:
+        ValueError: in one clause, why it cannot be served.
+    """
+    trees: list[Trees] = []
+    outputs, nodes = [], []
+    for raw in raws:
+        model = read_xgboost(raw)
+        assert model.trees is not None
+        trees.append(model.trees)
+        nodes.append(model.nodes)
+        if model.output_of_tree is not None:
+            outputs.append(model.output_of_tree)
+    output_of_tree = np.concatenate(outputs) if outputs else None
+    return dataclasses.replace(model, trees=joined(trees), output_of_tree=output_of_tree, nodes=np.concatenate(nodes))
 
 
 def _margins(text: str, outputs: int, link: str) -> np.ndarray:
@@ -158,26 +181,25 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
         raise ValueError("a node asks whether a number is below −infinity, as of features beyond 1.7e38")
     if np.isnan(condition[order][numeric[order]]).any():
         raise ValueError("a node's condition is NaN")
-    place = np.full(len(left), -1, np.int32)
+    place, leaves = np.full(len(left), -1, np.int32), order[~inner[order]]
     new_starts = np.searchsorted(tree_of[order], np.arange(len(sizes)))
     place[order] = np.arange(len(order)) - new_starts[tree_of[order]]  # within its tree
     flags = np.where(inner & (field("default_left") > 0), MISSING_LEFT, 0) | np.where(row_of >= 0, CATEGORICAL, 0)
     if width > 1:
-        value = np.concatenate([_leaf_vectors(tree, width) for tree in documents])[order].astype(np.float64)
+        value = np.concatenate([_leaf_vectors(tree, width) for tree in documents])[leaves].astype(np.float32)
     else:
-        value = condition[order, None].astype(np.float64)
-    value[inner[order]] = 0.0
+        value = condition[leaves, None]
     found = Trees(
         np.bincount(tree_of[order], minlength=len(sizes)),
-        field("split_indices")[order].astype(np.int32),
-        np.where(row_of >= 0, row_of, threshold)[order],
-        np.where(inner, place[starts[tree_of] + left], -1)[order],
-        np.where(inner, place[starts[tree_of] + right], -1)[order],
+        narrow(field("split_indices")[order]),
+        (np.where(row_of >= 0, row_of, threshold) if len(sets) else threshold)[order],
+        narrow(np.where(inner, place[starts[tree_of] + left], -1)[order]),
+        narrow(np.where(inner, place[starts[tree_of] + right], -1)[order]),
         flags[order].astype(np.uint8),
         value,
         sets,
     )
-    return found, order - starts[tree_of[order]]
+    return found, (order - starts[tree_of[order]]).astype(np.int32)
 
 
 def _reachable(
@@ -240,9 +262,10 @@ def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
         weight: float32 `[trees]`.
         base: the margin before the first tree, for all trees or each of them.
     """
-    first = np.repeat(np.broadcast_to(base, weight.shape), trees.sizes)[:, None]
-    through = (first + trees.value.astype(np.float32)) - first
-    scaled: np.ndarray = (through * np.repeat(weight, trees.sizes)[:, None]).astype(np.float64)
+    leaves = (trees.sizes + 1) // 2
+    first = np.repeat(np.broadcast_to(base, weight.shape), leaves)[:, None]
+    through = (first + trees.value) - first
+    scaled: np.ndarray = through * np.repeat(weight, leaves)[:, None]
     return scaled
 
 

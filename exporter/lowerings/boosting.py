@@ -101,6 +101,6 @@ def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
         np.where(leaf, -1, nodes["left"].astype(np.int64)),
         nodes["right"].astype(np.int64),
         (MISSING_LEFT * (nodes["missing_go_to_left"] > 0) + CATEGORICAL * categorical).astype(np.uint8),
-        nodes["value"][:, None],
+        nodes["value"][leaf, None],
         sets.view(np.int32),
     )

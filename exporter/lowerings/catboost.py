@@ -16,7 +16,8 @@ from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT
 from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
+from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.registry import answers, lowers, refuses
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.kernels.trees import MISSING_LEFT
@@ -82,13 +83,15 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
     trees, bias = _trees(model, columns), model.bias
     del model, questions  # a large one is half as large again as its trees
     note_thresholds(trees, selected, builder)
-    return builder.add(arrange(trees, exact=True, baseline=bias, function=function), read)
+    ensemble = arrange(trees, exact=True, baseline=bias, function=function)
+    del trees
+    return builder.add(ensemble, read)
 
 
 def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
     """Return the trees, which find the answer to a question, or the number it is about, in its column."""
     nodes, questions = model.nodes, model.questions
-    column = np.full(len(questions.kind) + 1, -1, dtype=np.int32)  # the last one is of leaves, whose question is −1
+    column = np.full(len(questions.kind) + 1, -1)  # the last one is of leaves, whose question is −1
     column[list(columns)] = list(columns.values())
     one_hot = questions.kind == ONE_HOT
     left = ~one_hot & ~((questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right)))
@@ -96,7 +99,7 @@ def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
     flags = np.append(np.where(left, MISSING_LEFT, 0), 0).astype(np.uint8)
     return Trees(
         nodes.sizes,
-        column[nodes.question],
+        narrow(column)[nodes.question],
         threshold[nodes.question],
         nodes.left,
         nodes.right,
@@ -109,6 +112,8 @@ def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
     """Return the estimator's model, which CatBoost writes to a file alone."""
     try:
-        return read_model(saved(estimator.save_model, "model.cbm"))
+        model = read_model(saved(estimator.save_model, "model.cbm"))
     except Exception as error:  # the library raises its own, and what is not read is a ValueError
         raise builder.refuse(estimator, one_line(error)) from error
+    hand_back()
+    return model

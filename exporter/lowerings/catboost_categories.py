@@ -309,8 +309,8 @@ def _add_numbers(
     feature, threshold = np.full(3 * trees, -1), np.zeros(3 * trees)
     feature[::3] = [place[int(questions.source[question])] for question in order]
     threshold[::3] = questions.border[order]
-    child, value = np.full(3 * trees, -1), np.zeros((3 * trees, len(kinds)))
-    child[::3], value[2::3] = 1, np.stack([answered[question] for question in order])
+    child, value = np.full(3 * trees, -1), np.zeros((2 * trees, len(kinds)))
+    child[::3], value[1::2] = 1, np.stack([answered[question] for question in order])
     flags = np.zeros(3 * trees, dtype=np.uint8)
     flags[::3] = [0 if int(questions.source[question]) in model.nan_right else MISSING_LEFT for question in order]
     stumps = Trees(

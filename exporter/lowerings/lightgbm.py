@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_model
+from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightGBMModel, read_parts
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
-from triton_regressors.exporter.boosters.saved import saved
+from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
@@ -50,21 +50,38 @@ refuses(
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
-    model = read_model(saved(estimator.booster_.save_model, "model.txt").decode())
+    model = _read(estimator)
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)
+    of_roots = "sqrt" in model.objective[1:]
     if model.linear is None:
-        y = _sum(model, read, columns, builder)
+        trees, read = _trees(model, read, columns, builder)
+        divisor = _divisor(model)
+        del model  # a large one is as large as what is made of it
+        ensemble = arrange(trees, exact=True, divisor=divisor)
+        del trees
+        y = builder.add(ensemble, read)
     elif model.outputs > 1:
         raise builder.refuse(estimator, "it has linear trees of several outputs; supported: linear trees of one")
     else:
         y = _linear_sum(model, read, columns, builder)
-    if "sqrt" in model.objective[1:]:  # it was fitted on square roots
+    if of_roots:  # it was fitted on square roots
         return builder.add(_signed_square(y.width), y)
     for function in functions:
         y = builder.elementwise(y, function)
     return y
+
+
+def _read(estimator: Any) -> LightGBMModel:
+    """Return the estimator's model, of the rounds that its `predict` asks."""
+    booster = estimator.booster_
+
+    def save(begin: int, end: int, path: str) -> None:
+        booster.save_model(path, num_iteration=end - begin, start_iteration=begin)
+
+    rounds = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+    return read_parts(text[:].decode() for text in saved_in_parts(save, "model.txt", max(rounds, 1)))
 
 
 def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[str, ...]:
@@ -97,26 +114,22 @@ def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -
     return number_pandas_categories(estimator, known, set(numeric.tolist()), x, builder)
 
 
-def _sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
-    """Return the sum of the trees' values, or their mean; feature `i` is in column `columns[i]`."""
-    trees, read = _trees(model, x, columns, builder)
-    return builder.add(arrange(trees, exact=True, divisor=_divisor(model)), read)
-
-
 def _divisor(model: LightGBMModel) -> float:
     """Return what the sum of the trees is divided by."""
     return float(model.rounds) if model.averaged else 1.0
 
 
 def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> tuple[Trees, Value]:
-    """Return the trees, and what they read."""
+    """Return the trees, and what they read; feature `i` is in column `columns[i]`."""
     trees = model.trees
-    feature = columns[trees.feature]
+    feature = narrow(columns)[trees.feature]
     if model.zero_missing.any():
         zero = np.unique(trees.feature[model.zero_missing])
         holes = _without_zeros(builder.columns(x, columns[zero]), builder)
         only = model.zero_missing | (trees.left < 0)
-        feature = np.where(model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature)
+        feature = np.where(
+            model.zero_missing, np.searchsorted(zero, trees.feature), holes.width + feature.astype(np.int64)
+        )
         x = holes if only.all() else builder.concatenate([holes, x])
     return dataclasses.replace(trees, feature=feature), x
 
@@ -134,13 +147,13 @@ def _without_zeros(x: Value, builder: Builder) -> Value:
 def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
     """Return the sum of linear trees: the trees say which leaves a row reaches, whose functions are added up."""
     trees, read = _trees(model, x, columns, builder)
-    is_leaf, linear = trees.left < 0, model.linear
+    linear = model.linear
     assert linear is not None
-    number = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0)[:, None].astype(np.float64)
+    number = np.arange(len(trees.value), dtype=np.float64)[:, None]
     leaves = builder.add(arrange(dataclasses.replace(trees, value=number), exact=True, output="each"), read)
     feature = np.full((len(linear.terms), max(linear.terms.max(), 1)), -1, dtype=np.int32)
     coefficient = np.zeros(feature.shape)
     held = np.arange(feature.shape[1]) < linear.terms[:, None]
     feature[held], coefficient[held] = columns[linear.feature], linear.coefficient
-    y = builder.add(LinearLeaves(linear.constant, trees.value[is_leaf, 0], feature, coefficient), leaves, x)
+    y = builder.add(LinearLeaves(linear.constant, trees.value[:, 0], feature, coefficient), leaves, x)
     return builder.affine(y, np.full((1, 1), 1 / _divisor(model)), np.zeros(1)) if model.averaged else y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,16 @@ from triton_regressors.exporter.soundness import NO_CHILD, check_nodes
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
 
+NODES_AT_ONCE = 2**16
+"""How many nodes are laid out at a time, and more where a tree has more."""
+
 
 @dataclass(frozen=True)
 class Trees:
     """Nodes of several trees as scikit-learn keeps them, tree after tree, each tree's root first, `[nodes]` each.
 
-    `left` and `right` count within the tree; where there is no child, at a leaf, `left` is −1.
+    `left` and `right` count within the tree; where there is no child, at a leaf, `left` is −1. Leaves hold values, in
+    the order of the nodes that they are.
     """
 
     sizes: np.ndarray  # [trees]
@@ -30,7 +34,7 @@ class Trees:
     left: np.ndarray
     right: np.ndarray
     flags: np.ndarray
-    value: np.ndarray  # [nodes, outputs]
+    value: np.ndarray  # [leaves, outputs]
     sets: np.ndarray  # int32 [sets, words], see `TreeEnsemble`
 
 
@@ -84,6 +88,11 @@ def _own_trees(forest: Any, builder: Builder) -> Sequence[Any]:
     return trees
 
 
+def narrow(numbers: np.ndarray) -> np.ndarray:
+    """Return whole numbers, at least −1, in 16 bits if they fit: there are many nodes in a large model."""
+    return numbers.astype(np.int16 if numbers.max(initial=0) < 2**15 else np.int32)
+
+
 def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:
     """Return the nodes of fitted estimators of `sklearn.tree`, their values multiplied by `factor`."""
     trees = [estimator.tree_ for estimator in estimators]
@@ -98,7 +107,7 @@ def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:
         field("children_left"),
         field("children_right"),
         np.where(field("missing_go_to_left"), MISSING_LEFT, 0).astype(np.uint8),
-        factor * np.concatenate([tree.value[:, :, 0] for tree in trees]),
+        factor * np.concatenate([tree.value[tree.children_left == NO_CHILD, :, 0] for tree in trees]),
         np.zeros((0, 8), dtype=np.int32),
     )
 
@@ -140,61 +149,46 @@ def arrange(
     Raises:
         ValueError: the nodes are no trees.
     """
-    starts = (np.cumsum(trees.sizes) - trees.sizes).astype(np.int32)
-    for start, size in zip(starts, trees.sizes, strict=True):
-        left, right = trees.left[start : start + size], trees.right[start : start + size]
-        check_nodes(left, right, left != NO_CHILD)
-    tree_of = np.repeat(np.arange(len(starts), dtype=np.int32), trees.sizes)
-    inner = trees.left >= 0
-    left, right = (np.add(starts[tree_of], child, dtype=np.int32) for child in (trees.left, trees.right))
-    levels, depth = [starts], np.zeros(len(starts), dtype=np.int64)
-    while len(parents := levels[-1][inner[levels[-1]]]):
-        levels.append(np.stack([left[parents], right[parents]], axis=1).ravel())
-        depth[tree_of[parents]] = len(levels) - 1
-    order = np.argsort(depth, kind="stable") if output == "sum" else np.arange(len(starts))
-    if output_of_tree is not None:
+    _check(trees)
+    sizes, leaves = np.asarray(trees.sizes), _leaf_counts(trees)
+    order = np.arange(len(sizes))
+    if output == "sum":
+        order = np.argsort(np.concatenate([_depths(part) for part in _parts(trees, leaves, order)]), kind="stable")
+    elif output_of_tree is not None:
         order = np.argsort(output_of_tree, kind="stable")
-    del right
-    sizes = np.asarray(trees.sizes)[order]
-    free = np.empty(len(order), dtype=np.int32)  # of each tree, the next place for a node
-    free[order] = np.cumsum(sizes) - sizes
-    nodes, position = np.empty(len(inner), dtype=np.int32), np.empty(len(inner), dtype=np.int32)
-    while levels:
-        level = levels.pop(0)  # which is tree after tree
-        tree = tree_of[level]
-        count = np.bincount(tree, minlength=len(order))
-        first = np.cumsum(count) - count
-        at = (free - first).astype(np.int32)[tree] + np.arange(len(level), dtype=np.int32)
-        nodes[at] = level  # new to old
-        position[level] = at  # old to new
-        free += count.astype(np.int32)
-    del tree_of, level, tree, at
-    is_inner = inner[nodes]
     sets, number = _distinct(trees.sets)
-    threshold, asks = trees.threshold[nodes], is_inner & (trees.flags[nodes] & CATEGORICAL > 0)
-    threshold[asks] = number[threshold[asks].astype(np.int64)]
-    leaves = nodes[~is_inner]
-    if output == "leaves":
-        leaves = np.sort(leaves)
-    child = np.zeros(len(inner), dtype=np.int32)
-    child[inner] = position[left[inner]]
-    child[leaves] = np.arange(len(leaves))
-    roots, child = position[starts[order]], child[nodes]
-    del left, position
-    values = np.ascontiguousarray(trees.value[leaves, : 0 if output == "leaves" else None])
-    outputs, groups = values.shape[1], np.zeros(0, dtype=np.int32)
+    nodes, held = len(trees.left), 0 if output == "leaves" else trees.value.shape[1]
+    feature, child, flags = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.uint8)
+    threshold = np.empty(nodes, trees.threshold.dtype if exact else np.float32)
+    values = np.empty((leaves.sum(), held), np.float32 if output == "ordered" else np.float64)
+    end = last = 0
+    for part in _parts(trees, leaves, order):
+        begin, end, first, last = end, end + len(part.left), last, last + len(part.value)
+        own = slice(begin, end)
+        node, at = _by_levels(part)
+        is_leaf = part.left[node] < 0
+        leaf = (np.cumsum(part.left < 0) - 1)[node[is_leaf]]
+        values[first:last] = part.value[np.sort(leaf) if output == "leaves" else leaf, :held]
+        feature[own] = np.where(is_leaf, -1, part.feature[node])
+        flags[own] = np.where(is_leaf, 0, part.flags[node])
+        child[own][~is_leaf] = begin + at
+        child[own][is_leaf] = first + (leaf if output == "leaves" else np.arange(len(leaf)))
+        asked, asks = part.threshold[node], flags[own] & CATEGORICAL > 0
+        asked[asks] = number[asked[asks].astype(np.int64)]
+        threshold[own] = asked if exact else round_down(asked)
+    outputs, groups = held, np.zeros(0, dtype=np.int32)
     if output == "ordered":
-        values, groups = values.astype(np.float32), np.array([0, len(order)], dtype=np.int32)
+        groups = np.array([0, len(order)], dtype=np.int32)
         if output_of_tree is not None:
             outputs = max(np.size(baseline), int(output_of_tree.max()) + 1)
             groups = np.searchsorted(output_of_tree[order], np.arange(outputs + 1)).astype(np.int32)
     return TreeEnsemble(
-        feature=np.where(is_inner, trees.feature[nodes], -1).astype(np.int32),
-        threshold=threshold if exact else round_down(threshold),
+        feature=feature,
+        threshold=threshold,
         child=child,
-        flags=np.where(is_inner, trees.flags[nodes], 0).astype(np.uint8),
+        flags=flags,
         sets=sets,
-        roots=roots,
+        roots=(np.cumsum(sizes[order]) - sizes[order]).astype(np.int32),
         values=values,
         baseline=np.full(outputs, baseline, dtype=np.float32 if output == "ordered" else np.float64),
         divisor=divisor,
@@ -203,6 +197,82 @@ def arrange(
         rounding=rounding,
         starts=groups,
     )
+
+
+def _parts(trees: Trees, leaves: np.ndarray, order: np.ndarray) -> Iterator[Trees]:
+    """Yield the trees in an order, some at a time: laying nodes out takes several times what they are.
+
+    Args:
+        trees: the nodes.
+        leaves: how many leaves each tree has.
+        order: the trees' numbers.
+    """
+    sizes = np.asarray(trees.sizes)
+    first, first_leaf = np.cumsum(sizes) - sizes, np.cumsum(leaves) - leaves
+    ends = np.flatnonzero(np.diff(np.cumsum(sizes[order]) // NODES_AT_ONCE)) + 1
+    for some in np.split(order, ends):
+        node, leaf = _runs(first[some], sizes[some]), _runs(first_leaf[some], leaves[some])
+        yield Trees(
+            sizes[some],
+            trees.feature[node],
+            trees.threshold[node],
+            trees.left[node],
+            trees.right[node],
+            trees.flags[node],
+            trees.value[leaf],
+            trees.sets,
+        )
+
+
+def _runs(first: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return the numbers from each first one on, so many of each."""
+    found: np.ndarray = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    return found
+
+
+def _levels(trees: Trees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the nodes of each level of the trees, siblings side by side, and the number of each one's tree."""
+    first = np.cumsum(trees.sizes) - trees.sizes
+    node, tree = first, np.arange(len(first))
+    while len(node):
+        yield node, tree
+        inner = trees.left[node] >= 0
+        node, tree = node[inner], np.repeat(tree[inner], 2)
+        node = np.stack([trees.left[node], trees.right[node]], axis=1).ravel() + first[tree]
+
+
+def _depths(trees: Trees) -> np.ndarray:
+    """Return the number of each tree's last level."""
+    depth = np.zeros(len(trees.sizes), dtype=np.int64)
+    for level, (_, tree) in enumerate(_levels(trees)):
+        depth[tree] = level
+    return depth
+
+
+def _by_levels(trees: Trees) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes tree after tree, level after level; and where, of those with children, the left child is."""
+    node, tree = (np.concatenate(parts) for parts in zip(*_levels(trees), strict=True))
+    order = np.argsort(tree, kind="stable")
+    node, tree = node[order], tree[order]
+    place = np.empty_like(node)
+    place[node] = np.arange(len(node))
+    left, first = trees.left[node], np.cumsum(trees.sizes) - trees.sizes
+    inner = left >= 0
+    return node, place[first[tree[inner]] + left[inner]]
+
+
+def _check(trees: Trees) -> None:
+    """Raise `ValueError` unless the nodes are trees."""
+    starts = np.cumsum(trees.sizes) - trees.sizes
+    for start, size in zip(starts, trees.sizes, strict=True):
+        left, right = trees.left[start : start + size], trees.right[start : start + size]
+        check_nodes(left, right, left != NO_CHILD)
+
+
+def _leaf_counts(trees: Trees) -> np.ndarray:
+    """Return how many leaves each tree has."""
+    counts: np.ndarray = np.add.reduceat(trees.left < 0, np.cumsum(trees.sizes) - trees.sizes, dtype=np.int64)
+    return counts
 
 
 def _distinct(sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

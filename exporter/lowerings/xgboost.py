@@ -7,17 +7,19 @@ its builds for x86-64 add them, which round each product first.
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.boosters.saved import saved
-from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
+from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_parts, read_xgboost
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import Codes, lookup
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.strings import refuse_unknown
-from triton_regressors.exporter.lowerings.trees import arrange, note_thresholds
+from triton_regressors.exporter.lowerings.trees import arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
@@ -46,7 +48,7 @@ refuses(
 def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
     try:
-        model = read_xgboost(saved(estimator.get_booster().save_model, "model.ubj"))
+        model = _read(estimator.get_booster())
     except ValueError as error:
         raise builder.refuse(estimator, str(error)) from error
     if model.n_features != x.width:
@@ -54,17 +56,37 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     if model.trees is None:
         return _lower_linear(estimator, model, x, builder)
     read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
-    trees = dataclasses.replace(model.trees, feature=columns[model.trees.feature])
+    trees = dataclasses.replace(model.trees, feature=narrow(columns)[model.trees.feature])
+    base, link, output_of_tree = model.base, model.link, model.output_of_tree
+    del model  # a large one is half as large as what is made of it
     note_thresholds(trees, x, builder)
     ensemble = arrange(
         trees,
-        baseline=model.base,
-        function=model.link,
+        baseline=base,
+        function=link,
         output="ordered",
         rounding="floor",
-        output_of_tree=model.output_of_tree,
+        output_of_tree=output_of_tree,
     )
+    del trees
     return builder.add(ensemble, read)
+
+
+def _read(booster: Any) -> XGBoostModel:
+    """Return the booster's model, of the rounds that its `predict` asks.
+
+    Some rounds of a booster are one of their own, which does without the names of categories; "gblinear" has no rounds.
+    """
+
+    def save(begin: int, end: int, path: str) -> None:
+        booster[begin:end].save_model(path)
+
+    best = booster.attr("best_iteration")
+    rounds = booster.num_boosted_rounds() if best is None else int(best) + 1
+    named = booster.feature_names is not None and "c" in (booster.feature_types or ())
+    if named or not rounds or json.loads(booster.save_config())["learner"]["gradient_booster"]["name"] == "gblinear":
+        return read_xgboost(saved(booster.save_model, "model.ubj"))
+    return read_parts(saved_in_parts(save, "model.ubj", rounds))
 
 
 def _lower_linear(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> Value:
@@ -124,6 +146,6 @@ def _codes(model: XGBoostModel, feature: int) -> int:
     """Return one more than the largest code of a feature that a node of the trees lists."""
     assert model.trees is not None
     asks = (model.trees.flags & CATEGORICAL > 0) & (model.trees.feature == feature)
-    rows = model.trees.sets[model.trees.threshold[asks].astype(np.int64)].view(np.uint8)
-    right = np.unpackbits(~rows, axis=1, bitorder="little").any(axis=0)
+    to_left = np.bitwise_and.reduce(model.trees.sets[model.trees.threshold[asks].astype(np.int64)], axis=0)
+    right = np.unpackbits(~to_left.view(np.uint8), bitorder="little")
     return int(np.flatnonzero(right).max(initial=0)) + 2

@@ -9,23 +9,37 @@ import pytest
 from rich.console import Console
 from sklearn.metrics.pairwise import rbf_kernel
 
-from benchmarks import large, run, tables
+from benchmarks import large, large_models, run, tables
 from benchmarks.checking import WrongAnswerError
+from triton_regressors.exporter.lower import lower
+from triton_regressors.kernels.trees import depths
 
-FOREST, SVR = large.MODELS
+FOREST, SVR = large_models.MODELS[:2]
+MIXED = {source.needs: source for source in large_models.MODELS if source.name.endswith("_categories")}
 
 
 def test_drawn_support_vectors_are_what_the_svr_predicts_with():
-    model, X = large.support_vectors(300), large.rows(7, seed=9).astype(np.float64)
-    kernel = rbf_kernel(X, model.support_vectors_, gamma=1 / large.FEATURES)
+    model, X = large_models.support_vectors(300), large_models.rows(7, seed=9).astype(np.float64)
+    kernel = rbf_kernel(X, model.support_vectors_, gamma=1 / large_models.FEATURES)
     np.testing.assert_allclose(model.predict(X), kernel @ model.dual_coef_[0] + model.intercept_, rtol=1e-9)
-    assert large.parts(model) == ("support vectors", 300)
+    assert large_models.parts(model) == ("support vectors", 300)
 
 
 def test_a_forest_is_counted_by_its_nodes():
-    kind, count = large.parts(large.forest(large.TOY))
+    kind, count = large_models.parts(large_models.forest(large.TOY))
     assert kind == "nodes"
     assert 100 * large.TOY < count < 100 * (2 * large.TOY - 1)  # of 100 trees grown out on bootstrapped rows
+
+
+@pytest.mark.parametrize("name", large_models.BOOSTERS)
+def test_boosters_trees_grow_out(name):
+    """All are of depth 8, and CatBoost's, which are symmetric, have 256 leaves."""
+    model = {source.name: source for source in large_models.MODELS}[name].make(8)
+    assert large_models.parts(model) == ("trees", 8)
+    ensemble = lower(model).plan.steps[-1].operation
+    assert len(ensemble.roots) == 8
+    assert depths(ensemble.feature, ensemble.child, ensemble.roots).tolist() == [8] * 8
+    assert len(ensemble.values) > 8 * 80
 
 
 def test_a_peak_is_that_since_the_last_one_was_forgotten():
@@ -46,8 +60,9 @@ def test_a_toy_is_exported_served_and_checked(capsys):
     result = large.measure_model(dataclasses.replace(SVR, quick_size=1_500), quick=True, rounds=1)
     assert result["title"] == "SVR, rbf, 1,500 support vectors"
     assert result["support_vectors"] == 1_500
-    assert result["model_bytes"] > 8 * 1_500 * large.FEATURES
-    assert result["entry_bytes"] > 8 * 1_500 * large.FEATURES
+    assert result["model_bytes"] > 8 * 1_500 * large_models.FEATURES
+    assert result["entry_bytes"] > 8 * 1_500 * large_models.FEATURES
+    assert 0 < result["peak_beyond_model_bytes"] < result["peak_bytes"]
     assert len(result["load_s_rounds"]) == len(result["floor_load_s_rounds"]) == 1
     assert 0 <= result["max_error"] < 1e-5
     json.dumps(large.rounded(result), allow_nan=False)
@@ -55,12 +70,21 @@ def test_a_toy_is_exported_served_and_checked(capsys):
     assert "SVR, rbf, 1,500 support vectors" in capsys.readouterr().out
 
 
+@pytest.mark.server
+@pytest.mark.parametrize("library", MIXED)
+def test_a_booster_of_many_categories_is_exported_served_and_checked(library):
+    result = large.measure_model(dataclasses.replace(MIXED[library], quick_size=20), quick=True, rounds=1)
+    assert result["title"].endswith("depth 8, a column of 2,000 categories, 20 trees")
+    assert result["sample_rows"] == 2_000
+    assert 0 <= result["max_error"] < 1e-5
+
+
 @pytest.mark.parametrize(("passed", "answer"), [(True, 0.5), (False, 1.0)])
 def test_a_wrong_answer_is_no_result(monkeypatch, tmp_path, passed, answer):
     monkeypatch.setattr(large, "verify", lambda client, entry: types.SimpleNamespace(passed=passed))
     client = types.SimpleNamespace(predict=lambda name, X: np.full((len(X), 1), answer, dtype=np.float32))
     with pytest.raises(WrongAnswerError, match="The served model is"):
-        large.check(client, tmp_path / "model", large.rows(3, seed=0), np.ones((3, 1)))
+        large.check(client, tmp_path / "model", large_models.rows(3, seed=0), np.ones((3, 1)))
 
 
 def test_a_run_writes_what_the_table_shows(monkeypatch, tmp_path):
@@ -69,6 +93,7 @@ def test_a_run_writes_what_the_table_shows(monkeypatch, tmp_path):
         "export_s": 2.34567,
         "predict_s": 0.1,
         "peak_bytes": 495_000_000,
+        "peak_beyond_model_bytes": 312_000_000,
         "peak_over_model": 2.72,
         "entry_bytes": 43_400_000,
         "load_s": 2.5,
@@ -85,8 +110,23 @@ def test_a_run_writes_what_the_table_shows(monkeypatch, tmp_path):
     section = tables.markdown({"a-device": {"large": document}})
     assert "## A device" in section.splitlines()
     assert "(2 cores, torch 2.13.0, a quick run):" in section
-    for source in (FOREST, SVR):
-        assert f"| {source.title} | 182 | 2.3 | 495 (2.7 ×) | 43 | 2.5 | 1.1 | 1e-07 |" in section
+    for source in large_models.MODELS:
+        assert f"| {source.title} | 182 | 183 | 2.3 | 495 (2.7 ×) | 43 | 2.5 | 1.1 | 1e-07 |" in section
+
+
+def test_a_run_takes_the_models_that_are_asked_for_or_installed(monkeypatch, tmp_path):
+    taken = []
+    monkeypatch.setattr(large, "measure_model", lambda source, **_: taken.append(source.name) or {"model": source.name})
+    monkeypatch.setattr(large, "table", lambda results: "")
+    large.run(tmp_path, models=["svr", "lightgbm"])
+    held = json.loads(large.run(tmp_path, models=["forest", "svr"]).read_text(encoding="utf-8"))["models"]
+    assert [result["model"] for result in held] == ["forest", "svr", "lightgbm"]
+    held = json.loads(large.run(tmp_path, quick=True, models=["svr"]).read_text(encoding="utf-8"))["models"]
+    assert [result["model"] for result in held] == ["svr"]
+    monkeypatch.setattr(large, "find_spec", lambda library: library != "catboost")
+    large.run(tmp_path)
+    others = ["xgboost", "xgboost_categories", "lightgbm", "lightgbm_categories"]
+    assert taken == ["svr", "lightgbm", "forest", "svr", "svr", "forest", "svr", *others]
 
 
 def test_it_needs_the_server_s_client(monkeypatch):

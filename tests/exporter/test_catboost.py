@@ -10,7 +10,7 @@ import pytest
 from catboost import CatBoost, CatBoostClassifier, CatBoostError, CatBoostRanker, CatBoostRegressor, sum_models
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import StackingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
@@ -89,7 +89,7 @@ def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch:
     model = fitted(name)
 
     def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
-        nodes = np.arange(len(trees.left), dtype=np.float64)[:, None]
+        nodes = np.flatnonzero(trees.left < 0)[:, None].astype(np.float64)
         return arrange(Trees(**{**vars(trees), "value": nodes}), exact=True, output="each")
 
     monkeypatch.setattr(lowering, "arrange", number_leaves)
@@ -381,3 +381,22 @@ def test_what_is_refused(case: str) -> None:
     model, sample = make()
     with pytest.raises(ExportError, match=message):
         compile_estimator(model, sample=sample)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_none_where_the_imputer_takes_nan_is_named(named: bool) -> None:
+    rng = np.random.default_rng(0)
+    city, size = rng.choice(["Rome", "Paris", "Bonn"], 90).astype(object), rng.standard_normal(90)
+    city[::10] = np.nan
+    X = pd.DataFrame({"city": pd.Series(city, dtype=object), "size": pd.Series(size, dtype=object)})
+    rows = X.copy()
+    rows.isetitem(0, pd.Series([None, *city[1:]], dtype=object))
+    booster = CatBoostRegressor(iterations=3, cat_features=[0], verbose=0, allow_writing_files=False)
+    imputed = make_column_transformer((SimpleImputer(strategy="most_frequent"), [0]), remainder="passthrough")
+    model = make_pipeline(imputed, booster).fit(X if named else X.to_numpy(), size)
+    compile_estimator(model, sample=X if named else X.to_numpy())
+    column = "'city'" if named else "0"
+    with pytest.raises(
+        ExportError, match=rf"^Cannot verify Pipeline: it refuses .*; column {column} holds None: .*\)\.$"
+    ):
+        compile_estimator(model, sample=rows if named else rows.to_numpy())

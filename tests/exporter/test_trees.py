@@ -22,6 +22,7 @@ from tests.exporter.cases_trees import with_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.lowerings import trees as lowering
 from triton_regressors.exporter.lowerings.trees import Trees, arrange, fitted_trees, round_down
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -330,7 +331,7 @@ def test_sets_of_categories_that_are_alike_are_kept_once() -> None:
         left=np.where(root, 1, -1),
         right=np.where(root, 2, -1),
         flags=np.where(root, CATEGORICAL, 0).astype(np.uint8),
-        value=np.array([0.0, 1, 0, 0, 10, 0, 0, 100, 0, 0, 1000, 0])[:, None],
+        value=np.array([1.0, 0, 10, 0, 100, 0, 1000, 0])[:, None],
         sets=np.packbits(bits, axis=1, bitorder="little").view(np.int32),
     )
     ensemble = arrange(trees)
@@ -350,3 +351,22 @@ def test_what_does_not_take_nan_is_not_asked_to() -> None:
         estimator.fit(X, y)
         with pytest.raises(ValueError, match="NaN"):
             estimator.predict(with_holes(X))
+
+
+@pytest.mark.parametrize("output", ["sum", "ordered", "each", "leaves"])
+def test_trees_laid_out_some_at_a_time_are_laid_out_alike(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = small()
+    forest = RandomForestRegressor(30, max_depth=6, random_state=0).fit(X, y)
+    unequal = [*forest.estimators_, DecisionTreeRegressor().fit(X, y), DecisionTreeRegressor(max_depth=1).fit(X, y)]
+    trees = fitted_trees([unequal[-1], *unequal])
+    whole = dict(arrange(trees, output=output).arrays())
+    monkeypatch.setattr(lowering, "NODES_AT_ONCE", 50)
+    for name, array in arrange(trees, output=output).arrays():
+        np.testing.assert_array_equal(array, whole[name])
+    assert len(whole["roots"]) == 33
+
+
+def test_numbers_that_do_not_fit_in_16_bits_keep_32() -> None:
+    assert lowering.narrow(np.array([-1, 2**15 - 1])).dtype == np.int16
+    assert lowering.narrow(np.array([-1, 2**15])).tolist() == [-1, 2**15]
+    assert lowering.narrow(np.zeros(0, dtype=np.int64)).dtype == np.int16

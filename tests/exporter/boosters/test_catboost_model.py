@@ -36,7 +36,7 @@ def test_nodes_that_no_row_reaches_are_left_out() -> None:
     nodes = catboost_trees.symmetric_parts(
         np.array([0, 1, 0, 2, 3, 1]), np.array([5, 1]), np.arange(34.0)[:, None], questions
     )
-    leaves = nodes.value[nodes.left < 0, 0]
+    leaves = nodes.value[:, 0]
     possible = [0 + 0, 1 + 4, 1 + 2 + 4]
     assert sorted(leaves) == [*sorted(x + category for x in possible for category in (0, 8, 16)), 32, 33]
     assert nodes.sizes.tolist() == [17, 3]
@@ -62,7 +62,7 @@ def test_a_node_that_lacks_a_child_gets_a_leaf() -> None:
     assert nodes.sizes.tolist() == [3, 1]
     assert nodes.left.tolist() == [2, -1, -1, -1]
     assert nodes.right.tolist() == [1, -1, -1, -1]
-    assert nodes.value.tolist() == [[0, 0], [1, 2], [3, 4], [5, 6]]
+    assert nodes.value.tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 2**20])

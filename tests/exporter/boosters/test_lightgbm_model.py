@@ -50,7 +50,7 @@ def test_nodes_lie_tree_after_tree() -> None:
     leaves = [int(line.split("=")[1]) for line in text.splitlines() if line.startswith("num_leaves")]
     assert model.trees.sizes.tolist() == [2 * count - 1 for count in leaves]
     values = [float(number) for number in line(text, "leaf_value").split("=")[1].split()]
-    assert model.trees.value[leaves[0] - 1 : 2 * leaves[0] - 1, 0].tolist() == values
+    assert model.trees.value[: leaves[0], 0].tolist() == values
     assert (model.trees.left[: leaves[0] - 1] > 0).all()
     assert (model.trees.left[leaves[0] - 1 : 2 * leaves[0] - 1] == -1).all()
     assert (model.n_features, model.outputs, model.rounds, model.averaged) == (4, 1, len(leaves), False)
@@ -121,7 +121,7 @@ def test_linear_leaves_answer_as_linear_trees_do() -> None:
                 node = start + (trees.left if to_left else trees.right)[node]
             terms = slice(first[number[node]], first[number[node]] + linear.terms[number[node]])
             answer = linear.constant[number[node]] + linear.coefficient[terms] @ x[linear.feature[terms]]
-            y[row] += trees.value[node, 0] if np.isnan(answer) else answer
+            y[row] += trees.value[number[node], 0] if np.isnan(answer) else answer
     expected = lgbm(n_estimators=3, num_leaves=12, linear_tree=True).fit(*with_missing()).predict(X)
     np.testing.assert_allclose(y, expected, rtol=1e-12)
 

@@ -54,10 +54,10 @@ def walk(model: XGBoostModel, X: np.ndarray) -> np.ndarray:
 def margins(model: XGBoostModel, node: np.ndarray) -> np.ndarray:
     """Return the float32 sums of leaves, tree after tree, `[rows, outputs]`."""
     assert model.trees is not None
-    sums = np.repeat(model.base[None], len(node), axis=0)
+    sums, number = np.repeat(model.base[None], len(node), axis=0), np.cumsum(model.trees.left < 0) - 1
     for tree, place in enumerate(node.T):
         to = slice(None) if model.output_of_tree is None else [model.output_of_tree[tree]]
-        sums[:, to] += model.trees.value[place].astype(np.float32)
+        sums[:, to] += model.trees.value[number[place]]
     return sums
 
 
