@@ -104,21 +104,25 @@ def tables(function: Function, found: Mapping[str, np.ndarray], weight: np.ndarr
     }
 
 
-def emulated(function: Function, parameters: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+def emulated(
+    function: Function, parameters: Mapping[str, np.ndarray], x: np.ndarray, points: slice = slice(None)
+) -> np.ndarray:
     """Return the function of each row and each point as `pair_blocks.py` computes it, float64 `[rows, points]`.
 
     Args:
         function: which.
         parameters: the tables of `point_function.py` in float32 pairs.
         x: rows.
+        points: which.
     """
     numbers, z = parameters["numbers"], (x - parameters["shift"]) * parameters["factor"]
     norm = np.einsum("rf,rf->r", z, z)[:, None]
     digits, unit = digits_of(z, numbers[3])
-    whole_part, small = product_of_digits(digits, parameters["digits"].astype(np.float64)[:, :, : x.shape[1]])
+    whole_part, small = product_of_digits(digits, parameters["digits"][:, points, : x.shape[1]].astype(np.float64))
     place = (unit * numbers[4])[:, None]
     product, small = whole_part * place, small * place
     first, rest, rounder = split_offsets(parameters["offsets"], function.metric, function.profile)
+    first, rest = first[points], rest[points]
     if function.metric == "dot":
         u = _single(product + first)
         low = _single(_single(small + rest) + ((first - u) + product))

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,6 +67,7 @@ MANY_FEATURES = 16
 FEW_FEATURES = 6  # so few that float64 products take less time than what it takes to prepare digits
 MOST_DIGIT_FEATURES = 128  # of which a program holds the digits of all its rows
 MOST_DIGITS = 2**31
+SPLIT_AT_ONCE = 4096  # points, so that their digits in float64 are few at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -232,12 +234,14 @@ class PointFunction(Operation):
         if self.way() == "products":
             tables["products"] = points * product
             return tables, [unit, product * unit, norm]
-        found, place = split(points.T, unit), product * unit
+        place, vectors, of_vectors = product * unit, points.T, unit
         if self.precision == "float32 pairs":  # whose products take a power of two alone
-            place = common_unit(points.T * product)
-            found = split(points.T * product, place)
+            vectors = points.T * product
+            place = of_vectors = common_unit(vectors)
         tables["digits"] = np.zeros((self.digits(), count, digit_features(features)), dtype=np.float16)
-        tables["digits"][:, :, :features] = found[: self.digits()]
+        for start in range(0, count, SPLIT_AT_ONCE):
+            some = slice(start, start + SPLIT_AT_ONCE)
+            tables["digits"][:, some, :features] = split(vectors[some], of_vectors)[: self.digits()]
         return tables, [unit, place, norm]
 
     def function_of_pairs(self) -> pair_tables.Function:
@@ -264,15 +268,23 @@ class PointFunction(Operation):
             m = m / torch.where(length < TINY_NORM.value, 1.0, length)
         return m
 
-    def emulated(self, x: np.ndarray) -> np.ndarray:
-        """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`."""
-        parameters = PointFunction.parameters(self)
+    def emulated(
+        self, x: np.ndarray, parameters: Mapping[str, np.ndarray] | None = None, points: slice = slice(None)
+    ) -> np.ndarray:
+        """Return the function of each row and each point as the kernels compute it, float64 `[rows, points]`.
+
+        Args:
+            x: rows.
+            parameters: what `parameters` returns, where the caller has it.
+            points: which, of a function whose way is "products" or "digits"; of others all.
+        """
+        parameters = PointFunction.parameters(self) if parameters is None else parameters
         if self.precision == "float32 pairs" and self.way() == "columns":
             rows = (x - parameters["shift"]) * parameters["factor"]
             metric = emulated_pair_metric(rows, self._columns, self.metric)
             return pair_tables.emulated_power(metric * parameters["numbers"][0])
         if self.precision == "float32 pairs":
-            return pair_tables.emulated(self.function_of_pairs(), parameters, x)
+            return pair_tables.emulated(self.function_of_pairs(), parameters, x, points)
         numbers, offsets = parameters["numbers"], parameters.get("offsets", np.zeros(1))
         if self.way() in ("expanded", "features"):
             tensors = {name: torch.from_numpy(array) for name, array in parameters.items()}
@@ -287,17 +299,17 @@ class PointFunction(Operation):
             given = emulated_metric(z, self._columns, self.metric) * numbers[0] + numbers[1]
             return self._emulated_profile(given.astype(number))
         norm = np.einsum("rf,rf->r", z, z)[:, None]
-        u = np.tile(offsets.astype(number), (len(x), 1))
+        u = np.tile(offsets[points].astype(number), (len(x), 1))
         if self.way() == "products":
-            for column, products in zip(z.T.astype(number), parameters["products"].astype(number), strict=True):
-                u += column[:, None] * products
+            for column, products in zip(z.T.astype(number), parameters["products"], strict=True):
+                u += column[:, None] * products[points].astype(number)
         else:
             digits, unit = digits_of(z, numbers[3])
             place = (unit * numbers[4])[:, None]
             if self.metric == "cosine":
                 length = np.sqrt(norm)
                 place = place / np.where(length < TINY_NORM.value, 1.0, length)
-            of_points = parameters["digits"].astype(np.float64)[:, :, : x.shape[1]]
+            of_points = parameters["digits"][:, points, : x.shape[1]].astype(np.float64)
             if number is np.float32:
                 u += product_of_two_digits(digits[:2], of_points) * place.astype(number)
             else:
@@ -305,8 +317,8 @@ class PointFunction(Operation):
                 u += whole_part * place + small * place
         u += (norm * numbers[5]).astype(number)
         if self.by_distance():
-            points, exact = torch.from_numpy(parameters["points"]), torch.empty(u.shape, dtype=torch.float64)
-            differences(torch.from_numpy(z), points, self.metric, exact)
+            exact = torch.empty(u.shape, dtype=torch.float64)
+            differences(torch.from_numpy(z), torch.from_numpy(parameters["points"][:, points]), self.metric, exact)
             u = np.where(u < norm * NEAR.value, exact.numpy(), u)
         if self.metric == "euclidean":
             u = np.sqrt(np.maximum(u, 0)) * number(numbers[0]) + number(numbers[1])

@@ -53,7 +53,7 @@ from ..tiles import apply, product
 
 MAX_TARGETS = 64
 MOST_PAIRS = 2**29  # numbers of points' digits
-EMULATED_ROWS = 128
+EMULATED_ROWS, EMULATED_POINTS = 128, 2048  # at a time
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
 OWN_ROWS = 16  # so few that a program makes their digits itself, which takes less time than a launch
@@ -280,16 +280,22 @@ class PairwiseAffine(Contraction, PointFunction):
         return Shape(16, 128, 16, warps=4, stages=3)
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
-        (x,), size = inputs, self.part_points()
+        (x,), size, count = inputs, self.part_points(), len(self.points)
+        parameters, cut = PointFunction.parameters(self), self.way() in ("products", "digits")
+        at_once = min(size, EMULATED_POINTS) if cut else size
         answer = np.empty((len(x), self.output_width()))
         for start in range(0, len(x), EMULATED_ROWS):
-            matrix = self.emulated(x[start : start + EMULATED_ROWS])
-            sums = np.zeros((len(matrix), self.parts, self.weight.shape[1]))
+            rows = x[start : start + EMULATED_ROWS]
+            whole = None if cut else self.emulated(rows, parameters)
+            sums = np.zeros((len(rows), self.parts, self.weight.shape[1]))
             sums[:, 0] = self.intercept
-            for start_of_part in range(0, len(self.points), size):
-                part, points = start_of_part // size, slice(start_of_part, start_of_part + size)
-                sums[:, part] += self._emulated_sums(matrix[:, points], self.weight[points])
-            answer[start : start + EMULATED_ROWS] = sums.reshape(len(matrix), -1)
+            for part in range(self.parts):
+                end = min((part + 1) * size, count)
+                for first in range(part * size, end, at_once):
+                    points = slice(first, min(first + at_once, end))
+                    matrix = self.emulated(rows, parameters, points) if whole is None else whole[:, points]
+                    sums[:, part] += self._emulated_sums(matrix, self.weight[points])
+            answer[start : start + EMULATED_ROWS] = sums.reshape(len(rows), -1)
         found: np.ndarray = FUNCTIONS[self.function](torch.from_numpy(answer)).numpy()
         return found
 
