@@ -182,30 +182,29 @@ def measure_model(source: LargeModel, *, quick: bool, rounds: int) -> dict[str, 
 
 def table(results: list[dict[str, Any]]) -> Table:
     """Return the results as a table."""
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "pickled": lambda result: megabytes(result["model_bytes"]),
+        "in memory": lambda result: megabytes(result["peak_bytes"] - result["peak_beyond_model_bytes"]),
+        "export": lambda result: f"{result['export_s']:.2f} s",
+        "its predict": lambda result: f"{result['predict_s']:.2f} s",
+        "memory": lambda result: f"{megabytes(result['peak_bytes'])}, {result['peak_over_model']:.1f} ×",
+        "entry": lambda result: megabytes(result["entry_bytes"]),
+        "load": lambda result: f"{result['load_s']:.2f} s",
+        "do-nothing": lambda result: f"{result['floor_load_s']:.2f} s",
+        "error": lambda result: f"{result['max_error']:.0e}",
+    }
     shown = Table(title=f"Large models on {device_name()}", title_justify="left")
-    shown.add_column("")
+    shown.add_column("model")
+    for name in columns:
+        shown.add_column(name, justify="right")
     for result in results:
-        shown.add_column(result["title"], justify="right")
-
-    def line(what: str, value: Callable[[dict[str, Any]], str]) -> None:
-        shown.add_row(what, *(value(result) for result in results))
-
-    line("the model, pickled", lambda result: megabytes(result["model_bytes"]))
-    line("  in memory", lambda result: megabytes(result["peak_bytes"] - result["peak_beyond_model_bytes"]))
-    line("export", lambda result: f"{result['export_s']:.2f} s")
-    line("  of which its own predict", lambda result: f"{result['predict_s']:.2f} s")
-    line("memory, model included", lambda result: megabytes(result["peak_bytes"]))
-    line("  times the model", lambda result: f"{result['peak_over_model']:.1f} ×")
-    line("the entry on disk", lambda result: megabytes(result["entry_bytes"]))
-    line("load until ready", lambda result: f"{result['load_s']:.2f} s")
-    line("  a do-nothing model", lambda result: f"{result['floor_load_s']:.2f} s")
-    line("largest error / std", lambda result: f"{result['max_error']:.0e}")
+        shown.add_row(result["title"], *(value(result) for value in columns.values()))
     return shown
 
 
 def megabytes(count: float) -> str:
     """Return a number of bytes in MB."""
-    return f"{count / 1e6:,.1f} MB"
+    return f"{count / 1e6:,.0f} MB"
 
 
 def rounded(results: dict[str, Any]) -> dict[str, Any]:
