@@ -154,7 +154,7 @@ def emulated(
     if function.profile == "exp":
         near = u + low < np.maximum(row * NEAR.value, LEAST_SQUARE.value)
         exact = torch.from_numpy(np.empty(u.shape))
-        differences(torch.from_numpy(z), torch.from_numpy(parameters["points"]), function.metric, out=exact)
+        differences(torch.from_numpy(z), torch.from_numpy(parameters["points"][:, points]), function.metric, out=exact)
         return emulated_power(-np.where(near, -numbers[0] * exact.sqrt().numpy(), root))
     t = _single(root)
     v = root * LN2

@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine, squared_norm
 from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.ops import pairwise_affine as pairwise_affine_module
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
@@ -108,6 +109,21 @@ def test_precisions(
         allowed = OF_A_POINT[precision] * max(float(matrix), 1.0) * np.abs(exact.weight).sum(axis=0).max()
         for found in (op.emulate(x), run_kernel(op, double, device, torch.float64)):
             assert np.abs(found - expected).max() <= allowed
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("features", [3, 20])
+def test_what_is_emulated_of_some_points_at_a_time_is_what_is_of_all(
+    monkeypatch: pytest.MonkeyPatch, name: str, features: int
+) -> None:
+    exact = pairwise_affine(name, features, 700, 1, 2)
+    (x,) = inputs_for([features], 9)
+    for precision in exact.precisions()[1:]:
+        op = exact.in_precision(precision)
+        monkeypatch.setattr(pairwise_affine_module, "EMULATED_POINTS", 1024)
+        whole = op.emulate(x)
+        monkeypatch.setattr(pairwise_affine_module, "EMULATED_POINTS", 256)
+        np.testing.assert_allclose(op.emulate(x), whole, rtol=1e-12, atol=1e-12 * np.abs(whole).max())
 
 
 OF_A_POINT = {"ten digits": 1e-9, "float32 pairs": 2e-8, "float32": 3e-6}
