@@ -118,7 +118,7 @@ def fitted(model: Any) -> Any:
         (fitted(Counting()), 2),
         (make_pipeline(Plain().fit(X, y)), 1),
         (Pipeline([("double", Doubling()), ("ridge", Ridge().fit(2 * X, y))]), 2),
-        (AdaBoostRegressor(Counting(), n_estimators=2).fit(X, y), 3),
+        (AdaBoostRegressor(Counting(), n_estimators=2, random_state=0).fit(X, y), 3),
     ],
 )
 def test_what_is_no_estimator_of_scikit_learns_is_exported_by_its_lowering(model: Any, steps: int) -> None:
