@@ -34,3 +34,8 @@ def table(header: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) 
         lines.append(["" if row[0] == above else row[0], *row[1:]])
         above = row[0]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def optional(value: float | None, factor: float, form: str) -> str:
+    """Return a number as a table shows it, a dash for None."""
+    return "–" if value is None else format(value * factor, form)

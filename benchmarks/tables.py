@@ -2,8 +2,8 @@
 
     python -m benchmarks.tables [--check]
 
-With --check nothing is written; the exit code is 1 if a page is not what the JSON gives. `worth_page.py` makes the page
-on when a GPU makes sense.
+With --check nothing is written; the exit code is 1 if a page is not what the JSON gives. `served_tables.py` makes the
+tables of what a server answered, `worth_page.py` the page on when a GPU makes sense.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median_low
 
 from benchmarks import worth_page
 from benchmarks.architectures_table import architectures_section
 from benchmarks.environment import RESULTS
 from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
-from benchmarks.markdown import Document, microseconds, note, table
+from benchmarks.markdown import Document, microseconds, note, optional, table
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
+from benchmarks.served_tables import requests_section, served_section, several_gpus_section
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
@@ -220,111 +220,6 @@ def host_to_host_section(document: Document, where: str) -> str:
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrr', rows)}"
 
 
-def served_section(document: Document, where: str) -> str:
-    """Return every point beside the do-nothing model."""
-    rows = [
-        [
-            model["title"],
-            point["configuration"],
-            f"{point['concurrency']}",
-            optional(point["latency_p50_ms"], 1e3, ",.0f"),
-            optional(point["p50_over_floor_ms"], 1e3, "+,.0f"),
-            optional(point["requests_per_s"], 1, ",.0f"),
-            share(point),
-            optional(point["mean_batch_size"], 1, ".1f"),
-            "yes" if point["stable"] and point["floor_stable"] else "no",
-        ]
-        for model in document["models"]
-        for point in model["points"]
-    ]
-    header = ["model", "configuration", "clients", "p50 µs", "over do-nothing, µs", "requests/s", "of do-nothing"]
-    header += ["rows an execution", "stable"]
-    generator = document["settings"].get("generator", "builtin")
-    sender = "perf_analyzer" if generator == "perf_analyzer" else "compare's own generator"
-    intro = f"Served over gRPC, one row a request, closed loop by {sender}, beside a do-nothing model in the same run"
-    rounds = document["settings"].get("rounds", 1)
-    if rounds > 1:
-        intro += f", the median of {rounds} rounds and their range"
-    return "\n\n".join([f"{intro}{note(document)}:", table(header, "llrrrrrrl", rows), *cost_of_fp64_served(document)])
-
-
-def requests_section(document: Document, where: str) -> str:
-    """Return what a server answers with each model, beside the do-nothing model and scikit-learn's own predict."""
-    rows = [
-        [
-            model["title"],
-            f"{point['clients']} × {point['rows']:,}",
-            f"{point['triton_regressors']['requests_per_s']:,.0f}",
-            f"{point['of_nothing']:.0%}" + spread(point["of_nothing_rounds"], ".0%"),
-            f"{point['of_scikit_learn']:.2f}",
-            f"{point['triton_regressors']['p50_ms'] * 1e3:,.0f}",
-            f"{point['p50_over_nothing_us']:+,.0f}",
-            f"{point['scikit-learn']['p50_ms'] * 1e3:,.0f}",
-        ]
-        for model in document["models"]
-        for point in model["points"]
-    ]
-    header = ["model", "clients × rows", "requests/s", "of do-nothing", "÷ scikit-learn"]
-    header += ["p50 µs", "over do-nothing, µs", "scikit-learn, p50 µs"]
-    intro = "From request to answer on one Triton server, over gRPC, closed loop, 32 features, dynamic batching, one "
-    intro += "instance each: ours, a model that does nothing, and scikit-learn's own predict in a Python backend"
-    reading = [
-        f"{point['clients']} × {point['rows']:,} {median_low(shares):.0%}" + spread(shares, ".0%")
-        for model in document["models"]
-        for point in model["points"]
-        if (shares := point.get("reading_of_nothing_rounds"))
-    ]
-    least = (
-        "A model that takes its rows in and gives zeros out, and computes nothing, answers of the do-nothing model's "
-    )
-    least += f"requests: {', '.join(reading)}."
-    found = f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
-    return f"{found}\n\n{least}" if reading else found
-
-
-def several_gpus_section(document: Document, where: str) -> str:
-    """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
-    rows = [
-        [
-            model["title"],
-            f"{point['clients']} × {point['rows']:,}",
-            *(f"{rate:,.0f}" for rate in point["requests_per_s"].values()),
-            f"{point['requests_per_s_of_best']:.2f} ×",
-            f"{point['nothing_of_best']:.2f} ×",
-        ]
-        for model in document["models"]
-        for point in model["points"]
-    ]
-    names = list(document["models"][0]["points"][0]["requests_per_s"])
-    header = ["model", "clients × rows", *(f"requests/s, {name}" for name in names), "all ÷ best one", "do-nothing"]
-    intro = (
-        "One instance on each GPU, on one Triton server over gRPC, closed loop, 32 features: every place answers with "
-    )
-    intro += (
-        "the same bits, and this many requests; beside it the same quotient of a model that does nothing, with one "
-    )
-    intro += "instance on the CPU for each GPU"
-    return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * (len(header) - 2), rows)}"
-
-
-def cost_of_fp64_served(document: Document) -> list[str]:
-    """Return what FP64 costs a served model; nothing where it was not measured."""
-    rows = [
-        [
-            model["title"],
-            point["configuration"],
-            f"{point['concurrency']}",
-            optional(point["p50_of_fp32"], 1, ".2f") + spread(point["p50_of_fp32_rounds"], ".2f"),
-            optional(point["requests_per_s_of_fp32"], 1, ".2f") + spread(point["requests_per_s_of_fp32_rounds"], ".2f"),
-        ]
-        for model in document["models"]
-        for point in model.get("fp64_points", [])
-    ]
-    header = ["model", "configuration", "clients", "p50", "requests/s"]
-    intro = "The same models with numbers in FP64, over FP32 in the same rounds:"
-    return [intro, table(header, "llrrr", rows)] if rows else []
-
-
 def large_section(document: Document, where: str) -> str:
     """Return what each large model's export and load cost."""
     rows = [
@@ -365,22 +260,6 @@ def large_section(document: Document, where: str) -> str:
 def megabytes(count: float) -> str:
     """Return a number of bytes in MB, as a table shows it."""
     return f"{count / 1e6:,.0f}"
-
-
-def share(point: Document) -> str:
-    """Return a point's share of the do-nothing model's throughput, and the range of its rounds if there are more."""
-    found = optional(point["throughput_of_floor"], 1, ".0%")
-    return found + spread(point.get("throughput_of_floor_rounds", []), ".0%")
-
-
-def spread(rounds: Sequence[float], form: str) -> str:
-    """Return the range of ordered rounds in brackets, or nothing if there is one at most."""
-    return f" ({rounds[0]:{form}}–{rounds[-1]:{form}})" if len(rounds) > 1 else ""
-
-
-def optional(value: float | None, factor: float, form: str) -> str:
-    """Return a number as a table shows it, a dash for None."""
-    return "–" if value is None else format(value * factor, form)
 
 
 def without_empty_columns(header: list[str], rows: Sequence[list[str]]) -> tuple[str, list[list[str]]]:
