@@ -45,8 +45,8 @@ MOST_BLOCK_POINTS = 256
 """Points of the largest tile, and so of the largest group."""
 
 MAX_NEIGHBORS = 64
-LEAST_POINTS, MOST_POINTS = 1024, MAX_GROUPS * MOST_BLOCK_POINTS
-"""Of fewer or more points, or for more neighbours, all are looked at."""
+MOST_POINTS = MAX_GROUPS * MOST_BLOCK_POINTS
+"""Of more points, or for more neighbours, all are looked at."""
 
 BOUNDS_AT_ONCE = 2**22
 """So many bounds lie in memory at a time; what has more rows is searched part by part."""
@@ -64,7 +64,7 @@ def bounded(
 ) -> bool:
     """Return whether a search for so many neighbours among these points goes by bounds."""
     norm = metric in NORMS and (metric != "minkowski" or 1 <= p <= MAX_P)
-    few = 0 < n_neighbors <= MAX_NEIGHBORS and LEAST_POINTS <= len(points) <= MOST_POINTS
+    few = 0 < n_neighbors <= MAX_NEIGHBORS and 0 < len(points) <= MOST_POINTS
     return bool(norm and few and np.isfinite(points).all() and (factor is None or (factor >= 0).all()))
 
 

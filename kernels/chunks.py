@@ -67,30 +67,19 @@ class Chunk:
 class Piece:
     """Rows of a large batch, from `start` and before `stop`: what brings them to the device and what computes them.
 
-    There are one or two `ways`: from staging, and by gathering. The first chunk of a way has brought the rows once it
-    is done. Staged rows are not brought until the event `after`, which is that another piece is `there`.
+    There are one or two `ways`: from staging, and by gathering.
     """
 
-    def __init__(
-        self, start: int, stop: int, ways: Sequence[Sequence[Chunk]], lane: Lane, after: torch.cuda.Event | None
-    ) -> None:
+    def __init__(self, start: int, stop: int, ways: Sequence[Sequence[Chunk]], lane: Lane) -> None:
         self.start = start
         self.stop = stop
         self._ways = ways
-        self._after = after
         self._stream = lane.streams[0] if lane.streams else None
-        self.there = _event(lane)
         self._done = _event(lane)
 
     def begin(self, rows: int, *, gathered: bool = False) -> None:
         """Begin to bring its first `rows` and to compute them."""
-        bring, *compute = self._ways[gathered]
-        if self._stream is not None and self._after is not None and not gathered:
-            self._stream.wait_event(self._after)
-        bring.starter(rows)()
-        if self.there is not None:
-            self.there.record(self._stream)
-        for chunk in compute:
+        for chunk in self._ways[gathered]:
             chunk.starter(rows)()
         if self._done is not None:
             self._done.record(self._stream)

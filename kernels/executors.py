@@ -29,10 +29,6 @@ from .upload import upload
 LANES = 4
 """How many pieces of a batch are under way: while the bus carries some, the device computes the others."""
 
-IN_FLIGHT = 2
-"""How many staged pieces the bus carries at a time. One alone would leave it idle before the next. If it carried those
-of all lanes, they would be there at the same time, and the device and the bus would work in turns."""
-
 MOST_PIECES = 2**14
 """How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
 
@@ -258,8 +254,7 @@ class KernelExecutor:
             start, stop = number * self._chunk_rows, (number + 1) * self._chunk_rows
             ways = self._ways(steps, host, lane, start, stop, direct=direct)
             chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
-            after = pieces[number - IN_FLIGHT].there if number >= IN_FLIGHT and not direct else None
-            pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane, after))
+            pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
         schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
         return schedule
 

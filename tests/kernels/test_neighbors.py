@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from triton_regressors.kernels import nearest
-from triton_regressors.kernels.bounds import bounded
+from triton_regressors.kernels.bounds import MOST_POINTS, bounded
 from triton_regressors.kernels.distances import METRICS
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import neighbor_imputer
@@ -166,10 +166,11 @@ def test_rows_that_bounds_cannot_hold(device: torch.device, of_parts: bool) -> N
         check(op, np.array([[np.nan], [1e300], [-3e7]]), device)
 
 
-def test_few_points_are_bounded() -> None:
-    points = np.zeros((1024, 2))
+def test_which_searches_are_bounded() -> None:
+    points = np.zeros((6, 2))
     assert bounded(points, 5)
-    for wrong in ({"n_neighbors": 65}, {"metric": "cosine"}, {"metric": "minkowski", "p": 0.5}, {"points": points[1:]}):
+    wide = np.broadcast_to(0.0, (MOST_POINTS + 1, 1))
+    for wrong in ({"n_neighbors": 65}, {"metric": "cosine"}, {"metric": "minkowski", "p": 0.5}, {"points": wide}):
         assert not bounded(**{"points": points, "n_neighbors": 5, **wrong})
     assert [ops.radius_in_groups(radius).launches(1) for radius in (0.031, 1.0)] == [4, 2]
 
