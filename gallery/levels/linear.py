@@ -15,8 +15,9 @@ import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import describable, multiprocessors, provide_memory
-from gallery.kernels.matmul import CHOICES as POINTER_CHOICES
 from gallery.kernels.matmul import (
+    CHOICES,
+    DESCRIPTOR_CHOICES,
     described,
     grouped,
     halves,
@@ -25,16 +26,8 @@ from gallery.kernels.matmul import (
 )
 from gallery.levels.extension import library
 from gallery.levels.layer_norm import gelu_of
-from gallery.tuning import Choice, tuned
+from gallery.tuning import tuned
 
-TILES = {"BLOCK_K": 64, "GROUP": 8}
-CHOICES = (
-    Choice(
-        "small tiles", "every multiprocessor has work when y is small", {"BLOCK_M": 64, "BLOCK_N": 64, **TILES}, 4, 4
-    ),
-    Choice("square tiles", "neither few tiles nor small ones", {"BLOCK_M": 128, "BLOCK_N": 128, **TILES}, 8, 3),
-    Choice("wide tiles", "each number loaded is used the most often", {"BLOCK_M": 128, "BLOCK_N": 256, **TILES}, 8, 3),
-)
 CUDA_MULTIPLE = 8
 """Of which inputs and outputs have to be multiples in CUDA C++, which loads 16 bytes at once."""
 
@@ -68,7 +61,7 @@ def finished(sums, bias, residual, m, n, M, N, GELU: tl.constexpr, RESIDUAL: tl.
     return y.to(bias.dtype.element_ty)
 
 
-@tuned(POINTER_CHOICES, key=["M", "N", "K", "RESIDUAL"])
+@tuned(CHOICES, key=["M", "N", "K", "RESIDUAL"])
 @triton.jit
 def pointer_linear_kernel(
     x,  # [M, K], rows one after another
@@ -96,7 +89,7 @@ def pointer_linear_kernel(
     tl.store(at, out, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
-@tuned(CHOICES, key=["M", "N", "K", "RESIDUAL"])
+@tuned(DESCRIPTOR_CHOICES, key=["M", "N", "K", "RESIDUAL"])
 @triton.jit
 def descriptor_linear_kernel(
     x,  # as above
@@ -113,6 +106,7 @@ def descriptor_linear_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Write every tile of y whose number is this program's, plus a multiple of the number of programs.
 
@@ -122,7 +116,8 @@ def descriptor_linear_kernel(
     x_boxes = described(x, M, K, K, False, BLOCK_M, BLOCK_K)
     w_boxes = described(weight, K, N, K, True, BLOCK_K, BLOCK_N)
     y_boxes = described(y, M, N, N, False, BLOCK_M, HALF)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), tl.num_programs(0)):
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=OVERLAP):
         row, column = grouped(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         sums = product_by_descriptors(x_boxes, w_boxes, row, column, K, False, True, BLOCK_M, BLOCK_N, BLOCK_K)
         m, n = row + tl.arange(0, BLOCK_M), column + tl.arange(0, HALF)

@@ -8,6 +8,10 @@ from gallery.kernels import attention_backward_hopper, attention_hopper
 from gallery.kernels.attention_backward import attention_backward
 from tests.gallery import gluon_threads
 
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="of machines without a GPU; on Hopper test_attention.py runs the kernels"
+)
+
 SIZES = [(1, 1), (200, 70), (256, 256), (140, 520)]
 
 
