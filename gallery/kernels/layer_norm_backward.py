@@ -29,13 +29,13 @@ ELEMENTS = 4096
 
 CHOICES = (
     Choice("eight warps", "two programs share a multiprocessor: one loads while the other computes", {"AHEAD": 1}, 8),
-    Choice("eight warps, ahead", "the next rows are under way while these are computed", {"AHEAD": 2}, 8),
-    Choice("sixteen warps, ahead", "more threads, each with fewer of the row's sums in registers", {"AHEAD": 2}, 16),
+    Choice("eight warps, ahead", "the next two rows are under way while one is computed", {"AHEAD": 3}, 8),
+    Choice("four warps, ahead", "fewer threads have to meet for the sums of a row", {"AHEAD": 3}, 4),
     Choice("sixteen warps", "the widest rows and their sums would not fit the registers of fewer", {"AHEAD": 1}, 16),
 )
 
 
-@tuned(CHOICES, key=["width"])
+@tuned(CHOICES, key=["rows", "width"])
 @triton.jit
 def layer_norm_backward_kernel(
     gradient,  # [rows, width]

@@ -22,9 +22,11 @@ def sum_parts_kernel(parts, out, count, width, BLOCK_PARTS: tl.constexpr, BLOCK:
 def sum_parts(parts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return the sums of the columns of `parts` [count, width] as `dtype` [width]; the same bits each time."""
     count, width = parts.shape
-    out = parts.new_zeros(width, dtype=dtype)
-    if count and width:
-        block = 32 if width <= 4096 else 128  # few columns are shared out among more programs
+    out = parts.new_empty(width, dtype=dtype)
+    if not count:
+        out.zero_()
+    elif width:
+        block = 32 if width <= 16384 else 128  # few columns are shared out among more programs
         sum_parts_kernel[(triton.cdiv(width, block),)](parts, out, count, width, BLOCK_PARTS=64, BLOCK=block)
     return out
 

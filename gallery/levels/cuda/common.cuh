@@ -14,7 +14,16 @@ __device__ __forceinline__ float as_float(bfloat16 x) { return __bfloat162float(
 __device__ __forceinline__ void put(float* to, float x) { *to = x; }
 __device__ __forceinline__ void put(bfloat16* to, float x) { *to = __float2bfloat16(x); }
 
-__device__ __forceinline__ float gelu_of(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
+// x Φ(x) to 2e-6: Φ(t) - 1/2 = t p(t²) / q(t²) for |t| <= 5, as in gallery/levels/layer_norm.py.
+__device__ __forceinline__ float gelu_of(float x) {
+  const float t = fminf(fmaxf(x, -5.0f), 5.0f), s = t * t;
+  float p = 4.41221275e-06f - 1.41188227e-08f * s;
+  p = 0.00555007486f + s * (0.000330587991f + s * p);
+  p = 0.398941953f + s * (0.0525954077f + s * p);
+  float q = 0.00277869968f + 0.000110815697f * s;
+  q = 1.0f + s * (0.298498318f + s * (0.0386721381f + s * q));
+  return x * (0.5f + t * __fdividef(p, q));
+}
 
 __device__ __forceinline__ void load8(const float* from, float (&to)[8]) {
   const float4 low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
