@@ -11,9 +11,10 @@ from torch.library import CustomOpDef, opcheck
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError
 
-from gallery.catalogue import KERNELS, PATH, exhibits
+from gallery.catalogue import KERNELS, PATH, exhibits, find
 from gallery.check import error, gradient_error
 from gallery.exhibit import Arguments, Exhibit
+from gallery.kernels.softmax import ROW_CHOICES
 
 EXHIBITS = list(exhibits().values())
 WAYS = [
@@ -118,3 +119,13 @@ def test_torch_takes_it_for_an_operator_of_its_own(exhibit: Exhibit, way: str, d
 def test_all_kernels_lie_on_the_path() -> None:
     assert {path.stem for path in KERNELS.glob("*.py") if "EXHIBIT" in path.read_text("utf-8")} <= set(PATH)
     assert [exhibit.name for exhibit in EXHIBITS] == [name for name in PATH if name in exhibits()]
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("all_choices")
+def test_tuning_takes_the_fastest_and_says_why() -> None:
+    exhibit = find("softmax")
+    (x,) = exhibit.sample((64, 1000), torch.float32, torch.device("cuda"))
+    exhibit.ways["softmax"](x)
+    assert exhibit.chosen is not None
+    assert exhibit.chosen()["row_kernel"] in {f"{choice.name}: {choice.reason}" for choice in ROW_CHOICES}
