@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.timing import Timing
 from gallery.catalogue import kernel_device
 from gallery.check import error, gradient_error
 from gallery.errors import GalleryError
@@ -18,6 +19,8 @@ from gallery.exhibit import Arguments, Exhibit, Size
 from gallery.limits import Limit, time_beside_limit
 
 SEED = 7
+FORWARD, GRADIENTS = "", ", gradients"
+"""What a row of the table is of, behind its name."""
 
 
 def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> None:
@@ -35,26 +38,26 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     sizes = [timed] if size and timed else [*exhibit.sizes, *([timed] if timed else [])]
     errors = {way: _errors(exhibit, way, sizes, kind, device) for way in exhibit.ways}
     allowed = exhibit.tolerances[kind]
-    timings = []
+    timings: dict[str, tuple[Limit, dict[str, Timing]]] = {}
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
-        timings.append(time_beside_limit(exhibit, arguments, calls(exhibit, arguments)))
+        timings[FORWARD] = time_beside_limit(exhibit, arguments, calls(exhibit, arguments))
         if exhibit.backward_traffic or exhibit.backward_work:
             backward = backward_calls(exhibit, arguments)
-            timings.append(time_beside_limit(exhibit, arguments, backward, backward=True))
-    console.print(_about(exhibit, sizes, timed, kind, timings[0][0] if timings else None))
-    table = Table("", "error / largest", "gradients'")
-    for which in ("", "gradients' ")[: len(timings)]:
-        for heading in ("µs", "rate", "of the limit"):
-            table.add_column(which + heading)
+            timings[GRADIENTS] = time_beside_limit(exhibit, arguments, backward, backward=True)
+    console.print(_about(exhibit, sizes, timed, kind, timings[FORWARD][0] if timings else None))
+    table = Table("", "error / largest", *(("µs", "rate", "of the limit") if timings else ()))
     for column in table.columns[1:]:
         column.justify = "right"
     for name in (*exhibit.ways, *exhibit.peers):
-        cells = [f"{found:.1e}" if found is not None else "" for found in errors.get(name, (None, None))]
-        for bound, times in timings:
-            us = times[name].median_us
-            cells += [f"{us:,.1f}", bound.text(bound.rate_of(us)), f"{bound.share_of(us):.1%}"]
-        table.add_row(name, *cells)
+        for which, found in zip((FORWARD, GRADIENTS), errors.get(name, (None, None)), strict=True):
+            cells = ["" if found is None else f"{found:.1e}"]
+            if which in timings:
+                bound, times = timings[which]
+                us = times[name].median_us
+                cells += [f"{us:,.1f}", bound.text(bound.rate_of(us)), f"{bound.share_of(us):.1%}"]
+            if any(cells):
+                table.add_row(name + which, *cells)
     console.print(table)
     if device.type == "cuda":
         for kernel, words in (exhibit.chosen() if exhibit.chosen else {}).items():

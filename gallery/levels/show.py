@@ -96,18 +96,23 @@ def compare(names: Sequence[str], console: Console) -> None:
 def print_figures(found: dict[str, Any], console: Console) -> None:
     """Print a subject's figures, a level in each line."""
     limit = {"bytes": "a copy", "operations": "torch's product"}[found["bound"]]
-    title = f"{found['subject']} {found['size']} {found['dtype']}; the limit is that of {limit}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("error", "µs", "of the limit", "from Python", "launches", "MB", "s compiling"):
-        table.add_column(heading, justify="right", overflow="fold")
+    title = f"{found['subject']} {found['size']} {found['dtype']}; shares of the limit, which is that of {limit}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("", min_width=15)
+    for heading in ("error", "µs", "limit", "Python", "launches", "MB", "compiled"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for level, figures in found["levels"].items():
         table.add_row(
-            *(level, f"{figures['error']:.0e}", f"{figures['median_us']:,.1f}", f"{figures['share']:.1%}"),
-            *(f"{figures['host_us']:,.1f}", str(figures["launches"]), f"{figures['peak_mb']:,.1f}"),
-            f"{figures['compile_s']:.1f}",
+            *(level, f"{figures['error']:.0e}", digits(figures["median_us"]), f"{figures['share']:.1%}"),
+            *(f"{digits(figures['host_us'])} µs", str(figures["launches"]), digits(figures["peak_mb"])),
+            f"{figures['compile_s']:.1f} s",
         )
     console.print(table)
     for level, figures in found["levels"].items():
         if "generated" in figures:
             console.print(f"{level}, {figures['token_us']:,.0f} µs a token: {figures['generated']}")
+
+
+def digits(number: float) -> str:
+    """Return a number with one digit behind its point, or none where there are four before it."""
+    return f"{number:,.1f}" if number < 1000 else f"{number:,.0f}"
