@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.environment import busy, default_directory, save_models
+from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.timing import Timing
 from gallery.catalogue import PATH, kernel_device
 from gallery.errors import GalleryError
@@ -80,10 +79,14 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
         times = points[place]["times"][provider]
         return tuple(points[place]["amount"] / times[name] * 1e6 / scale for name in ("median_us", "p90_us", "p10_us"))
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory:  # where nobody looks at the plot before it is finished
         perf_report(benchmark)(rate).run(print_data=True, save_path=directory)
-        plt.close("all")
-        shutil.copy(Path(directory) / f"{title}.png", pictures / f"{title}.png")
+    axis = plt.gca()
+    axis.set_ylim(bottom=0)
+    axis.set_title(f"{exhibit.name}{', gradients' if backward else ''}: {device_name()}")
+    axis.spines[["top", "right"]].set_visible(False)
+    plt.savefig(pictures / f"{title}.png", dpi=110, metadata={"Software": None})
+    plt.close("all")
     return {"axis": label, "unit": unit, "ours": list(exhibit.ways), "points": list(points.values())}
 
 

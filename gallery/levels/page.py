@@ -1,12 +1,8 @@
-"""Makes docs/levels.md from the committed results: `python -m gallery.levels.page [--check]`.
-
-With --check nothing is written; the exit code is 1 if the page is not what the results give.
-"""
+"""What docs/levels.md says, given the committed results; `python -m gallery.page` writes it."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ Figures = Mapping[str, Any]
 
 INTRODUCTION = """# Five levels, one semantics
 
-Made by `python -m gallery.levels.page`; do not edit.
+Made by `python -m gallery.page`; do not edit.
 
 The same function can be written in torch and run as it is; be turned into TorchScript; be given to `torch.compile`; be
 written as a kernel in the Triton language; or be written in CUDA C++. Four operations, a block of a transformer and
@@ -62,7 +58,7 @@ with warps specialised by the compiler a large block came out wrong, so it is no
 been seen on a GPU; nor has CUDA C++, beyond what the tests on the CPU show.
 
 No results are committed: `python -m gallery levels` on a machine with a GPU writes them into `benchmarks/results`,
-and `python -m gallery.levels.page` then writes tables, plots and what each step bought into this page."""
+and `python -m gallery.page` then writes tables, plots and what each step bought into this page."""
 
 COLUMNS = """µs is the device time of one call, with nothing in the cache and all launches queued; *from Python* is what
 a call takes when Python makes one after the other; *MB* is what a call holds beyond its arguments and weights;
@@ -163,16 +159,3 @@ def committed() -> str:
     """Return the page that the committed results give."""
     found = sorted(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
     return page(json.loads(found[0].read_text(encoding="utf-8")), found[0].parent.name) if found else page(None)
-
-
-def main() -> int:
-    """Write the page, or with --check say whether it is what the results give."""
-    if "--check" in sys.argv[1:]:
-        return int(PAGE.read_text(encoding="utf-8") != committed())
-    PAGE.write_text(committed(), encoding="utf-8")
-    print(f"wrote {PAGE}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -54,7 +54,8 @@ def draw_times(subjects: list[dict[str, Any]], device: str, path: Path) -> None:
 def draw_roofline(subjects: list[dict[str, Any]], device: str, path: Path) -> None:
     """Draw operations a second over operations a byte, under the measured copy and matrix products."""
     figure, axis = plt.subplots(figsize=(9.6, 5.6))
-    reach = [0.5, 8000.0]
+    intensities = [subject["operations"] / subject["bytes"] for subject in subjects]
+    reach = [min(intensities) / 2, max(intensities) * 2]
     for dtype in sorted({subject["dtype"] for subject in subjects}):
         rates = next(subject["rates"] for subject in subjects if subject["dtype"] == dtype)
         corner = rates["operations"] / rates["bytes"]
@@ -63,8 +64,7 @@ def draw_roofline(subjects: list[dict[str, Any]], device: str, path: Path) -> No
         axis.annotate(f"torch's product, {dtype}", (reach[1], rates["operations"] / 1e12), ha="right", va="bottom")
     along = (6.0, 6.0 * rates["bytes"] / 1e12)
     axis.annotate("copy of memory", along, (-4, 4), textcoords="offset points", ha="right", va="bottom")
-    for mark, subject in zip(MARKS, subjects, strict=False):
-        intensity = subject["operations"] / subject["bytes"]
+    for mark, subject, intensity in zip(MARKS, subjects, intensities, strict=False):
         for level, colour in COLOURS.items():
             if level in subject["levels"]:
                 rate = subject["operations"] / subject["levels"][level]["median_us"] / 1e6

@@ -246,7 +246,3 @@ def test_the_page_and_the_plots_are_made_of_the_results_alone(tmp_path: Path) ->
     results.write_text(json.dumps(document), encoding="utf-8")
     plots.draw(results, tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"levels.png", "levels_roofline.png"}
-
-
-def test_the_committed_page_is_what_the_committed_results_give() -> None:
-    assert page.PAGE.read_text(encoding="utf-8") == page.committed()

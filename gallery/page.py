@@ -1,0 +1,151 @@
+"""Makes the pages of committed results, docs/gallery_speed.md and docs/levels.md: `python -m gallery.page [--check]`.
+
+With --check nothing is written; the exit code is 1 if a page is not what the results give.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import RESULTS as ALL_RESULTS
+from benchmarks.markdown import microseconds, note, table
+from gallery.catalogue import exhibits
+from gallery.levels import page as levels
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+Figures = Mapping[str, Any]
+
+INTRODUCTION = """# How fast the gallery is
+
+Made by `python -m gallery.page`; do not edit.
+
+Each kernel of the [gallery](gallery.md) on the largest size of its curve, beside what the field would call instead and
+beside the limit: what a copy of memory, or torch's matrix product, reaches in the same run. All take turns, nothing is
+in the cache when a call begins, and times are the GPU's own.
+
+    python -m gallery bench                  # writes figures and curves, on a machine with a GPU
+    python -m gallery bench softmax dot
+"""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a kernel is to reach."""
+
+    share: float = 0.0
+    """Of the limit."""
+
+    peers: Mapping[str, float] = field(default_factory=dict)
+    """How many times as fast as a peer; where none is named, as fast as each."""
+
+    size: tuple[int, ...] | None = None
+    """Of which size of the curve; by default the largest."""
+
+    def missed(self, point: Figures, ours: str, peers: list[str]) -> list[str]:
+        """Return what is not reached."""
+        times = point["times"]
+        found = [f"{self.share:.0%} of the limit"] if times[ours]["share"] < self.share else []
+        for peer in peers:
+            asked = self.peers.get(peer, 0.0 if self.peers else 1.0)
+            if times[peer]["median_us"] / times[ours]["median_us"] < asked:
+                found.append(f"{asked:g} × {peer}")
+        return found
+
+
+BY_BYTES = Aim(share=0.95)
+AIMS = {
+    **{(name, "forward"): BY_BYTES for name in ("map", "zip", "broadcast", "pooling", "dot", "layer_norm")},
+    ("softmax", "forward"): Aim(share=0.95, size=(16384, 16384)),
+    ("layer_norm", "backward"): Aim(share=0.8),
+    ("matmul_relu", "forward"): Aim(share=0.9, peers={"torch, three operations": 1.1}),
+    ("attention", "forward"): Aim(peers={"cuDNN": 0.85}, size=(1, 16, 8192, 8192, 128, 0)),
+    ("attention", "backward"): Aim(peers={"cuDNN": 0.75}, size=(1, 16, 8192, 8192, 128, 0)),
+    ("convolution", "forward"): Aim(peers={"cuDNN": 0.85}),
+}
+"""By kernel and direction; the others are measured without one."""
+
+
+def row(found: Figures, direction: str) -> list[str]:
+    """Return a line of the table."""
+    name, curve = found["exhibit"], found[direction]
+    aim = AIMS.get((name, direction))
+    point = curve["points"][-1]
+    if aim and aim.size:
+        point = next(point for point in curve["points"] if tuple(point["size"]) == aim.size)
+    times = point["times"]
+    ours = curve["ours"][0]
+    peers = [each for each in times if each not in curve["ours"]]
+    best = min(peers, key=lambda each: times[each]["median_us"])
+    missed = aim.missed(point, ours, peers) if aim else []
+    return [
+        f"[{name}](../gallery/kernels/{name}.py)" + (", gradients" if direction == "backward" else ""),
+        " × ".join(f"{length:,}" for length in point["size"]),
+        found["dtype"],
+        microseconds(times[ours]["median_us"]),
+        f"{times[ours]['share']:.1%}",
+        best,
+        f"{times[best]['median_us'] / times[ours]['median_us']:.2f} ×",
+        "" if aim is None else f"no: {', '.join(missed)}" if missed else "yes",
+    ]
+
+
+def page(document: Figures, directory: str) -> str:
+    """Return the page."""
+    rows = [row(found, way) for found in document["exhibits"] for way in ("forward", "backward") if way in found]
+    header = ["kernel", "size", "type", "µs", "of the limit", "fastest peer", "faster than it", "aim reached"]
+    curves = [
+        f"### {found['exhibit']}\n\n"
+        + "\n".join(
+            f"![{name}](images/gallery/{name}.png)"
+            for way, name in (("forward", found["exhibit"]), ("backward", f"{found['exhibit']}_backward"))
+            if way in found
+        )
+        for found in document["exhibits"]
+    ]
+    parts = [
+        INTRODUCTION,
+        f"## Measured on one {document['environment']['device']}",
+        f"Versions and machine:{note(document)}.",
+        table(header, "lllrrlrl", rows),
+        "The aims: 95 % of the copy's bandwidth for what is bound by bytes (80 % for the gradients of layer "
+        "normalisation), and no slower than any peer; 90 % of the matrix product alone and 1.1 × torch's three "
+        "operations for product, bias and ReLU; 85 % of cuDNN for attention and convolution, 75 % for attention's "
+        "gradients.",
+        "## Curves",
+        *curves,
+        f"Figures: `benchmarks/results/{directory}/gallery.json`.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages that the committed results give."""
+    found = sorted(ALL_RESULTS.glob("*/gallery.json"))
+    made = {levels.PAGE: levels.committed()}
+    for path in found[:1]:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        order = list(exhibits())
+        document["exhibits"].sort(key=lambda each: order.index(each["exhibit"]))
+        made[DOCS / "gallery_speed.md"] = page(document, path.parent.name)
+    return made
+
+
+def main() -> int:
+    """Write the pages, or with --check say whether they are what the results give."""
+    made = pages()
+    if "--check" in sys.argv[1:]:
+        return int(any(path.read_text(encoding="utf-8") != text for path, text in made.items()))
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
