@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,33 +37,41 @@ def bench(exhibits: Sequence[Exhibit], output: Path | None, *, quick: bool) -> N
     pictures.mkdir(parents=True, exist_ok=True)
     for exhibit in exhibits:
         print(f"\n{exhibit.name}")
-        found = {"exhibit": exhibit.name, "dtype": str(exhibit.dtypes[0]).removeprefix("torch.")}
-        found["forward"] = curve(exhibit, pictures, quick=quick)
-        if exhibit.backward_traffic or exhibit.backward_work:
-            found["backward"] = curve(exhibit, pictures, quick=quick, backward=True)
+        found: dict[str, Any] = {"exhibit": exhibit.name, "dtype": str(exhibit.dtypes[0]).removeprefix("torch.")}
+        for backward in (False, True) if exhibit.backward_traffic or exhibit.backward_work else (False,):
+            found["backward" if backward else "forward"] = curve(exhibit, quick=quick, backward=backward)
+            draw_curve(found, device_name(), pictures, backward=backward)
         save_models(results, "gallery", {"quick": quick}, [found], PATH, among="exhibits", key="exhibit")
 
 
-def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = False) -> dict[str, Any]:
-    """Draw an exhibit's rate over its sizes, and return the figures of every size."""
-    from matplotlib import pyplot as plt
-    from triton.testing import Benchmark, perf_report
-
+def curve(exhibit: Exhibit, *, quick: bool, backward: bool = False) -> dict[str, Any]:
+    """Return the figures of every size of an exhibit."""
     sizes = list(exhibit.curve)
     if quick:
         sizes = sorted({sizes[place] for place in (0, len(sizes) // 2, -1)}, key=sizes.index)
-    points: dict[int, dict[str, Any]] = {}
-    label, along = exhibit.axis
-    lines = [*exhibit.ways, *exhibit.peers]
-    title = f"{exhibit.name}_backward" if backward else exhibit.name
-    unit, scale = UNITS["operations" if (exhibit.backward_work if backward else exhibit.work) else "bytes"]
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    unit, _ = UNITS["operations" if (exhibit.backward_work if backward else exhibit.work) else "bytes"]
+    points = [point(exhibit, size, rounds=rounds, backward=backward) for size in sizes]
+    return {"axis": exhibit.axis[0], "unit": unit, "ours": list(exhibit.ways), "points": points}
+
+
+def draw_curve(found: Mapping[str, Any], device: str, pictures: Path, *, backward: bool = False) -> None:
+    """Print and draw an exhibit's rates over its sizes, from its figures."""
+    from matplotlib import pyplot as plt
+    from triton.testing import Benchmark, perf_report
+
+    figures = found["backward" if backward else "forward"]
+    points, label, unit = figures["points"], figures["axis"], figures["unit"]
+    scale = dict(UNITS.values())[unit]
+    lines = list(points[0]["times"])
+    title = f"{found['exhibit']}_backward" if backward else found["exhibit"]
     benchmark = Benchmark(
         x_names=[label, "place"],
-        x_vals=[(along(size), place) for place, size in enumerate(sizes)],
+        x_vals=[(point["along"], place) for place, point in enumerate(points)],
         x_log=True,
         line_arg="provider",
         line_vals=[LIMIT, *lines],
-        line_names=[LIMIT, *(f"ours, {name}" if name in exhibit.ways else name for name in lines)],
+        line_names=[LIMIT, *(f"ours, {name}" if name in figures["ours"] else name for name in lines)],
         styles=[LINE_OF_LIMIT, *((COLOURS[place % len(COLOURS)], "-") for place in range(len(lines)))],
         ylabel=unit,
         plot_name=title,
@@ -71,23 +79,21 @@ def curve(exhibit: Exhibit, pictures: Path, *, quick: bool, backward: bool = Fal
     )
 
     def rate(place: int, provider: str, **_: Any) -> Any:
-        """Return the rate of a line at a size: all lines of a size are timed in turns, when the first is asked for."""
-        if place not in points:
-            points[place] = point(exhibit, sizes[place], rounds=QUICK_ROUNDS if quick else ROUNDS, backward=backward)
+        """Return the rate of a line at a size, and within which ten in a hundred calls are slower or faster."""
+        point = points[place]
         if provider == LIMIT:
-            return points[place]["limit"]["rate"] / scale
-        times = points[place]["times"][provider]
-        return tuple(points[place]["amount"] / times[name] * 1e6 / scale for name in ("median_us", "p90_us", "p10_us"))
+            return point["limit"]["rate"] / scale
+        times = point["times"][provider]
+        return tuple(point["amount"] / times[name] * 1e6 / scale for name in ("median_us", "p90_us", "p10_us"))
 
     with tempfile.TemporaryDirectory() as directory:  # where nobody looks at the plot before it is finished
         perf_report(benchmark)(rate).run(print_data=True, save_path=directory)
     axis = plt.gca()
     axis.set_ylim(bottom=0)
-    axis.set_title(f"{exhibit.name}{', gradients' if backward else ''}: {device_name()}")
+    axis.set_title(f"{found['exhibit']}{', gradients' if backward else ''}: {device}")
     axis.spines[["top", "right"]].set_visible(False)
     plt.savefig(pictures / f"{title}.png", dpi=110, metadata={"Software": None})
     plt.close("all")
-    return {"axis": label, "unit": unit, "ours": list(exhibit.ways), "points": list(points.values())}
 
 
 def point(exhibit: Exhibit, size: Size, *, rounds: int, backward: bool) -> dict[str, Any]:
