@@ -42,8 +42,6 @@ from gallery.kernels.attention_backward import (
 )
 from gallery.tuning import Choice, chosen, tuned
 
-HEAD_SIZES = (64, 128)
-
 CHOICES = (
     Choice("small tiles", "fit the shared memory of every GPU, and of float32", {"BM": 64, "BN": 32}, 4, 2),
     Choice("narrow tiles", "more blocks of keys are under way at once", {"BM": 128, "BN": 64}, 8, 3),
@@ -142,28 +140,30 @@ def demand_attention(**tensors: torch.Tensor) -> None:
     q = tensors["q"]
     demand_shape("q", q, -1, -1, -1, -1)
     batch, heads, _, size = q.shape
-    if size not in HEAD_SIZES:
-        raise ValueError(f"'q' has heads of {size}; accepted are {' and '.join(map(str, HEAD_SIZES))}.")
+    if size not in attention_hopper.HEAD_SIZES:
+        raise ValueError(
+            f"'q' has heads of {size}; accepted are {' and '.join(map(str, attention_hopper.HEAD_SIZES))}."
+        )
     demand_shape("k", tensors["k"], batch, heads, -1, size)
     demand_shape("v", tensors["v"], batch, heads, tensors["k"].shape[2], size)
 
 
 @torch.library.custom_op("gallery::attention", mutates_args=())
 def attention_with_logarithms(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, specialised: bool
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, portable: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return o and L; `specialised` as for `attention`."""
+    """Return o and L; `portable` as for `attention`."""
     demand_attention(q=q, k=k, v=v)
-    q, k, v = aligned(q), aligned(k), aligned(v)
-    o = torch.zeros_like(q) if not k.numel() else torch.empty_like(q)
+    o = torch.empty_like(q, memory_format=torch.contiguous_format)
     kept = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     if not q.numel() or not k.numel():
-        return o, kept
+        return o.zero_(), kept
     scale = LOG2_E / math.sqrt(size)
-    if specialised and attention_hopper.suits(q):
+    if not portable and attention_hopper.suits(q):
         attention_hopper.launch(q, k, v, o, kept, scale, causal)
         return o, kept
+    q, k, v = aligned(q), aligned(k), aligned(v)
     attention_kernel[lambda meta: (triton.cdiv(queries, meta["BM"]) * batch * heads,)](
         q, k, v, o, kept, queries, keys, scale,
         D=size, CAUSAL=causal, PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
@@ -173,36 +173,36 @@ def attention_with_logarithms(
 
 @attention_with_logarithms.register_fake
 def _(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, specialised: bool
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, portable: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    q, k, v, ctx.causal, ctx.specialised = inputs
+    q, k, v, ctx.causal, ctx.portable = inputs
     o, kept = output
     ctx.mark_non_differentiable(kept)
     ctx.save_for_backward(q, k, v, o, kept)
 
 
 def _gradients(context: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, ...]:
-    return *attention_backward(gradient, *context.saved_tensors, context.causal, context.specialised), None, None
+    return *attention_backward(gradient, *context.saved_tensors, context.causal, context.portable), None, None
 
 
 attention_with_logarithms.register_autograd(_gradients, setup_context=_keep)
 
 
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, specialised: bool = False
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, portable: bool = False
 ) -> torch.Tensor:
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
     q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Where there are no keys, o is 0.
-    `causal`: query i asks the keys up to i. `specialised`: float16 and bfloat16 on a Hopper GPU take the kernels with
-    warps of different duties. Gradients are by kernels of ours too, and the same bits each time. Raises `TypeError` or
+    `causal`: query i asks the keys up to i. `portable`: the kernels that every GPU runs are taken on Hopper too, which
+    else takes those with warps of different duties for float16 and bfloat16. Gradients are by kernels of ours too, and the same bits each time. Raises `TypeError` or
     `ValueError` for other types and shapes.
     """
-    return attention_with_logarithms(q, k, v, causal, specialised)[0]
+    return attention_with_logarithms(q, k, v, causal, portable)[0]
 
 
 def sample(
@@ -223,7 +223,7 @@ def by_torch(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Ten
 
 WAYS = {"attention": attention}
 if attention_hopper.is_hopper():
-    WAYS["warps of different duties"] = partial(attention, specialised=True)
+    WAYS["portable"] = partial(attention, portable=True)
 
 EXHIBIT = Exhibit(
     name="attention",

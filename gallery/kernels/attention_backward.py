@@ -244,7 +244,7 @@ def attention_backward(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    specialised: bool,
+    portable: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return dq, dk and dv of do, q, k, v, o and L [batch, heads, queries], the last float32; see `attention`."""
     demand_alike(FLOATS, gradient=gradient, q=q, k=k, v=v, o=o)
@@ -264,7 +264,7 @@ def attention_backward(
         o, gradient, kept.contiguous(), logs, dots, queries, padded, D=size, ROWS=64
     )
     scale = LOG2_E / math.sqrt(size)
-    if specialised and attention_hopper.suits(q):
+    if not portable and attention_hopper.suits(q):
         attention_backward_hopper.launch(q, k, v, gradient, dq, dk, dv, logs, dots, scale, causal)
         return dq, dk, dv
     numbers = logs, dots, queries, padded, keys, scale
@@ -287,7 +287,7 @@ def _(
     o: torch.Tensor,
     kept: torch.Tensor,
     causal: bool,
-    specialised: bool,
+    portable: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     dq, dk, dv = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v))
     return dq, dk, dv

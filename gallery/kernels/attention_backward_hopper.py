@@ -23,7 +23,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from gallery.kernels.attention_hopper import GROUPS, describe, head_and_tile, new_barriers, store_tile
+from gallery.kernels.attention_hopper import GROUPS, describe, new_barriers, store_tile
 
 OWN = gl.constexpr(64)
 """Keys, or queries, that a group owns."""
@@ -36,6 +36,13 @@ STAGES = gl.constexpr(2)
 
 
 @gluon.jit
+def head_and_tile(tiles, LAST_FIRST: gl.constexpr):
+    """Return which a program makes; programs of a head are neighbours, as they read the same keys."""
+    tile = gl.program_id(0) % tiles
+    return gl.program_id(0) // tiles, tiles - 1 - tile if LAST_FIRST else tile
+
+
+@gluon.jit
 def bring(owned, others, numbers, tiles, barriers, place, BLOCK: gl.constexpr, D: gl.constexpr):
     """Bring what the groups own of two tensors, then blocks of two others, with the `numbers` of their rows if any."""
     full, first_full, second_full, empty = barriers
@@ -43,19 +50,19 @@ def bring(owned, others, numbers, tiles, barriers, place, BLOCK: gl.constexpr, D
     mbarrier.expect(full.index(0), 2 * GROUPS * OWN * D * 2)
     for group in gl.static_range(GROUPS):
         at = start + group * OWN
-        tma.async_copy_global_to_shared(owned[0], [head, at, 0], full.index(0), tiles[0].index(group))
-        tma.async_copy_global_to_shared(owned[1], [head, at, 0], full.index(0), tiles[1].index(group))
+        tma.async_copy_global_to_shared(owned[0], [0, head, at, 0], full.index(0), tiles[0].index(group))
+        tma.async_copy_global_to_shared(owned[1], [0, head, at, 0], full.index(0), tiles[1].index(group))
     BYTES: gl.constexpr = BLOCK * D * 2 + (BLOCK * 4 if len(numbers) else 0)
     for i in range(blocks):
         at = first + i * BLOCK
         slot = i % STAGES
         mbarrier.wait(empty.index(slot), ((i // STAGES) & 1) ^ 1)
         mbarrier.expect(first_full.index(slot), BYTES)
-        tma.async_copy_global_to_shared(others[0], [head, at, 0], first_full.index(slot), tiles[2].index(slot))
+        tma.async_copy_global_to_shared(others[0], [0, head, at, 0], first_full.index(slot), tiles[2].index(slot))
         if len(numbers):
             tma.async_copy_global_to_shared(numbers[0], [head, at], first_full.index(slot), tiles[4].index(slot))
         mbarrier.expect(second_full.index(slot), BYTES)
-        tma.async_copy_global_to_shared(others[1], [head, at, 0], second_full.index(slot), tiles[3].index(slot))
+        tma.async_copy_global_to_shared(others[1], [0, head, at, 0], second_full.index(slot), tiles[3].index(slot))
         if len(numbers):
             tma.async_copy_global_to_shared(numbers[1], [head, at], second_full.index(slot), tiles[5].index(slot))
 
@@ -96,8 +103,8 @@ def own_keys(dk, dv, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.
         of_k = warpgroup_mma(gl.convert_layout(ds.to(dk.dtype), LEFT), q, of_k, is_async=True)
         of_k, of_v = warpgroup_mma_wait(0, [of_k, of_v])
         mbarrier.arrive(empty.index(slot))
-    store_tile(k_tiles.index(GROUP), of_k * (scale / 1.4426950408889634), dk, head, start + GROUP * OWN)
-    store_tile(v_tiles.index(GROUP), of_v, dv, head, start + GROUP * OWN)
+    store_tile(k_tiles.index(GROUP), of_k * (scale / 1.4426950408889634), dk, [0, head, start + GROUP * OWN, 0])
+    store_tile(v_tiles.index(GROUP), of_v, dv, [0, head, start + GROUP * OWN, 0])
     tma.store_wait(0)
 
 
@@ -111,10 +118,10 @@ def of_keys_hopper_kernel(
     first = start // QUERIES * QUERIES if CAUSAL else 0
     place = (head, start, first, gl.cdiv(gl.maximum(queries - first, 0), QUERIES), keys)
     tiles = (
-        gl.allocate_shared_memory(k.dtype, [GROUPS, 1, OWN, D], k.layout),
-        gl.allocate_shared_memory(k.dtype, [GROUPS, 1, OWN, D], v.layout),
-        gl.allocate_shared_memory(k.dtype, [STAGES, 1, QUERIES, D], q.layout),
-        gl.allocate_shared_memory(k.dtype, [STAGES, 1, QUERIES, D], do.layout),
+        gl.allocate_shared_memory(k.dtype, [GROUPS, 1, 1, OWN, D], k.layout),
+        gl.allocate_shared_memory(k.dtype, [GROUPS, 1, 1, OWN, D], v.layout),
+        gl.allocate_shared_memory(k.dtype, [STAGES, 1, 1, QUERIES, D], q.layout),
+        gl.allocate_shared_memory(k.dtype, [STAGES, 1, 1, QUERIES, D], do.layout),
         gl.allocate_shared_memory(gl.float32, [STAGES, 1, QUERIES], logs.layout),
         gl.allocate_shared_memory(gl.float32, [STAGES, 1, QUERIES], dots.layout),
     )
@@ -173,7 +180,7 @@ def own_queries(
         of_q = warpgroup_mma(gl.convert_layout(ds.to(dq.dtype), LEFT), k, of_q, is_async=True)
         of_q = warpgroup_mma_wait(0, [of_q])
         mbarrier.arrive(empty.index(slot))
-    store_tile(q_tiles.index(GROUP), of_q * (scale / 1.4426950408889634), dq, head, start + GROUP * OWN)
+    store_tile(q_tiles.index(GROUP), of_q * (scale / 1.4426950408889634), dq, [0, head, start + GROUP * OWN, 0])
     tma.store_wait(0)
 
 
@@ -187,10 +194,10 @@ def of_queries_hopper_kernel(
     end = gl.minimum(start + OWN * GROUPS, keys) if CAUSAL else keys
     place = (head, start, 0, gl.cdiv(end, KEYS), keys)
     tiles = (
-        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, OWN, D], q.layout),
-        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, OWN, D], do.layout),
-        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], k.layout),
-        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], v.layout),
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, OWN, D], q.layout),
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, OWN, D], do.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, 1, KEYS, D], k.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, 1, KEYS, D], v.layout),
     )
     barriers = (new_barriers(1, 1), new_barriers(STAGES, 1), new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS))
     fence_async_shared()
@@ -228,6 +235,7 @@ def launch(
 ) -> None:
     """Write dq, dk and dv; scale is log2(e) / sqrt(d), and logs and dots are float32 [batch * heads, padded]."""
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
+    q, k, v, do, dq, dk, dv = (each.view(1, -1, *each.shape[2:]) for each in (q, k, v, do, dq, dk, dv))
     own, several = OWN.value, OWN.value * GROUPS.value
     owned = [describe(tensor, own) for tensor in (k, v, dk, dv)]
     q_blocks, do_blocks = describe(q, QUERIES.value), describe(do, QUERIES.value)

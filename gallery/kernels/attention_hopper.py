@@ -32,19 +32,18 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from gallery.descriptors import describable, multiprocessors
+
+HEAD_SIZES = (64, 128)
+
 ROWS = gl.constexpr(64)
 """Queries of a group."""
 KEYS = gl.constexpr(128)
 """Keys of a block, of which there is room for `STAGES`."""
 STAGES = gl.constexpr(2)
 GROUPS = gl.constexpr(2)
-
-
-@gluon.jit
-def head_and_tile(tiles, LAST_FIRST: gl.constexpr):
-    """Return which a program makes; programs of a head are neighbours, as they read the same keys."""
-    tile = gl.program_id(0) % tiles
-    return gl.program_id(0) // tiles, tiles - 1 - tile if LAST_FIRST else tile
+CACHED = 2**25
+"""Bytes of keys and values that the second cache holds beside all else."""
 
 
 @gluon.jit
@@ -57,104 +56,138 @@ def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
 
 
 @gluon.jit
-def bring(q, k, v, tiles, barriers, place, D: gl.constexpr):
-    """Bring the queries, and blocks of keys and values from the last to the first."""
-    query_tiles, key_tiles, value_tiles = tiles
-    q_full, k_full, k_empty, v_full, v_empty = barriers
-    head, start, blocks, _, _ = place
-    mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
-    for group in gl.static_range(GROUPS):
-        tma.async_copy_global_to_shared(q, [head, start + group * ROWS, 0], q_full.index(0), query_tiles.index(group))
-    for i in range(blocks):
-        at = (blocks - 1 - i) * KEYS
-        slot = i % STAGES
-        phase = (i // STAGES) & 1
-        mbarrier.wait(k_empty.index(slot), phase ^ 1)
-        mbarrier.expect(k_full.index(slot), KEYS * D * 2)
-        tma.async_copy_global_to_shared(k, [head, at, 0], k_full.index(slot), key_tiles.index(slot))
-        mbarrier.wait(v_empty.index(slot), phase ^ 1)
-        mbarrier.expect(v_full.index(slot), KEYS * D * 2)
-        tma.async_copy_global_to_shared(v, [head, at, 0], v_full.index(slot), value_tiles.index(slot))
+def place_of(turn, numbers, CAUSAL: gl.constexpr):
+    """Return head, first query and blocks of keys of a turn: of `at_once` heads the longest, then of the next heads."""
+    all_heads, at_once, queries, keys = numbers
+    tiles = gl.cdiv(queries, ROWS * GROUPS)
+    before = turn // (tiles * at_once) * at_once
+    here = gl.minimum(at_once, all_heads - before)
+    tile = turn % (tiles * at_once) // here
+    if CAUSAL:
+        tile = tiles - 1 - tile
+    start = tile * ROWS * GROUPS
+    end = gl.minimum(start + ROWS * GROUPS, keys) if CAUSAL else keys
+    return before + turn % (tiles * at_once) % here, start, gl.cdiv(end, KEYS)
 
 
 @gluon.jit
-def make(o, kept, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr):
-    """Make the answers of one group's queries."""
-    query_tiles, key_tiles, value_tiles = tiles
+def bring(q, k, v, tiles, barriers, turns, numbers, heads, D: gl.constexpr, CAUSAL: gl.constexpr):
+    """Bring the queries of every turn, and its blocks of keys and values from the last to the first."""
+    query_tiles, _, key_tiles, value_tiles = tiles
     q_full, k_full, k_empty, v_full, v_empty = barriers
-    head, start, blocks, queries, keys = place
+    done = 0
+    for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
+        head, start, blocks = place_of(turn, numbers, CAUSAL)
+        batch = head // heads
+        head = head % heads
+        for i in range(blocks):
+            at = (blocks - 1 - i) * KEYS
+            slot = (done + i) % STAGES
+            phase = (done + i) // STAGES & 1
+            mbarrier.wait(k_empty.index(slot), phase ^ 1)
+            mbarrier.expect(k_full.index(slot), KEYS * D * 2)
+            tma.async_copy_global_to_shared(k, [batch, head, at, 0], k_full.index(slot), key_tiles.index(slot))
+            if i == 0:
+                # What was multiplied with the last block of keys, and is no more, are the queries of the turn before.
+                mbarrier.wait(k_empty.index((done - 1) % STAGES), (done - 1) // STAGES & 1, pred=done > 0)
+                mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
+                for group in gl.static_range(GROUPS):
+                    corner = [batch, head, start + group * ROWS, 0]
+                    tma.async_copy_global_to_shared(q, corner, q_full.index(0), query_tiles.index(group))
+            mbarrier.wait(v_empty.index(slot), phase ^ 1)
+            mbarrier.expect(v_full.index(slot), KEYS * D * 2)
+            tma.async_copy_global_to_shared(v, [batch, head, at, 0], v_full.index(slot), value_tiles.index(slot))
+        done += blocks
+
+
+@gluon.jit
+def make(
+    o, kept, tiles, barriers, turns, numbers, heads, scale,
+    D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr,
+):  # fmt: skip
+    """Make the answers of one group's queries of every turn."""
+    query_tiles, out_tiles, key_tiles, value_tiles = tiles
+    q_full, k_full, k_empty, v_full, v_empty = barriers
+    _, _, queries, keys = numbers
     BY_KEY: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     BY_D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, BY_D, 2)
-    row = start + GROUP * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, BY_KEY))
     own = query_tiles.index(GROUP).reshape([ROWS, D])
     nothing = gl.zeros([ROWS, KEYS], gl.float32, BY_KEY)
-    mbarrier.wait(q_full.index(0), 0)
-    mbarrier.wait(k_full.index(0), 0)
-    block = key_tiles.index(0).reshape([KEYS, D])
-    s = warpgroup_mma_wait(0, [warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)])
-    mbarrier.arrive(k_empty.index(0))
-    column = gl.expand_dims((blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, BY_KEY)), 0)
-    seen = column < keys
-    if CAUSAL:
-        seen = seen & (column <= gl.expand_dims(row, 1))
-    s = gl.where(seen, s, float("-inf"))
-    top = gl.max(s, 1) * scale
-    p = gl.exp2(s * scale - gl.expand_dims(top, 1))
-    total = gl.sum(p, 1)
-    weights = gl.convert_layout(p.to(o.dtype), LEFT)
-    mean = gl.zeros([ROWS, D], gl.float32, BY_D)
-    mbarrier.wait(k_full.index(1 % STAGES), 1 // STAGES, pred=blocks > 1)
-    for i in range(1, blocks):
-        slot = i % STAGES
-        before = (i - 1) % STAGES
-        block = key_tiles.index(slot).reshape([KEYS, D])
-        s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
-        mbarrier.wait(v_full.index(before), ((i - 1) // STAGES) & 1)
-        mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
-        s = warpgroup_mma_wait(1, [s])
-        mbarrier.arrive(k_empty.index(slot))
-        higher = gl.maximum(top, gl.max(s, 1) * scale)
-        p = gl.exp2(s * scale - gl.expand_dims(higher, 1))
-        shrink = gl.exp2(top - higher)
-        total = total * shrink + gl.sum(p, 1)
-        top = higher
-        # This waits in a loop of its own, and the assembler moves no exponential from before it behind the product.
-        mbarrier.wait(k_full.index((i + 1) % STAGES), ((i + 1) // STAGES) & 1, pred=i + 1 < blocks)
-        mean, weights = warpgroup_mma_wait(0, [mean, weights])
-        mbarrier.arrive(v_empty.index(before))
-        mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
+    done = 0
+    turned = 0
+    for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
+        head, start, blocks = place_of(turn, numbers, CAUSAL)
+        row = start + GROUP * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, BY_KEY))
+        mbarrier.wait(q_full.index(0), turned & 1)
+        mbarrier.wait(k_full.index(done % STAGES), done // STAGES & 1)
+        block = key_tiles.index(done % STAGES).reshape([KEYS, D])
+        s = warpgroup_mma_wait(0, [warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)])
+        mbarrier.arrive(k_empty.index(done % STAGES))
+        column = gl.expand_dims((blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, BY_KEY)), 0)
+        seen = column < keys
+        if CAUSAL:
+            seen = seen & (column <= gl.expand_dims(row, 1))
+        s = gl.where(seen, s, float("-inf"))
+        top = gl.max(s, 1) * scale
+        p = gl.exp2(s * scale - gl.expand_dims(top, 1))
+        total = gl.sum(p, 1)
         weights = gl.convert_layout(p.to(o.dtype), LEFT)
-    last = (blocks - 1) % STAGES
-    mbarrier.wait(v_full.index(last), ((blocks - 1) // STAGES) & 1)
-    mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
-    mean = warpgroup_mma_wait(0, [mean])
-    mean = mean / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, BY_D)), 1)
-    gl.store(kept + head.to(gl.int64) * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
-    store_tile(query_tiles.index(GROUP), mean, o, head, start + GROUP * ROWS)
+        mean = gl.zeros([ROWS, D], gl.float32, BY_D)
+        mbarrier.wait(k_full.index((done + 1) % STAGES), (done + 1) // STAGES & 1, pred=blocks > 1)
+        for i in range(done + 1, done + blocks):
+            slot = i % STAGES
+            before = (i - 1) % STAGES
+            block = key_tiles.index(slot).reshape([KEYS, D])
+            s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
+            mbarrier.wait(v_full.index(before), (i - 1) // STAGES & 1)
+            mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
+            s = warpgroup_mma_wait(1, [s])
+            mbarrier.arrive(k_empty.index(slot))
+            higher = gl.maximum(top, gl.max(s, 1) * scale)
+            p = gl.exp2(s * scale - gl.expand_dims(higher, 1))
+            shrink = gl.exp2(top - higher)
+            total = total * shrink + gl.sum(p, 1)
+            top = higher
+            # This waits in a loop of its own, and the assembler moves no exponential from before behind the product.
+            mbarrier.wait(k_full.index((i + 1) % STAGES), (i + 1) // STAGES & 1, pred=i + 1 < done + blocks)
+            mean, weights = warpgroup_mma_wait(0, [mean, weights])
+            mbarrier.arrive(v_empty.index(before))
+            mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
+            weights = gl.convert_layout(p.to(o.dtype), LEFT)
+        done += blocks
+        turned += 1
+        last = (done - 1) % STAGES
+        mbarrier.wait(v_full.index(last), (done - 1) // STAGES & 1)
+        mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
+        mean = warpgroup_mma_wait(0, [mean])
+        mbarrier.arrive(v_empty.index(last))
+        mean = mean / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, BY_D)), 1)
+        gl.store(kept + head * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
+        tma.store_wait(0)
+        store_tile(out_tiles.index(GROUP), mean, o, [head // heads, head % heads, start + GROUP * ROWS, 0])
     tma.store_wait(0)
 
 
 @gluon.jit
-def store_tile(tile, value, out, head, at):
+def store_tile(tile, value, out, corner):
     """Write a tile in shared memory, and have it brought to its place."""
-    shape: gl.constexpr = [tile.shape[1], tile.shape[2]]
-    tile.reshape(shape).store(value.to(out.dtype))
+    tile.reshape([tile.shape[2], tile.shape[3]]).store(value.to(out.dtype))
     fence_async_shared()
-    tma.async_copy_shared_to_global(out, [head, at, 0], tile)
+    tma.async_copy_shared_to_global(out, corner, tile)
 
 
 @gluon.jit
-def attention_hopper_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr):
-    """Make the queries of both groups of one head; q, k, v, o: descriptors, kept: float32 [batch * heads, queries]."""
-    head, tile = head_and_tile(gl.cdiv(queries, ROWS * GROUPS), CAUSAL)
-    start = tile * ROWS * GROUPS
-    end = gl.minimum(start + ROWS * GROUPS, keys) if CAUSAL else keys
-    place = (head, start, gl.cdiv(end, KEYS), queries, keys)
+def attention_hopper_kernel(
+    q, k, v, o, kept, all_heads, heads, at_once, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
+):  # fmt: skip
+    """Make tiles of queries of both groups, as many turns as there are; q, k, v, o: descriptors, kept: float32."""
+    numbers = (all_heads, at_once, queries, keys)
     tiles = (
-        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, ROWS, D], q.layout),
-        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], k.layout),
-        gl.allocate_shared_memory(q.dtype, [STAGES, 1, KEYS, D], v.layout),
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, ROWS, D], q.layout),
+        gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, ROWS, D], o.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, 1, KEYS, D], k.layout),
+        gl.allocate_shared_memory(q.dtype, [STAGES, 1, 1, KEYS, D], v.layout),
     )
     k_full, k_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
     v_full, v_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
@@ -162,9 +195,9 @@ def attention_hopper_kernel(q, k, v, o, kept, queries, keys, scale, D: gl.conste
     fence_async_shared()
     gl.warp_specialize(
         [
-            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 0)),
-            (make, (o, kept, tiles, barriers, place, scale, D, CAUSAL, 1)),
-            (bring, (q, k, v, tiles, barriers, place, D)),
+            (make, (o, kept, tiles, barriers, turns, numbers, heads, scale, D, CAUSAL, 0)),
+            (make, (o, kept, tiles, barriers, turns, numbers, heads, scale, D, CAUSAL, 1)),
+            (bring, (q, k, v, tiles, barriers, turns, numbers, heads, D, CAUSAL)),
         ],
         [4, 1],
         [240, 24],
@@ -178,23 +211,30 @@ def is_hopper() -> bool:
 
 
 def suits(q: torch.Tensor) -> bool:
-    """Return whether the kernels take queries of this type where they are."""
-    return q.is_cuda and is_hopper() and q.dtype in (torch.float16, torch.bfloat16)
+    """Return whether the kernels take queries of this type and size of heads where they are."""
+    return q.is_cuda and is_hopper() and q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] in HEAD_SIZES
 
 
 def describe(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
-    """Return a descriptor of [batch * heads, tokens, d] in blocks of some tokens of one head."""
-    shape = [1, rows, tensor.shape[-1]]
+    """Return a descriptor of [batch, heads, tokens, d] in blocks of some tokens of one head."""
+    shape = [1, 1, rows, tensor.shape[-1]]
     layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16)
-    return TensorDescriptor.from_tensor(tensor.view(-1, *tensor.shape[-2:]), shape, layout)
+    return TensorDescriptor.from_tensor(tensor, shape, layout)
 
 
 def launch(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, kept: torch.Tensor, scale: float, causal: bool
 ) -> None:
-    """Write o and L; scale is log2(e) / sqrt(d)."""
-    batch, heads, queries, size = q.shape
+    """Write o, of any strides that a descriptor may have, and L, in rows; scale is log2(e) / sqrt(d).
+
+    q, k and v are read where they lie; what no descriptor describes is copied into rows first.
+    """
+    q, k, v = (each if describable(each) else each.clone(memory_format=torch.contiguous_format) for each in (q, k, v))
+    (batch, heads, queries, size), keys = q.shape, k.shape[2]
     descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
-    attention_hopper_kernel[(triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads,)](
-        *descriptors, kept, queries, k.shape[2], scale, D=size, CAUSAL=causal, num_warps=4
-    )
+    turns = triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
+    at_once = min(max(CACHED // (keys * size * 4), 1), batch * heads) if causal else 1
+    attention_hopper_kernel[(min(turns, multiprocessors(q.device)),)](
+        *descriptors, kept, batch * heads, heads, at_once, queries, keys, turns, scale,
+        D=size, CAUSAL=causal, num_warps=4,
+    )  # fmt: skip

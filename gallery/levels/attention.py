@@ -18,6 +18,7 @@ import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.dots import dot
+from gallery.kernels import attention_hopper
 from gallery.levels.extension import library
 from gallery.tuning import Choice, tuned
 
@@ -120,12 +121,18 @@ def attention_kernel(
 def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
     """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128."""
     check(q, k, v)
-    q, k, v = alike(q, k, v)
     batch, heads, tokens, size = q.shape
     y = q.new_empty(batch, tokens, heads, size)
-    if y.numel():
+    factor = math.log2(math.e) / math.sqrt(size)
+    if not y.numel():
+        pass
+    elif attention_hopper.suits(q):
+        kept = q.new_empty(batch, heads, tokens, dtype=torch.float32)
+        attention_hopper.launch(q, k, v, y.transpose(1, 2), kept, factor, causal)
+    else:
+        q, k, v = alike(q, k, v)
         attention_kernel[lambda meta: (triton.cdiv(tokens, meta["QUERIES"]), batch * heads)](
-            q, k, v, y, q.stride(0), q.stride(2), heads, tokens, math.log2(math.e) / math.sqrt(size), size, causal
+            q, k, v, y, q.stride(0), q.stride(2), heads, tokens, factor, size, causal
         )
     return y.transpose(1, 2)
 

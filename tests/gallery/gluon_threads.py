@@ -20,7 +20,7 @@ from triton.runtime.jit import JITFunction
 
 PATIENCE_S = 20.0
 OWN = threading.local()
-"""Of a thread: `program`, its number in the grid, and `products`, those under way, the oldest first."""
+"""Of a thread: `program`, its number in the grid, `programs`, and `products`, those under way, the oldest first."""
 
 
 @dataclass
@@ -164,10 +164,10 @@ def init(barrier: Barrier, count: int) -> None:
 
 def specialise(partitions: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], warps: Any, registers: Any) -> None:
     """Run each partition in a thread; raise what the first that failed raised."""
-    program, failures = OWN.program, []
+    program, programs, failures = OWN.program, OWN.programs, []
 
     def run(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        OWN.program, OWN.products = program, []
+        OWN.program, OWN.programs, OWN.products = program, programs, []
         try:
             work(*arguments)
             assert not OWN.products, "a partition ends with products under way"
@@ -188,7 +188,8 @@ def larger(a: Any, b: Any) -> Any:
 
 
 LANGUAGE = SimpleNamespace(
-    float32=torch.float32, int64=torch.int64, program_id=lambda axis: OWN.program, cdiv=lambda a, b: -(-a // b),
+    float32=torch.float32, int64=torch.int64, program_id=lambda axis: OWN.program,
+    num_programs=lambda axis: OWN.programs, cdiv=lambda a, b: -(-a // b),
     minimum=lambda a, b: min(int(a), int(b)), maximum=larger, static_range=range,
     arange=lambda start, end, _: torch.arange(start, end),
     zeros=lambda shape, dtype, _: torch.zeros(shape, dtype=dtype), expand_dims=torch.unsqueeze, where=torch.where,
@@ -220,7 +221,7 @@ class Kernel:
         def launch(*arguments: Any, num_warps: int, **constants: Any) -> None:
             given = [Pointer(each) if isinstance(each, torch.Tensor) else each for each in arguments]
             for program in range(grid[0]):
-                OWN.program = torch.tensor(program)
+                OWN.program, OWN.programs = torch.tensor(program), grid[0]
                 self.function(*given, **constants)
 
         return launch
@@ -242,9 +243,7 @@ def on_threads(module: ModuleType) -> Any:
     names = translated(module)
     kernels = {name: Kernel(each) for name, each in names.items() if name.endswith("_kernel")}
     describe = {
-        name: lambda tensor, rows=0: Descriptor(
-            tensor.view(-1, *tensor.shape[-2:]) if rows else tensor, (1, rows, tensor.shape[-1]) if rows else (1, 64)
-        )
+        name: lambda tensor, rows=0: Descriptor(tensor, (1, 1, rows, tensor.shape[-1]) if rows else (1, 64))
         for name in ("describe", "describe_numbers")
         if name in names
     }

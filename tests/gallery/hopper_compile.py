@@ -24,7 +24,7 @@ from gallery.kernels.attention_backward_hopper import OWN, QUERIES, of_keys_hopp
 from gallery.kernels.attention_hopper import KEYS, ROWS, attention_hopper_kernel
 
 SHARED_BYTES = 227 * 1024
-NUMBERS = {"queries": "i32", "padded": "i32", "keys": "i32", "scale": "fp32"}
+NUMBERS = {"scale": "fp32"}  # the others are int32
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\d+\s+)?([^;]*?)\s*;")
 FROM_REGISTERS = re.compile(r"HGMMA\S+ R\d+, R(\d+), gdesc")
 WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([0-9a-f]+)")
@@ -35,8 +35,8 @@ FARTHEST = 1500
 
 
 def block(rows: int, width: int, dtype: str = "bf16") -> str:
-    """Return the type of a descriptor of blocks [1, rows, width], or [1, rows] where width is 0."""
-    shape = [1, rows, width] if width else [1, rows]
+    """Return the type of a descriptor of blocks [1, 1, rows, width], or [1, rows] where width is 0."""
+    shape = [1, 1, rows, width] if width else [1, rows]
     layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if dtype == "bf16" else gl.float32)
     return f"tensordesc<{dtype}{shape},{layout!r}>"
 
@@ -56,7 +56,9 @@ def kernels(width: int, causal: bool) -> Iterator[tuple[Any, dict[str, str], dic
 
 def compile_kernel(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Any:
     """Compile for compute capability 9.0, with tensors that begin at multiples of 16 bytes."""
-    signature = {name: "constexpr" if name in constants else (types | NUMBERS)[name] for name in kernel.arg_names}
+    signature = {
+        name: "constexpr" if name in constants else (types | NUMBERS).get(name, "i32") for name in kernel.arg_names
+    }
     attributes = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if kind[0] == "*"}
     source = GluonASTSource(kernel, signature, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})

@@ -24,14 +24,14 @@ def test_the_answer_and_gradients_are_the_reference_s(
     q, k, v, _ = ours.sample((1, 2, queries, keys, 64, causal), torch.bfloat16, torch.device("cpu"))
     monkeypatch.setattr(attention_hopper, "suits", lambda q: True)
     with gluon_threads.on_threads(attention_hopper), gluon_threads.on_threads(attention_backward_hopper):
-        o, kept = ours.attention_with_logarithms(q, k, v, causal, True)
+        o, kept = ours.attention_with_logarithms(q, k, v, causal, False)
         upstream = torch.randn_like(q)
-        gradients = attention_backward(upstream, q, k, v, o, kept, causal, True)
+        gradients = attention_backward(upstream, q, k, v, o, kept, causal, False)
     exact = [each.double().requires_grad_() for each in (q, k, v)]
     truth = ours.reference(*exact, causal)
     theirs = torch.autograd.grad(truth, exact, upstream.double())
     scale = max(float(each.abs().max()) for each in theirs)
     assert float((o.double() - truth.detach()).abs().max() / truth.detach().abs().max()) <= 1.6e-2
-    assert torch.allclose(kept, ours.attention_with_logarithms(q, k, v, causal, False)[1], atol=1e-5)
+    assert torch.allclose(kept, ours.attention_with_logarithms(q, k, v, causal, True)[1], atol=1e-5)
     for found, right in zip(gradients, theirs, strict=True):
         assert float((found.double() - right).abs().max()) <= 1.6e-2 * scale
