@@ -198,9 +198,9 @@ def attention(
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
     q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Where there are no keys, o is 0.
-    `causal`: query i asks the keys up to i. `portable`: the kernels that every GPU runs are taken on Hopper too, which
-    else takes those with warps of different duties for float16 and bfloat16. Gradients are by kernels of ours too, and the same bits each time. Raises `TypeError` or
-    `ValueError` for other types and shapes.
+    `causal`: query i asks the keys up to i. float16 and bfloat16 on a Hopper GPU are for kernels with warps of
+    different duties; all else, and these too if `portable`, for kernels that every GPU runs. Gradients are by kernels
+    of ours too, and the same bits each time. Raises `TypeError` or `ValueError` for other types and shapes.
     """
     return attention_with_logarithms(q, k, v, causal, portable)[0]
 

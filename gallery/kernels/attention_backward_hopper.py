@@ -108,7 +108,7 @@ def own_keys(dk, dv, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["queries", "keys"])
 def of_keys_hopper_kernel(
     q, k, v, do, dk, dv, logs, dots, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
@@ -184,7 +184,7 @@ def own_queries(
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["queries", "padded", "keys"])
 def of_queries_hopper_kernel(
     q, k, v, do, dq, logs, dots, queries, padded, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr, EVEN: gl.constexpr
 ):  # fmt: skip

@@ -156,7 +156,7 @@ def make(
             mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
             weights = gl.convert_layout(p.to(o.dtype), LEFT)
         done += blocks
-        turned += 1
+        turned += 1  # noqa: SIM113 - Gluon has no enumerate
         last = (done - 1) % STAGES
         mbarrier.wait(v_full.index(last), (done - 1) // STAGES & 1)
         mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
@@ -177,7 +177,7 @@ def store_tile(tile, value, out, corner):
     tma.async_copy_shared_to_global(out, corner, tile)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["all_heads", "heads", "at_once", "queries", "keys", "turns"])
 def attention_hopper_kernel(
     q, k, v, o, kept, all_heads, heads, at_once, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
