@@ -71,10 +71,12 @@ def _time(launch: Callable[[], Any], quantiles: Sequence[float]) -> Any:
     return do_bench(launch, warmup=WARM_UP_MS, rep=TIMED_MS, quantiles=quantiles)
 
 
-def chosen(kernel: Any) -> str:
-    """Return the name of the choice that a tuned kernel's last launch took, with its reason."""
-    config = getattr(kernel, "best_config", None)
-    for choice in kernel.choices:
-        if config is not None and choice.config().all_kwargs() == config.all_kwargs():
-            return f"{choice.name}: {choice.reason}"
-    return "not launched yet"
+def chosen(*kernels: Any) -> dict[str, str]:
+    """Return by kernel which choice its last launch took, and why it could be the best; of those that were launched."""
+    return {
+        kernel.base_fn.__name__: f"{choice.name}: {choice.reason}"
+        for kernel in kernels
+        if hasattr(kernel, "best_config")
+        for choice in kernel.choices
+        if choice.config().all_kwargs() == kernel.best_config.all_kwargs()
+    }

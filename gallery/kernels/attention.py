@@ -11,7 +11,7 @@ the other, and corrects what it has when a larger s appears: the *online softmax
 - Why powers of two? The hardware's function is 2ˣ: log₂ e is multiplied into the scale once.
 - Why two loops? Only blocks that the diagonal or the last key cuts need masks; the others are spared the comparisons.
 - Why keep L? It is maximum and sum in one number, all that the gradient needs to make any p again.
-`attention_hopper.py` is the same for Hopper, with tensor descriptors and warps that have different duties.
+`attention_hopper.py` is what Hopper runs in 16 bits: tensor descriptors, and warps that have different duties.
 In the product: `kernels/point_sums.py` sums functions of rows and points over blocks of points as this does over keys.
 """
 
@@ -251,10 +251,6 @@ EXHIBIT = Exhibit(
     work=lambda q, k, v, causal: 4 * q.numel() * k.shape[2] // (2 if causal else 1),
     differentiable=True,
     backward_work=lambda q, k, v, causal: 10 * q.numel() * k.shape[2] // (2 if causal else 1),
-    chosen=lambda: {
-        "attention_kernel": chosen(attention_kernel),
-        "of_keys_kernel": chosen(of_keys_kernel),
-        "of_queries_kernel": chosen(of_queries_kernel),
-    },
+    chosen=lambda: chosen(attention_kernel, of_keys_kernel, of_queries_kernel),
     axis=("tokens", lambda size: size[2]),
 )

@@ -11,6 +11,9 @@ the other uses each half of the time.
   memory: a place is full, or empty again. While one group is at its exponentials, the other has the matrix units.
 - *Products that are waited for late*: within a group, p v of the last block runs while this block's exponentials are
   computed. A product reads p from registers until it is done, so these must not be written before.
+- *Programs that stay*: there are as many as multiprocessors, and each makes a tile of queries after the other. While
+  an answer is on its way to memory, what the next one is made of is on its way here. Causal tiles differ in how many
+  keys they see: the longest come first, and so all programs end at about the same time.
 Blocks come from the last to the first: only that one, before the loop, needs a mask.
 In the product: `kernels/digit_products.py` chooses what the matrix units multiply, and leaves when to the compiler.
 """
@@ -43,7 +46,7 @@ KEYS = gl.constexpr(128)
 STAGES = gl.constexpr(2)
 GROUPS = gl.constexpr(2)
 CACHED = 2**25
-"""Bytes of keys and values that the second cache holds beside all else."""
+"""So many bytes of keys and values stay in the GPU's cache, where tiles of several heads take turns."""
 
 
 @gluon.jit
@@ -57,7 +60,7 @@ def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
 
 @gluon.jit
 def place_of(turn, numbers, CAUSAL: gl.constexpr):
-    """Return head, first query and blocks of keys of a turn: of `at_once` heads the longest, then of the next heads."""
+    """Return head, first query and blocks of keys of a turn: the longest of some heads first, then those of others."""
     all_heads, at_once, queries, keys = numbers
     tiles = gl.cdiv(queries, ROWS * GROUPS)
     before = turn // (tiles * at_once) * at_once
@@ -181,7 +184,7 @@ def store_tile(tile, value, out, corner):
 def attention_hopper_kernel(
     q, k, v, o, kept, all_heads, heads, at_once, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Make tiles of queries of both groups, as many turns as there are; q, k, v, o: descriptors, kept: float32."""
+    """Make as many tiles as there are turns; q, k, v, o: descriptors, kept: float32 [all_heads, queries]."""
     numbers = (all_heads, at_once, queries, keys)
     tiles = (
         gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, ROWS, D], q.layout),

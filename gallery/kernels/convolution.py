@@ -224,9 +224,5 @@ EXHIBIT = Exhibit(
     traffic=traffic,
     work=products,
     differentiable=True,
-    chosen=lambda: {
-        "descriptor_kernel": chosen(descriptor_kernel),
-        "pointer_kernel": chosen(pointer_kernel),
-        "weight_kernel": chosen(weight_kernel),
-    },
+    chosen=lambda: chosen(descriptor_kernel, pointer_kernel, weight_kernel),
 )

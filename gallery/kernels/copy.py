@@ -163,8 +163,6 @@ EXHIBIT = Exhibit(
     tolerances={torch.float32: 0.0, torch.float16: 0.0, torch.bfloat16: 0.0},
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,
-    chosen=lambda: {
-        kernel.base_fn.__name__: chosen(kernel) for kernel in (pointer_kernel, block_pointer_kernel, descriptor_kernel)
-    },
+    chosen=lambda: chosen(pointer_kernel, block_pointer_kernel, descriptor_kernel),
     axis=("rows and columns", lambda size: size[0]),
 )

@@ -179,9 +179,6 @@ EXHIBIT = Exhibit(
     traffic=lambda x, *_: 2 * x.numel() * x.element_size(),
     differentiable=True,
     backward_traffic=lambda x, *_: 3 * x.numel() * x.element_size(),
-    chosen=lambda: {
-        "layer_norm_kernel": chosen(layer_norm_kernel),
-        "layer_norm_backward_kernel": chosen(layer_norm_backward_kernel),
-    },
+    chosen=lambda: chosen(layer_norm_kernel, layer_norm_backward_kernel),
     axis=("rows of 4,096", lambda size: size[0]),
 )

@@ -157,6 +157,6 @@ EXHIBIT = Exhibit(
     traffic=lambda x, w, b, y: (x.numel() + w.numel() + 3 * len(y)) * x.element_size(),
     differentiable=True,
     backward_traffic=lambda x, w, b, y: (2 * x.numel() + 2 * w.numel() + 4 * len(y)) * x.element_size(),
-    chosen=lambda: {"weighted_sum_kernel": chosen(weighted_sum_kernel)},
+    chosen=lambda: chosen(weighted_sum_kernel),
     axis=("rows of 64", lambda size: size[0]),
 )

@@ -87,6 +87,6 @@ EXHIBIT = Exhibit(
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
     traffic=lambda x, c: 2 * x.numel() * x.element_size(),
     differentiable=True,
-    chosen=lambda: {"map_2d_kernel": chosen(map_2d_kernel)},
+    chosen=lambda: chosen(map_2d_kernel),
     axis=("rows and columns", lambda size: size[0]),
 )

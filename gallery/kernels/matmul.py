@@ -332,9 +332,5 @@ EXHIBIT = Exhibit(
     traffic=lambda a, b: (a.numel() + b.numel() + a.shape[0] * b.shape[1]) * a.element_size(),
     work=lambda a, b: 2 * a.numel() * b.shape[1],
     differentiable=True,
-    chosen=lambda: {
-        "descriptor_kernel": chosen(descriptor_kernel),
-        "pointer_kernel": chosen(pointer_kernel),
-        "block_pointer_kernel": chosen(block_pointer_kernel),
-    },
+    chosen=lambda: chosen(descriptor_kernel, pointer_kernel, block_pointer_kernel),
 )

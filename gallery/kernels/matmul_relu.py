@@ -231,8 +231,5 @@ EXHIBIT = Exhibit(
     traffic=lambda a, b, bias: (a.numel() + b.numel() + bias.numel() + a.shape[0] * b.shape[1]) * a.element_size(),
     work=lambda a, b, bias: 2 * a.numel() * b.shape[1],
     differentiable=True,
-    chosen=lambda: {
-        "descriptor_relu_kernel": chosen(descriptor_relu_kernel),
-        "pointer_relu_kernel": chosen(pointer_relu_kernel),
-    },
+    chosen=lambda: chosen(descriptor_relu_kernel, pointer_relu_kernel),
 )

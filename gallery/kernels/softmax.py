@@ -202,10 +202,6 @@ EXHIBIT = Exhibit(
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,
     backward_traffic=lambda x: 3 * x.numel() * x.element_size(),
-    chosen=lambda: {
-        kernel.base_fn.__name__: chosen(kernel)
-        for kernel in (row_kernel, online_kernel, row_backward_kernel, block_backward_kernel)
-        if hasattr(kernel, "best_config")
-    },
+    chosen=lambda: chosen(row_kernel, online_kernel, row_backward_kernel, block_backward_kernel),
     axis=("columns", lambda size: size[-1]),
 )

@@ -119,17 +119,18 @@ def attention_kernel(
 
 @torch.library.custom_op("gallery::level_attention", mutates_args=())
 def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
-    """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128."""
+    """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128.
+
+    On a Hopper GPU heads of 64 and 128 in float16 and bfloat16 are for `gallery/kernels/attention_hopper.py`.
+    """
     check(q, k, v)
     batch, heads, tokens, size = q.shape
     y = q.new_empty(batch, tokens, heads, size)
     factor = math.log2(math.e) / math.sqrt(size)
-    if not y.numel():
-        pass
-    elif attention_hopper.suits(q):
+    if y.numel() and attention_hopper.suits(q):
         kept = q.new_empty(batch, heads, tokens, dtype=torch.float32)
         attention_hopper.launch(q, k, v, y.transpose(1, 2), kept, factor, causal)
-    else:
+    elif y.numel():
         q, k, v = alike(q, k, v)
         attention_kernel[lambda meta: (triton.cdiv(tokens, meta["QUERIES"]), batch * heads)](
             q, k, v, y, q.stride(0), q.stride(2), heads, tokens, factor, size, causal

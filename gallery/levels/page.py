@@ -37,6 +37,8 @@ before it is timed.
 | Triton language | a kernel that says what one block of the answer takes | the kernel in `gallery/levels/NAME.py` |
 | CUDA C++ | a kernel that says what every thread does | `gallery/levels/cuda/NAME.cu`, bound by `cpp_extension` |
 
+In the Triton language attention in 16 bits is, on a Hopper GPU, the gallery's `gallery/kernels/attention_hopper.py`.
+
 Models are assembled once, in `gallery/levels/models.py`, from five parts: layer normalisation with or without GELU, a
 linear layer with what follows it, attention, messages on a graph, and a polynomial of degree 2. A level is a set of
 parts. The language model is trained for seconds on one sentence that is in `gallery/levels/text.py`, and continues its

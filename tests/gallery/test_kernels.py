@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from torch.library import CustomOpDef, opcheck
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError
@@ -15,6 +17,7 @@ from gallery.catalogue import KERNELS, PATH, exhibits, find
 from gallery.check import error, gradient_error
 from gallery.exhibit import Arguments, Exhibit
 from gallery.kernels.softmax import ROW_CHOICES
+from gallery.tuning import Choice, chosen, tuned
 
 EXHIBITS = list(exhibits().values())
 WAYS = [
@@ -129,3 +132,18 @@ def test_tuning_takes_the_fastest_and_says_why() -> None:
     exhibit.ways["softmax"](x)
     assert exhibit.chosen is not None
     assert exhibit.chosen()["row_kernel"] in {f"{choice.name}: {choice.reason}" for choice in ROW_CHOICES}
+
+
+@triton.jit
+def fill_kernel(x, count, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, 1.0, mask=at < count)
+
+
+def test_what_was_never_launched_has_nothing_chosen(device: torch.device) -> None:
+    launched, other = (
+        tuned([Choice("only one", "there is no other", {"BLOCK": 4})], ["count"])(fill_kernel) for _ in "12"
+    )
+    launched[(1,)](torch.zeros(3, device=device), 3)
+    assert chosen(other) == {}
+    assert chosen(other, launched) == {"fill_kernel": "only one: there is no other"}
