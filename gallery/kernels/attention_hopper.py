@@ -42,11 +42,8 @@ HEAD_SIZES = (64, 128)
 ROWS = gl.constexpr(64)
 """Queries of a group."""
 KEYS = gl.constexpr(128)
-"""Keys of a block, of which there is room for `STAGES`."""
-STAGES = gl.constexpr(2)
+"""Keys of a block."""
 GROUPS = gl.constexpr(2)
-CACHED = 2**25
-"""So many bytes of keys and values stay in the GPU's cache, where tiles of several heads take turns."""
 
 
 @gluon.jit
@@ -59,28 +56,37 @@ def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
 
 
 @gluon.jit
-def place_of(turn, numbers, CAUSAL: gl.constexpr):
-    """Return head, first query and blocks of keys of a turn: the longest of some heads first, then those of others."""
-    all_heads, at_once, queries, keys = numbers
+def place_of(turn, all_heads, queries, keys, CAUSAL: gl.constexpr):
+    """Return head, first query and blocks of keys of a turn: head by head, or causal the longest of all heads first."""
     tiles = gl.cdiv(queries, ROWS * GROUPS)
-    before = turn // (tiles * at_once) * at_once
-    here = gl.minimum(at_once, all_heads - before)
-    tile = turn % (tiles * at_once) // here
     if CAUSAL:
-        tile = tiles - 1 - tile
-    start = tile * ROWS * GROUPS
-    end = gl.minimum(start + ROWS * GROUPS, keys) if CAUSAL else keys
-    return before + turn % (tiles * at_once) % here, start, gl.cdiv(end, KEYS)
+        head = turn % all_heads
+        start = (tiles - 1 - turn // all_heads) * ROWS * GROUPS
+        end = gl.minimum(start + ROWS * GROUPS, keys)
+    else:
+        head = turn // tiles
+        start = turn % tiles * ROWS * GROUPS
+        end = keys
+    return head, start, gl.cdiv(end, KEYS)
 
 
 @gluon.jit
-def bring(q, k, v, tiles, barriers, turns, numbers, heads, D: gl.constexpr, CAUSAL: gl.constexpr):
+def after(turn):
+    """Return a program's next turn: who had the longest tile of a round gets the shortest of the next."""
+    return turn + 2 * (gl.num_programs(0) - turn % gl.num_programs(0)) - 1
+
+
+@gluon.jit
+def bring(q, k, v, tiles, barriers, sizes, D: gl.constexpr, CAUSAL: gl.constexpr):
     """Bring the queries of every turn, and its blocks of keys and values from the last to the first."""
     query_tiles, _, key_tiles, value_tiles = tiles
-    q_full, k_full, k_empty, v_full, v_empty = barriers
+    q_full, k_full, k_empty, v_full, v_empty, _ = barriers
+    heads, all_heads, queries, keys, turns = sizes
+    STAGES: gl.constexpr = key_tiles.shape[0]
     done = 0
-    for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
-        head, start, blocks = place_of(turn, numbers, CAUSAL)
+    turn = gl.program_id(0)
+    while turn < turns:
+        head, start, blocks = place_of(turn, all_heads, queries, keys, CAUSAL)
         batch = head // heads
         head = head % heads
         for i in range(blocks):
@@ -101,31 +107,38 @@ def bring(q, k, v, tiles, barriers, turns, numbers, heads, D: gl.constexpr, CAUS
             mbarrier.expect(v_full.index(slot), KEYS * D * 2)
             tma.async_copy_global_to_shared(v, [batch, head, at, 0], v_full.index(slot), value_tiles.index(slot))
         done += blocks
+        turn = after(turn)
 
 
 @gluon.jit
 def make(
-    o, kept, tiles, barriers, turns, numbers, heads, scale,
+    o, kept, tiles, barriers, sizes, scale,
     D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
     """Make the answers of one group's queries of every turn."""
     query_tiles, out_tiles, key_tiles, value_tiles = tiles
-    q_full, k_full, k_empty, v_full, v_empty = barriers
-    _, _, queries, keys = numbers
+    q_full, k_full, k_empty, v_full, v_empty, to_multiply = barriers
+    heads, all_heads, queries, keys, turns = sizes
+    STAGES: gl.constexpr = key_tiles.shape[0]
     BY_KEY: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     BY_D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, BY_D, 2)
+    FIRST: gl.constexpr = 1 - GROUP
     own = query_tiles.index(GROUP).reshape([ROWS, D])
     nothing = gl.zeros([ROWS, KEYS], gl.float32, BY_KEY)
     done = 0
     turned = 0
-    for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
-        head, start, blocks = place_of(turn, numbers, CAUSAL)
+    turn = gl.program_id(0)
+    while turn < turns:
+        head, start, blocks = place_of(turn, all_heads, queries, keys, CAUSAL)
         row = start + GROUP * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, BY_KEY))
         mbarrier.wait(q_full.index(0), turned & 1)
         mbarrier.wait(k_full.index(done % STAGES), done // STAGES & 1)
         block = key_tiles.index(done % STAGES).reshape([KEYS, D])
-        s = warpgroup_mma_wait(0, [warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)])
+        mbarrier.wait(to_multiply.index(GROUP), done & 1 ^ FIRST)
+        s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
+        mbarrier.arrive(to_multiply.index(1 - GROUP))
+        s = warpgroup_mma_wait(0, [s])
         mbarrier.arrive(k_empty.index(done % STAGES))
         column = gl.expand_dims((blocks - 1) * KEYS + gl.arange(0, KEYS, gl.SliceLayout(0, BY_KEY)), 0)
         seen = column < keys
@@ -142,9 +155,11 @@ def make(
             slot = i % STAGES
             before = (i - 1) % STAGES
             block = key_tiles.index(slot).reshape([KEYS, D])
+            mbarrier.wait(to_multiply.index(GROUP), i & 1 ^ FIRST)
             s = warpgroup_mma(own, block.permute([1, 0]), nothing, use_acc=False, is_async=True)
             mbarrier.wait(v_full.index(before), (i - 1) // STAGES & 1)
             mean = warpgroup_mma(weights, value_tiles.index(before).reshape([KEYS, D]), mean, is_async=True)
+            mbarrier.arrive(to_multiply.index(1 - GROUP))
             s = warpgroup_mma_wait(1, [s])
             mbarrier.arrive(k_empty.index(slot))
             higher = gl.maximum(top, gl.max(s, 1) * scale)
@@ -159,7 +174,7 @@ def make(
             mean = mean * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, BY_D)), 1)
             weights = gl.convert_layout(p.to(o.dtype), LEFT)
         done += blocks
-        turned += 1  # noqa: SIM113 - Gluon has no enumerate
+        turned += 1
         last = (done - 1) % STAGES
         mbarrier.wait(v_full.index(last), (done - 1) // STAGES & 1)
         mean = warpgroup_mma(weights, value_tiles.index(last).reshape([KEYS, D]), mean, is_async=True)
@@ -169,6 +184,7 @@ def make(
         gl.store(kept + head * queries + row, (top + gl.log2(total)) / 1.4426950408889634, row < queries)
         tma.store_wait(0)
         store_tile(out_tiles.index(GROUP), mean, o, [head // heads, head % heads, start + GROUP * ROWS, 0])
+        turn = after(turn)
     tma.store_wait(0)
 
 
@@ -180,12 +196,13 @@ def store_tile(tile, value, out, corner):
     tma.async_copy_shared_to_global(out, corner, tile)
 
 
-@gluon.jit(do_not_specialize=["all_heads", "heads", "at_once", "queries", "keys", "turns"])
+@gluon.jit(do_not_specialize=["heads", "all_heads", "queries", "keys", "turns"])
 def attention_hopper_kernel(
-    q, k, v, o, kept, all_heads, heads, at_once, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
+    q, k, v, o, kept, heads, all_heads, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
     """Make as many tiles as there are turns; q, k, v, o: descriptors, kept: float32 [all_heads, queries]."""
-    numbers = (all_heads, at_once, queries, keys)
+    STAGES: gl.constexpr = 3 if D == 64 else 2  # as many blocks as there is room for
+    sizes = (heads, all_heads, queries, keys, turns)
     tiles = (
         gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, ROWS, D], q.layout),
         gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, ROWS, D], o.layout),
@@ -194,13 +211,13 @@ def attention_hopper_kernel(
     )
     k_full, k_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
     v_full, v_empty = new_barriers(STAGES, 1), new_barriers(STAGES, GROUPS)
-    barriers = (new_barriers(1, 1), k_full, k_empty, v_full, v_empty)
+    barriers = (new_barriers(1, 1), k_full, k_empty, v_full, v_empty, new_barriers(GROUPS, 1))
     fence_async_shared()
     gl.warp_specialize(
         [
-            (make, (o, kept, tiles, barriers, turns, numbers, heads, scale, D, CAUSAL, 0)),
-            (make, (o, kept, tiles, barriers, turns, numbers, heads, scale, D, CAUSAL, 1)),
-            (bring, (q, k, v, tiles, barriers, turns, numbers, heads, D, CAUSAL)),
+            (make, (o, kept, tiles, barriers, sizes, scale, D, CAUSAL, 0)),
+            (make, (o, kept, tiles, barriers, sizes, scale, D, CAUSAL, 1)),
+            (bring, (q, k, v, tiles, barriers, sizes, D, CAUSAL)),
         ],
         [4, 1],
         [240, 24],
@@ -236,8 +253,7 @@ def launch(
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
     turns = triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
-    at_once = min(max(CACHED // (keys * size * 4), 1), batch * heads) if causal else 1
     attention_hopper_kernel[(min(turns, multiprocessors(q.device)),)](
-        *descriptors, kept, batch * heads, heads, at_once, queries, keys, turns, scale,
+        *descriptors, kept, heads, batch * heads, queries, keys, turns, scale,
         D=size, CAUSAL=causal, num_warps=4,
     )  # fmt: skip

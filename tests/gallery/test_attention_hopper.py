@@ -1,5 +1,7 @@
 """The attention kernels for Hopper give what the others give, as far as a CPU can tell."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -68,10 +70,23 @@ def test_what_no_descriptor_describes_is_copied(monkeypatch: pytest.MonkeyPatch)
         assert torch.equal(ours.attention(*odd), ours.attention(q, k, v))
 
 
-def test_at_each_turn_there_is_another_tile_and_the_longest_come_first() -> None:
-    """Of five heads, two at once, and 300 queries: three tiles of each head, with three, two and one blocks of keys."""
-    place_of = gluon_threads.translated(attention_hopper)["place_of"]
-    places = [tuple(map(int, place_of(turn, (5, 2, 300, 300), True))) for turn in range(15)]
-    assert {(head, start) for head, start, _ in places} == {(h, at) for h in range(5) for at in (0, 128, 256)}
-    assert [blocks for *_, blocks in places] == [3, 3, 2, 2, 1, 1] * 2 + [3, 2, 1]
-    assert [head for head, *_ in places] == [0, 1] * 3 + [2, 3] * 3 + [4] * 3
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("programs", [1, 2, 7])
+def test_every_tile_has_its_turn(monkeypatch: pytest.MonkeyPatch, programs: int, causal: bool) -> None:
+    """Of five heads and 300 queries: three tiles of each head."""
+    names = gluon_threads.translated(attention_hopper)
+    monkeypatch.setattr(gluon_threads.OWN, "programs", programs, raising=False)
+    made = [[] for _ in range(programs)]
+    for program, tiles in enumerate(made):
+        turn = program
+        while turn < 15:
+            tiles.append(tuple(map(int, names["place_of"](turn, 5, 300, 300, causal))))
+            turn = names["after"](turn)
+    blocks = {0: 1, 128: 2, 256: 3} if causal else dict.fromkeys((0, 128, 256), 3)
+    assert sorted(itertools.chain(*made)) == [
+        (head, start, blocks[start]) for head in range(5) for start in (0, 128, 256)
+    ]
+    if causal:
+        assert all(tiles == sorted(tiles, key=lambda tile: -tile[2]) for tiles in made)
+        work = [sum(tile[2] for tile in tiles) for tiles in made]
+        assert max(work) - min(work) <= 2
