@@ -8,12 +8,14 @@ the other uses each half of the time.
 - *Descriptors*: one thread asks for a block by its corner, a unit of its own brings it, zeros beyond the end.
 - *Warps of different duties*: one warp brings blocks, and needs 24 registers a thread; two groups of four warps
   compute, with 240 each, which is what a block of s, one of p and the sums need. They meet at barriers in shared
-  memory: a place is full, or empty again. While one group is at its exponentials, the other has the matrix units.
+  memory: a place is full, or empty again. They ask for products in turns: while one group is at its exponentials, the
+  other has the matrix units.
 - *Products that are waited for late*: within a group, p v of the last block runs while this block's exponentials are
   computed. A product reads p from registers until it is done, so these must not be written before.
 - *Programs that stay*: there are as many as multiprocessors, and each makes a tile of queries after the other. While
   an answer is on its way to memory, what the next one is made of is on its way here. Causal tiles differ in how many
-  keys they see: the longest come first, and so all programs end at about the same time.
+  keys they see: the longest come first, who had the longest of a round gets the shortest of the next, and so all
+  programs end at about the same time.
 Blocks come from the last to the first: only that one, before the loop, needs a mask.
 In the product: `kernels/digit_products.py` chooses what the matrix units multiply, and leaves when to the compiler.
 """
@@ -123,7 +125,7 @@ def make(
     BY_KEY: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     BY_D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, BY_D, 2)
-    FIRST: gl.constexpr = 1 - GROUP
+    FIRST: gl.constexpr = 1 - GROUP  # group 0 does not wait for the other before its first product
     own = query_tiles.index(GROUP).reshape([ROWS, D])
     nothing = gl.zeros([ROWS, KEYS], gl.float32, BY_KEY)
     done = 0
@@ -238,8 +240,13 @@ def suits(q: torch.Tensor) -> bool:
 def describe(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
     """Return a descriptor of [batch, heads, tokens, d] in blocks of some tokens of one head."""
     shape = [1, 1, rows, tensor.shape[-1]]
-    layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16)
-    return TensorDescriptor.from_tensor(tensor, shape, layout)
+    return TensorDescriptor.from_tensor(tensor, shape, layout_of(*shape, of=tensor.dtype))
+
+
+@functools.cache
+def layout_of(*shape: int, of: torch.dtype) -> gl.NVMMASharedLayout:
+    """Return how a block lies in shared memory; to find it takes longer than to make a descriptor."""
+    return gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if of == torch.bfloat16 else gl.float16)
 
 
 def launch(
