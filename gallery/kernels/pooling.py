@@ -4,10 +4,13 @@ Mathematics: yₖ = Σ or max over 0 ≤ d < window of x at k·stride − paddin
 stride and a padding each, in two; what lies beyond the edge counts as 0 in a sum and as −∞ in a maximum. x […, n] gives
 y […, m] with m = (n + 2·padding − window) // stride + 1; x […, height, width] likewise in both.
 What to learn: neighbouring windows share elements. The memory is asked for each once, as the cache has it from then on,
-but the cache's own bandwidth counts too: nine loads for each element of a 3 × 3 window would take longer than the
-memory. So a program goes down a strip of the image: it reduces every row's window once, in `width` loads, *holds* the
-last `height` of these in registers, and reduces them for every row of the answer. The compiler unrolls all of it, since
-window, stride and padding are constants to it.
+but the cache answers so many loads in a time, and not more: nine for each element of a 3 × 3 window would take longer
+than the memory. So a program goes down a strip of the image: it reduces every row's windows once, *holds* the last
+`height` of these in registers, and reduces them for every row of the answer. Across, a thread makes four neighbouring
+windows of the same elements. It loads fours whose addresses 16 bytes divide, one load each, where the windows' second
+elements, a column further, would be four loads. `tl.split` takes the fours apart and `tl.join` puts the answers
+together, in a thread's own registers: neither costs an instruction. The compiler unrolls all of it, since window,
+stride and padding are constants to it.
 In the product: `kernels/ops/pool.py` reduces clusters of columns, which do not slide.
 """
 
@@ -26,11 +29,10 @@ from gallery.tuning import Choice, chosen, tuned
 
 KINDS = ("sum", "maximum")
 CHOICES = (
-    Choice("wide strips", "rows are shared, in long runs", {"LANES": 512, "RUNS": 1, "STRIP": 4}, 4),
-    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "RUNS": 1, "STRIP": 16}, 4),
-    Choice("narrow strips", "few lanes are left over in narrow images", {"LANES": 32, "RUNS": 1, "STRIP": 8}, 1),
-    Choice("one run", "in one dimension there are no rows to share", {"LANES": 1024, "RUNS": 1, "STRIP": 1}, 8),
-    Choice("two runs", "the same, with twice the loads under way", {"LANES": 512, "RUNS": 2, "STRIP": 1}, 4),
+    Choice("wide strips", "rows are shared, in long runs", {"LANES": 512, "STRIP": 8}, 4),
+    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "STRIP": 16}, 1),
+    Choice("narrow strips", "few lanes are left over in narrow images", {"LANES": 32, "STRIP": 8}, 1),
+    Choice("one run", "in one dimension there are no rows to share", {"LANES": 1024, "STRIP": 1}, 8),
 )
 
 
@@ -55,20 +57,48 @@ def joined(a, b, MAXIMUM: tl.constexpr):
 
 
 @triton.jit
-def row_windows(x, row, column, height, width, inside, WINDOW: tl.constexpr, MAXIMUM: tl.constexpr):
-    """Return the windows' reductions within one row of an image, from these columns on; x: [height, width]."""
+def loaded(x, column, width, inside, MAXIMUM: tl.constexpr):
+    """Return these elements of a row, as float32; what lies beyond its ends changes no reduction."""
     NOTHING: tl.constexpr = float("-inf") if MAXIMUM else 0.0
-    inside = inside & (row >= 0) & (row < height)
-    x += row.to(tl.int64) * width
-    result = tl.load(x + column, mask=inside & (column >= 0) & (column < width), other=NOTHING).to(tl.float32)
+    return tl.load(x + column, mask=inside & (column >= 0) & (column < width), other=NOTHING).to(tl.float32)
+
+
+@triton.jit
+def windows_each(
+    x, lane, width, inside, WINDOW: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr, MAXIMUM: tl.constexpr
+):
+    """Return the reductions of these lanes' windows within one row, in a load for each element; x: [width]."""
+    column = lane * STRIDE - PADDING
+    result = loaded(x, column, width, inside, MAXIMUM)
     for d in tl.static_range(1, WINDOW):
-        at = column + d
-        value = tl.load(x + at, mask=inside & (at >= 0) & (at < width), other=NOTHING).to(tl.float32)
-        result = joined(result, value, MAXIMUM)
+        result = joined(result, loaded(x, column + d, width, inside, MAXIMUM), MAXIMUM)
     return result
 
 
-@tuned(CHOICES, key=["height_out", "width_out", "HEIGHT", "WIDTH"])
+@triton.jit
+def windows_by_fours(
+    x, lane, width, inside, WINDOW: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr, MAXIMUM: tl.constexpr
+):
+    """Return the same, for a width that four divides, in loads of four elements that lie together."""
+    BEFORE: tl.constexpr = (PADDING + 3) // 4 * 4  # columns that are loaded left of the first window without padding
+    column = lane // 4 * (4 * STRIDE) + lane % 4
+    elements = ()
+    for first in tl.static_range(-BEFORE, 3 * STRIDE + WINDOW - PADDING, 4):
+        fours = tl.reshape(loaded(x, column + first, width, inside, MAXIMUM), [lane.shape[0] // 4, 2, 2])
+        even, odd = tl.split(fours)
+        e0, e2 = tl.split(even)
+        e1, e3 = tl.split(odd)
+        elements = elements + (e0, e1, e2, e3)  # noqa: RUF005  (the language has no stars in tuples)
+    windows = ()
+    for i in tl.static_range(4):
+        result = elements[BEFORE - PADDING + i * STRIDE]
+        for d in tl.static_range(1, WINDOW):
+            result = joined(result, elements[BEFORE - PADDING + i * STRIDE + d], MAXIMUM)
+        windows = windows + (result,)  # noqa: RUF005
+    return tl.reshape(tl.join(tl.join(windows[0], windows[2]), tl.join(windows[1], windows[3])), [lane.shape[0]])
+
+
+@tuned(CHOICES, key=["height_out", "width_out", "HEIGHT", "WIDTH", "FOURS"])
 @triton.jit
 def pooling_kernel(
     x,  # [images, height, width]
@@ -84,37 +114,34 @@ def pooling_kernel(
     PADDING_DOWN: tl.constexpr,
     PADDING_ACROSS: tl.constexpr,
     MAXIMUM: tl.constexpr,
+    FOURS: tl.constexpr,
     LANES: tl.constexpr,
-    RUNS: tl.constexpr,
     STRIP: tl.constexpr,
 ):
-    """Write `STRIP` rows of y, `RUNS` times `LANES` columns wide: all loads are under way before the first store."""
-    across, down = tl.cdiv(width_out, LANES * RUNS), tl.cdiv(height_out, STRIP)
+    """Write `STRIP` rows of y, `LANES` columns wide."""
+    if FOURS:
+        width, width_out = width // 4 * 4, width_out // 4 * 4  # as they are; so the compiler knows it too
+    across, down = tl.cdiv(width_out, LANES), tl.cdiv(height_out, STRIP)
     image = (tl.program_id(0) // (across * down)).to(tl.int64)
     first = (tl.program_id(0) // across) % down * STRIP
-    start = (tl.program_id(0) % across) * (LANES * RUNS) + tl.arange(0, LANES)
+    lane = (tl.program_id(0) % across) * LANES + tl.arange(0, LANES)
     x += image * height * width
     y += image * height_out * width_out
     SHARED: tl.constexpr = HEIGHT - STRIDE_DOWN if HEIGHT > STRIDE_DOWN else 0  # rows that two windows have
-    results = ()
-    for run in tl.static_range(RUNS):
-        lane = start + run * LANES
-        column = lane * STRIDE_ACROSS - PADDING_ACROSS
-        held = ()
-        for r in tl.static_range(STRIP):
-            top = (first + r) * STRIDE_DOWN - PADDING_DOWN
-            for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
-                below = row_windows(x, top + d, column, height, width, lane < width_out, WIDTH, MAXIMUM)
-                held = (held + (below,))[-HEIGHT:]  # noqa: RUF005  (the language has no stars in tuples)
-            result = held[0]
-            for d in tl.static_range(1, HEIGHT):
-                result = joined(result, held[d], MAXIMUM)
-            results = results + (result,)  # noqa: RUF005
-    for run in tl.static_range(RUNS):
-        lane = start + run * LANES
-        for r in tl.static_range(STRIP):
-            out = y + (first + r).to(tl.int64) * width_out + lane
-            tl.store(out, results[run * STRIP + r], mask=(lane < width_out) & (first + r < height_out))
+    row_windows: tl.constexpr = windows_by_fours if FOURS else windows_each
+    held = ()
+    for r in tl.static_range(STRIP):
+        top = (first + r) * STRIDE_DOWN - PADDING_DOWN
+        for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
+            row = (top + d).to(tl.int64)
+            inside = (row >= 0) & (row < height)
+            below = row_windows(x + row * width, lane, width, inside, WIDTH, STRIDE_ACROSS, PADDING_ACROSS, MAXIMUM)
+            held = (held + (below,))[-HEIGHT:]  # noqa: RUF005
+        result = held[0]
+        for d in tl.static_range(1, HEIGHT):
+            result = joined(result, held[d], MAXIMUM)
+        out = y + (first + r).to(tl.int64) * width_out + lane
+        tl.store(out, result, mask=(lane < width_out) & (first + r < height_out))
 
 
 @torch.library.custom_op("gallery::pooling", mutates_args=())
@@ -142,9 +169,7 @@ def pooling(
     height, height_out = (1, 1) if one else (x.shape[-2], shape[-2])
     images = y.numel() // (height_out * shape[-1])
     pooling_kernel[
-        lambda meta: (
-            images * triton.cdiv(height_out, meta["STRIP"]) * triton.cdiv(shape[-1], meta["LANES"] * meta["RUNS"]),
-        )
+        lambda meta: (images * triton.cdiv(height_out, meta["STRIP"]) * triton.cdiv(shape[-1], meta["LANES"]),)
     ](
         x,
         y,
@@ -159,6 +184,7 @@ def pooling(
         PADDING_DOWN=0 if one else padding[down],
         PADDING_ACROSS=padding[across],
         MAXIMUM=kind == "maximum",
+        FOURS=x.shape[-1] % 4 == 0 and shape[-1] % 4 == 0,
     )
     return y
 
@@ -228,8 +254,16 @@ EXHIBIT = Exhibit(
     peers={"torch": torch_pooling},
     sample=sample,
     sizes=[
-        *((1, 1, 1, 1, 0, 0), (0, 10, 3, 1, 1, 0), (2, 1030, 4, 1, 0, 0), (3, 50, 5, 3, 2, 1), (3, 7, 2, 3, 0, 1)),
+        *(
+            (1, 1, 1, 1, 0, 0),
+            (0, 10, 3, 1, 1, 0),
+            (2, 1030, 4, 1, 0, 0),
+            (3, 50, 5, 3, 2, 1),
+            (3, 7, 2, 3, 0, 1),
+            (3, 1032, 5, 1, 2, 0),
+        ),
         *((2, 9, 33, 3, 1, 1, 0), (2, 17, 130, 3, 1, 1, 1), (1, 12, 10, 3, 2, 1, 1), (1, 7, 9, 2, 3, 0, 1)),
+        *((1, 11, 48, 3, 2, 1, 0), (2, 5, 10, 3, 1, 0, 1), (2, 5, 8, 3, 1, 0, 1), (2, 17, 136, 3, 1, 1, 1)),
     ],
     curve=[(64, 2**k, 2**k, 3, 1, 1, 1) for k in range(4, 12)],
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},

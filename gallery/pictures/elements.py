@@ -117,9 +117,9 @@ def pooling() -> Picture:
     for row in range(6):
         y = top + row * size
         paint = "0" if row == 1 else "2" if row in (2, 3) else "1" if row == 4 else "plain"
-        picture.box(370, y, 230, size - 5, paint, f"row {row}: 3 loads, 1 result")
+        picture.box(370, y, 230, size - 5, paint, f"row {row}: loaded, reduced")
         picture.arrow(290, y + 13, 366, y + 13)
-    picture.note(370, 286, "Each row is reduced once: 3 loads, not 9.", "Green: held for both windows.")
+    picture.note(370, 286, "Each row is so once, not three times.", "Green: held for both windows.")
     picture.text(790, 40, "y", 15, bold=True)
     picture.box(720, top + 1.5 * size, 140, 40, "0", "rows 1, 2, 3")
     picture.box(720, top + 3.4 * size, 140, 40, "1", "rows 2, 3, 4")

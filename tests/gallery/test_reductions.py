@@ -15,9 +15,14 @@ from tests.gallery.drawing import DEVICE, TYPES, assert_near, tensors
 FEW = settings(max_examples=25)
 
 
+def in_fours(length: int, window: int, stride: int, padding: int) -> bool:
+    """Whether both a row of x and one of the answer are of fours, of which the kernel takes another way."""
+    return length % 4 == 0 and ((length + 2 * padding - window) // stride + 1) % 4 == 0
+
+
 @st.composite
 def poolings(draw: st.DrawFn) -> tuple[torch.Tensor, list[int], list[int], list[int], str]:
-    """Return what a pooling takes: one or two dimensions, each with a window that fits."""
+    """Return what a pooling takes: one or two dimensions, each with a window that fits; half of them in fours."""
     dimensions = draw(st.integers(1, 2))
     window = [draw(st.integers(1, 5)) for _ in range(dimensions)]
     stride = [draw(st.integers(1, 6)) for _ in range(dimensions)]
@@ -26,6 +31,10 @@ def poolings(draw: st.DrawFn) -> tuple[torch.Tensor, list[int], list[int], list[
         draw(st.integers(max(size - 2 * pad, 1), size + (40 if place else 12)))
         for place, (size, pad) in enumerate(zip(window, padding, strict=True))
     ]
+    last = lengths[-1], window[-1], stride[-1], padding[-1]
+    fours = [length for length in range(last[0], last[0] + 30) if in_fours(length, *last[1:])]
+    if fours and draw(st.booleans()):
+        lengths[-1] = draw(st.sampled_from(fours))
     before = draw(st.lists(st.integers(0, 3), max_size=2))
     x = draw(tensors(shape=(*before, *lengths)))
     return x.reshape(*before, *lengths), window, stride, padding, draw(st.sampled_from(KINDS))
@@ -38,13 +47,21 @@ def test_pooling(arguments: tuple[torch.Tensor, list[int], list[int], list[int],
     assert_near(pooling(x, *others), reference(x.double(), *others), float(x.abs().max()) if x.numel() else 0.0)
 
 
+@pytest.mark.parametrize("width", [20, 21])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nan_is_every_windows_that_has_one(kind: str) -> None:
-    x = torch.randn(2, 9, 20, device=DEVICE)
+def test_nan_is_every_windows_that_has_one(kind: str, width: int) -> None:
+    x = torch.randn(2, 9, width, device=DEVICE)
     x[0, 4, 7] = math.nan
     y = pooling(x, [3, 3], [1, 1], [1, 1], kind)
     assert y.isnan().sum() == 9
     assert y[0, 3:6, 6:9].isnan().all()
+
+
+def test_pooling_of_fours_that_begin_at_no_address_of_four() -> None:
+    x = torch.randn(3 * 8 * 1100 + 1, device=DEVICE)[1:].view(3, 8, 1100)
+    assert x.is_contiguous()
+    arguments = [3, 3], [1, 1], [1, 1], "maximum"
+    assert torch.equal(pooling(x, *arguments), reference(x, *arguments))
 
 
 @FEW
