@@ -1,0 +1,315 @@
+"""Symmetric trees: `out[r] = f(baseline + Σₜ values[firstₜ + Σₖ 2ᵏ · answer(asked[t, k], r)])`.
+
+`x`: `[rows, features]`; `out`: `[rows, outputs]`; both float32 or float64.
+
+A symmetric tree, also called oblivious, asks one question a level, the same of all of the level's nodes, so that a tree
+of depth d is d questions and 2ᵈ leaves (Kohavi, Bottom-up induction of oblivious read-once decision graphs, ECML 1994;
+Prokhorenkova et al., CatBoost: unbiased boosting with categorical features, NeurIPS 2018). Question q asks whether
+`x[feature[q]] > threshold[q]`, and NaN is answered with `missing[q]`, 0 or 1. The first tree's leaves are first; trees
+ask from the first row of `asked` on, as many questions as each is deep, bit k of the leaf by the k-th.
+
+Thresholds in float32 are compared with `x` rounded to float32, and thresholds in float64 with `x` itself.
+
+Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
+below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
+the same sum in any order: how rows and trees are shared among programs, which does follow the number of rows, cannot
+change an answer.
+
+Trees ask the same questions again and again. So a first kernel answers all of them, by finding each number's place
+among its borders (`border_counts.py`), and a second one looks at four rows' answers at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ..border_counts import ROWS_IN_WORD, count_columns, launch_counts
+from ..errors import PlanError
+from ..functions import FUNCTIONS, check_function, function_suffix
+from ..plan import Operation, Parameters
+from ..tree_sum import add_parts, answer
+from ..trees import integer_leaves
+
+DEEPEST = 16
+"""The levels of questions that a tree has at most."""
+
+ROWS, LANES = 128, 2**16
+"""How many rows, and of these and trees how many pairs, plain torch looks at together."""
+
+LARGEST_SCRATCH = 2**26
+"""How many bytes of counts there are at a time."""
+
+
+@triton.jit(do_not_specialize=["rows", "stride", "leaf_count", "span"])
+def symmetric_sum_kernel(
+    counts,  # int32 [columns, stride], of four rows each
+    questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, which is answered with no, past a tree's last
+    first_leaf,  # int32 [TREES]
+    leaves,  # int64 [OUTPUTS, leaf_count]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
+    rows,
+    stride,
+    leaf_count,
+    span,
+    TREES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PARTS: tl.constexpr,  # whether sums are of `span` trees alone, or of all
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_WORDS: tl.constexpr,
+    UNROLL: tl.constexpr = 1,
+):
+    """Sums of `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows, by `BLOCK_TREES` at a time."""
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_WORDS)
+    word = tl.program_id(0) * BLOCK_WORDS + lane % BLOCK_WORDS
+    output = tl.program_id(1)
+    begin = tl.program_id(2) * span
+    end = tl.minimum(begin + span, TREES)
+    row = word.to(tl.int64) * 4
+    leaves += output.to(tl.int64) * leaf_count
+    sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
+    sum1, sum2, sum3 = sum0, sum0, sum0
+    for start in tl.range(begin, end, BLOCK_TREES, loop_unroll_factor=UNROLL):
+        tree = start + lane // BLOCK_WORDS
+        inside = (tree < end) & (row < rows)
+        low = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.uint32)
+        high = low
+        for level in tl.static_range(DEPTH):
+            asked = tl.load(questions + level * TREES + tree, mask=inside, other=0)
+            four = tl.load(counts + (asked >> 32) * stride + word, mask=inside, other=0)
+            # The answers are the bytes' highest bits, which move down as others are asked.
+            yes = (four.to(tl.uint32, bitcast=True) + asked.to(tl.uint32)) & 0x80808080
+            if level < 8:
+                low = (low >> 1) | yes
+            else:
+                high = (high >> 1) | yes
+        if DEPTH < 8:
+            low = low >> (8 - DEPTH)
+        elif DEPTH > 8 and DEPTH < 16:
+            high = high >> (16 - DEPTH)
+        place = leaves + tl.load(first_leaf + tree, mask=inside, other=0)
+        sum0 += tl.load(place + _byte(low, high, 0, DEPTH), mask=inside, other=0)
+        sum1 += tl.load(place + _byte(low, high, 1, DEPTH), mask=inside & (row + 1 < rows), other=0)
+        sum2 += tl.load(place + _byte(low, high, 2, DEPTH), mask=inside & (row + 2 < rows), other=0)
+        sum3 += tl.load(place + _byte(low, high, 3, DEPTH), mask=inside & (row + 3 < rows), other=0)
+    out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
+    row = (tl.program_id(0) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)).to(tl.int64) * 4
+    for number in tl.static_range(4):
+        part = sum0 if number == 0 else sum1 if number == 1 else sum2 if number == 2 else sum3
+        total = tl.sum(tl.reshape(part, [BLOCK_TREES, BLOCK_WORDS]), axis=0)
+        inside = row + number < rows
+        if not PARTS:
+            at = output + 0 * row
+            total = answer(total, unit + at, baseline + at, inside, 1.0, FUNCTION)
+        tl.store(out + (row + number) * OUTPUTS, total.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
+    """Return a byte of each word of `low`, and that of `high` above it where trees are so deep."""
+    found = (low >> (8 * number)) & 255
+    if DEPTH > 8:
+        found |= ((high >> (8 * number)) & 255) << 8
+    return found.to(tl.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricTrees(Operation):
+    """Trees that ask the same question at all nodes of a level, their leaves' values summed."""
+
+    feature: np.ndarray  # int32 [questions]
+    threshold: np.ndarray  # float32 or float64 [questions]
+    missing: np.ndarray  # uint8 [questions], the answer to NaN
+    asked: np.ndarray  # int32 [levels], the questions of a tree from its lowest bit on, tree after tree
+    depth: np.ndarray  # int32 [trees], how many questions
+    values: np.ndarray  # float64 [leaves, outputs], 2 to the power of its depth of each tree
+    baseline: np.ndarray  # float64 [outputs]
+    function: str = "identity"
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        check_function(self.function)
+        questions = len(self.feature)
+        if {self.feature.shape, self.threshold.shape, self.missing.shape} != {(questions,)}:
+            raise PlanError("symmetric_trees: feature, threshold and missing must be [questions].")
+        if self.feature.dtype != np.int32 or not _within(self.feature, features):
+            raise PlanError(f"symmetric_trees: feature must be int32 in [0, {features}).")
+        if self.threshold.dtype not in (np.float32, np.float64) or np.isnan(self.threshold).any():
+            raise PlanError("symmetric_trees: threshold must be float32 or float64, and not NaN.")
+        if self.missing.dtype != np.uint8 or not _within(self.missing, 2):
+            raise PlanError("symmetric_trees: missing must be uint8, 0 or 1.")
+        if self.depth.dtype != np.int32 or self.depth.ndim != 1 or not len(self.depth):
+            raise PlanError("symmetric_trees: depth must be int32 [trees], at least one.")
+        if not _within(self.depth, DEEPEST + 1):
+            raise PlanError(f"symmetric_trees: depth must lie in [0, {DEEPEST}].")
+        if self.asked.dtype != np.int32 or self.asked.shape != (self.depth.sum(dtype=np.int64),):
+            raise PlanError("symmetric_trees: asked must be int32 [levels], as many as the trees' depths are together.")
+        if not _within(self.asked, questions):
+            raise PlanError(f"symmetric_trees: asked must lie in [0, {questions}).")
+        leaves = int((1 << self.depth.astype(np.int64)).sum())
+        if leaves >= 2**31 or self.values.ndim != 2 or len(self.values) != leaves:
+            raise PlanError(f"symmetric_trees: values must be [{leaves}, outputs], fewer than 2**31 of them.")
+        if self.baseline.shape != self.values.shape[1:]:
+            raise PlanError(f"symmetric_trees: baseline must be [{self.values.shape[1]}].")
+
+    def output_width(self, *widths: int) -> int:
+        return self.values.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the questions as columns of borders, and the leaves as integers."""
+        asked, borders, words = count_columns(self.feature, self.threshold, self.missing)
+        questions = np.append(words, 0)[self._asked]
+        return {"asked": asked, "borders": borders, "questions": questions, **self.plain_parameters()}
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the leaves as integers, `[outputs, leaves]`, and where each tree's begin."""
+        first = np.append(np.int32(0), np.cumsum(1 << self.depth, dtype=np.int32))
+        leaves, unit = integer_leaves(self.values, first)
+        return {
+            "first_leaf": first[:-1],
+            "leaves": np.ascontiguousarray(leaves.T),
+            "unit": unit,
+            "baseline": self.baseline,
+        }
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), questions = inputs, self._questions
+        sums = torch.empty(len(x), self.values.shape[1], dtype=torch.int64, device=x.device)
+        for part, out in zip(x.split(ROWS), sums.split(ROWS), strict=True):
+            self._add_up(parameters, questions.answers(part.to("cpu", questions.threshold.dtype)), out.T)
+        return FUNCTIONS[self.function](parameters["baseline"] + sums * parameters["unit"])
+
+    def _add_up(self, parameters: Parameters, answers: torch.Tensor, sums: torch.Tensor) -> None:
+        """Fill `[outputs, rows]` with the sums of leaves, for answers `[questions + 1, rows]`, uint8."""
+        first, leaves, rows = parameters["first_leaf"], parameters["leaves"], answers.shape[1]
+        answers = answers.view(-1) if rows == 1 else answers  # of which torch takes some sooner
+        sums.zero_()
+        trees = max(LANES // max(rows, 1), 1)
+        for asked, start in zip(self._questions.asked.split(trees, dim=1), first.split(trees), strict=True):
+            leaf = start[:, None].expand(-1, rows).contiguous().view(-1)
+            for level in range(0, len(asked), 8):
+                byte = answers.index_select(0, asked[level])
+                for bit, question in enumerate(asked[level + 1 : level + 8], 1):
+                    byte.add_(answers.index_select(0, question), alpha=1 << bit)
+                leaf.add_(byte.view(-1).to(start.device, torch.int32), alpha=1 << level)
+            for total, held in zip(sums, leaves, strict=True):
+                total.add_(held.index_select(0, leaf).view(len(start), rows).sum(0))
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), columns = inputs, max(len(parameters["asked"]), 1)
+        most = max(LARGEST_SCRATCH // columns, 2**12)
+        for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):
+            self._launch(parameters, part, out)
+
+    def _launch(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor) -> None:
+        """Launch the kernels for all of these rows."""
+        (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
+        tile = tile_of(rows, trees, outputs)
+        counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, tile.block_words)
+        parts = triton.cdiv(trees, tile.span)
+        shape = (parts, rows, outputs)
+        sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output
+        grid = (triton.cdiv(rows, ROWS_IN_WORD * tile.block_words), outputs, parts)
+        symmetric_sum_kernel[grid](
+            counts=counts,
+            questions=parameters["questions"],
+            first_leaf=parameters["first_leaf"],
+            leaves=parameters["leaves"],
+            unit=parameters["unit"],
+            baseline=parameters["baseline"],
+            out=sums,
+            rows=rows,
+            stride=counts.shape[1],
+            leaf_count=parameters["leaves"].shape[1],
+            span=tile.span,
+            TREES=trees,
+            DEPTH=depth,
+            OUTPUTS=outputs,
+            FUNCTION=self.function,
+            PARTS=parts > 1,
+            BLOCK_TREES=tile.block_trees,
+            BLOCK_WORDS=tile.block_words,
+            num_warps=tile.num_warps,
+        )
+        if parts > 1:
+            add_parts(sums, parameters, output, self.function)
+
+    def launches(self, inputs: int) -> int:
+        return 2
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        trees = f"{len(self.depth)} trees of {len(self.feature)} questions, up to {self.depth.max()} levels deep"
+        return trees + function_suffix(self.function)
+
+    @functools.cached_property
+    def _questions(self) -> _Questions:
+        """Return what plain torch answers questions with."""
+        missing = torch.from_numpy(self.missing > 0)[:, None] if self.missing.any() else None
+        threshold = torch.from_numpy(np.require(self.threshold, requirements="W"))[:, None]
+        asked = torch.from_numpy(self._asked)
+        return _Questions(torch.from_numpy(self.feature.astype(np.int64)), threshold, missing, asked)
+
+    @functools.cached_property
+    def _asked(self) -> np.ndarray:
+        """Return the questions of each level, int32 `[deepest, trees]`; behind a tree's last as many as there are."""
+        level = np.arange(self.depth.max())[:, None]
+        found = np.full((len(level), len(self.depth)), len(self.feature), dtype=np.int32)
+        found.T[(level < self.depth).T] = self.asked
+        return found
+
+
+class _Questions(NamedTuple):
+    """What plain torch answers questions with, `[questions]` or `[questions, 1]` each."""
+
+    feature: torch.Tensor
+    threshold: torch.Tensor
+    missing: torch.Tensor | None  # whether the answer to NaN is yes; None where it never is
+    asked: torch.Tensor  # the questions of each level, int32 [deepest, trees]
+
+    def answers(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the answers, uint8 `[questions + 1, rows]`, of which the last are no."""
+        value = x.T.contiguous().index_select(0, self.feature)
+        found = torch.zeros(len(value) + 1, len(x), dtype=torch.bool)
+        torch.gt(value, self.threshold, out=found[:-1])
+        if self.missing is not None:
+            found[:-1] |= self.missing & value.isnan()
+        return found.view(torch.uint8)
+
+
+class Tile(NamedTuple):
+    """How much of its work a program does, and at a time."""
+
+    block_words: int
+    block_trees: int
+    span: int  # of trees
+    num_warps: int
+
+
+def tile_of(rows: int, trees: int, outputs: int) -> Tile:
+    """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
+    words = triton.cdiv(rows, ROWS_IN_WORD)
+    block_words = min(triton.next_power_of_2(words), 256)
+    block_trees = max(128 // block_words, 1)
+    programs = triton.cdiv(words, block_words) * outputs
+    parts = max(min(triton.cdiv(2048, programs), trees // (4 * block_trees)), 1)
+    span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
+    return Tile(block_words, block_trees, span, 4)
+
+
+def _within(numbers: np.ndarray, end: int) -> bool:
+    """Whether all numbers are in [0, end)."""
+    return bool(((numbers >= 0) & (numbers < end)).all())
