@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
-from docs.boosters import compare
+from docs.boosters import compare, number_leaves
 from tests.exporter.adversarial import adversarial_rows, edges_of
 from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
 from tests.exporter.cases_text import NUMERIC
@@ -31,6 +31,7 @@ from triton_regressors.exporter.lowerings import catboost_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.run import Runner
@@ -65,7 +66,9 @@ def fitted(name: str) -> CatBoostRegressor:
     return catboost(**options).fit(*(tenants if "cat_features" in options else with_holes)())
 
 
-def adversarial(model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble) -> tuple[Any, np.ndarray]:
+def adversarial(
+    model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble | SymmetricTrees
+) -> tuple[Any, np.ndarray]:
     """Return rows as the library takes them, and as the plan does."""
     thresholds = {column: own for column, own in edges_of(ensemble)[0].items() if column < inputs.n_features}
     if not inputs.text:
@@ -88,17 +91,23 @@ def adversarial(model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble
 def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted(name)
 
-    def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
+    def number_nodes(trees: Trees, **options: Any) -> TreeEnsemble:
         nodes = np.flatnonzero(trees.left < 0)[:, None].astype(np.float64)
         return arrange(Trees(**{**vars(trees), "value": nodes}), exact=True, output="each")
 
-    monkeypatch.setattr(lowering, "arrange", number_leaves)
+    def number_symmetric(**fields: Any) -> SymmetricTrees:
+        return number_leaves(SymmetricTrees(**fields))
+
+    monkeypatch.setattr(lowering, "arrange", number_nodes)
+    monkeypatch.setattr(lowering, "SymmetricTrees", number_symmetric)
     lowered = lower(model, tenants()[0])
     plan = specialise(lowered.plan, "float32")
     rows, X = adversarial(model, lowered.inputs, plan.steps[-1].operation)  # type: ignore[arg-type]
     found = Runner(plan, engine="torch").predict(X)["y"]
     leaves = model.calc_leaf_indexes(rows)
     assert found.shape == leaves.shape == (ROWS, model.tree_count_)
+    if isinstance(plan.steps[-1].operation, SymmetricTrees):  # whose leaves have the library's numbers
+        assert np.array_equal(found, leaves)
     for ours, own in zip(found.T, leaves.T, strict=True):
         pairs = np.unique(np.stack([ours, own]), axis=1)
         assert pairs.shape[1] == len(np.unique(ours)) == len(np.unique(own))
@@ -109,12 +118,13 @@ def test_answers_are_the_float32_nearest_to_the_librarys(name: str) -> None:
     model = fitted(name)
     compilation = compile_estimator(model, sample=tenants()[0] if "cat_features" in DECISIONS[name] else None)
     ensemble = compilation.plan.steps[-1].operation
-    assert isinstance(ensemble, TreeEnsemble)
+    nested = "grow_policy" in DECISIONS[name]
+    assert isinstance(ensemble, TreeEnsemble if nested else SymmetricTrees)
     rows, X = adversarial(model, compilation.inputs, ensemble)
     expected = model.predict(rows)[:, None]
     found = Runner(compilation.plan, engine="torch").predict(X)["y"]
     assert measure(found, expected, units(expected)).max_ulp <= NEAREST
-    if name in ("lossguide", "combined"):
+    if name in ("lossguide", "combined", "deep"):
         again = Runner(compilation.plan, engine="interpret").predict(X[:16])["y"]
         assert again.tobytes() == found[:16].tobytes()
 
