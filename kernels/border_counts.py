@@ -96,14 +96,15 @@ def launch_counts(
     x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, rows: int, multiple: int
 ) -> torch.Tensor:
     """Launch the kernel, and return the counts' words, int32 `[columns, words]`, for a multiple of so many words."""
-    columns, stride = len(asked), triton.cdiv(rows, ROWS_IN_WORD * multiple) * ROWS_IN_WORD * multiple
-    counts = torch.empty(columns, stride, dtype=torch.uint8, device=x.device)
+    columns, words = len(asked), triton.cdiv(triton.cdiv(rows, ROWS_IN_WORD), multiple) * multiple
+    counts = torch.empty(columns, words, dtype=torch.int32, device=x.device)
     if columns:
+        stride = words * ROWS_IN_WORD
         count_borders_kernel[(triton.cdiv(stride, BLOCK_ROWS), triton.cdiv(columns, BLOCK_COLUMNS))](
             x=x,
             asked=asked,
             borders=borders,
-            counts=counts,
+            counts=counts.view(torch.uint8),
             rows=rows,
             stride=stride,
             FEATURES=x.shape[1],
@@ -113,4 +114,4 @@ def launch_counts(
             BLOCK_ROWS=BLOCK_ROWS,
             num_warps=4,
         )
-    return counts.view(torch.int32)
+    return counts

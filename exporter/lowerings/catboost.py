@@ -106,9 +106,7 @@ def _symmetric(
     )
 
 
-def _nodes(
-    model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder
-) -> TreeEnsemble:
+def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder) -> TreeEnsemble:
     """Return trees whose nodes each ask a question.
 
     Args:

@@ -5,8 +5,8 @@ whole numbers, must explain every hash that the model knows, or the export is re
 near zero need no sample: they are found by their hashes.
 
 A statistic of one column is a lookup. One of several columns, and of answers about numbers, is two: the first gives a
-combination a number, the sum of what each category adds, and trees of one question add what answers do; the second looks
-this number up.
+combination a number, the sum of what each category adds, and trees of one question add what answers do; the second
+looks this number up.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ DEEPEST = 16
 ROWS, LANES = 128, 2**16
 """How many rows, and of these and trees how many pairs, plain torch looks at together."""
 
-LARGEST_SCRATCH = 2**26
-"""How many bytes of counts there are at a time."""
+MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
+"""How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
 
 
 @triton.jit(do_not_specialize=["rows", "stride", "leaf_count", "span"])
@@ -158,10 +158,13 @@ class SymmetricTrees(Operation):
         if not _within(self.asked, questions):
             raise PlanError(f"symmetric_trees: asked must lie in [0, {questions}).")
         leaves = int((1 << self.depth.astype(np.int64)).sum())
-        if leaves >= 2**31 or self.values.ndim != 2 or len(self.values) != leaves:
-            raise PlanError(f"symmetric_trees: values must be [{leaves}, outputs], fewer than 2**31 of them.")
-        if self.baseline.shape != self.values.shape[1:]:
-            raise PlanError(f"symmetric_trees: baseline must be [{self.values.shape[1]}].")
+        values = self.values
+        if leaves >= 2**31 or values.ndim != 2 or len(values) != leaves or values.dtype != np.float64:
+            raise PlanError(f"symmetric_trees: values must be float64 [{leaves}, outputs], fewer than 2**31 rows.")
+        if not np.isfinite(values).all():
+            raise PlanError("symmetric_trees: values must be finite.")
+        if self.baseline.shape != values.shape[1:] or self.baseline.dtype != np.float64:
+            raise PlanError(f"symmetric_trees: baseline must be float64 [{values.shape[1]}].")
 
     def output_width(self, *widths: int) -> int:
         return self.values.shape[1]
@@ -208,7 +211,7 @@ class SymmetricTrees(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), columns = inputs, max(len(parameters["asked"]), 1)
-        most = max(LARGEST_SCRATCH // columns, 2**12)
+        most = max(MOST_COUNTS // columns, FEWEST_ROWS)
         for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):
             self._launch(parameters, part, out)
 
@@ -301,7 +304,7 @@ class Tile(NamedTuple):
 
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
     """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
-    words = triton.cdiv(rows, ROWS_IN_WORD)
+    words = max(triton.cdiv(rows, ROWS_IN_WORD), 1)
     block_words = min(triton.next_power_of_2(words), 256)
     block_trees = max(128 // block_words, 1)
     programs = triton.cdiv(words, block_words) * outputs
