@@ -140,7 +140,7 @@ def add_parts(
     The parameters are `unit` and `baseline`.
     """
     parts, rows, outputs = sums.shape
-    block = min(triton.next_power_of_2(rows * outputs), ADDED)
+    block = min(triton.next_power_of_2(max(rows * outputs, 1)), ADDED)
     block_parts = min(triton.next_power_of_2(parts), max(ADDED_PARTS // block, 8))
     add_parts_kernel[(triton.cdiv(rows * outputs, block),)](
         sums=sums,
