@@ -26,23 +26,23 @@ FOUR_BYTES = 0x01010101
 BLOCK_COLUMNS, BLOCK_ROWS = 16, 64
 
 
-@triton.jit(do_not_specialize=["rows", "stride"])
+@triton.jit(do_not_specialize=["rows"])
 def count_borders_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     asked,  # int32 [COLUMNS], twice a feature, and 1 more where NaN exceeds every border
     borders,  # float32 or float64 [COLUMNS, PLACES], each column's ascending, and at least one infinity behind them
-    counts,  # uint8 [COLUMNS, stride]
+    counts,  # uint8 [⌈rows / TOGETHER⌉, COLUMNS, TOGETHER]
     rows,
-    stride,
     FEATURES: tl.constexpr,
     COLUMNS: tl.constexpr,
     LEVELS: tl.constexpr,  # the logarithm of PLACES to base 2
+    TOGETHER: tl.constexpr,  # how many rows' counts of a column lie together, a power of two
     BLOCK_COLUMNS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
     """How many borders rows exceed. A program does `[BLOCK_ROWS, BLOCK_COLUMNS]` of them, by halving where they lie.
 
-    Rows past the last exceed what 0 does.
+    Rows past the last, up to a multiple of TOGETHER, exceed what 0 does.
     """
     PLACES: tl.constexpr = 1 << LEVELS
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -57,8 +57,10 @@ def count_borders_kernel(
         half: tl.constexpr = PLACES >> (level + 1)
         count += tl.where(value > tl.load(first + count + half, mask=known, other=0.0), half, 0)
     count = tl.where((value != value) & (number & 1 != 0)[None, :], 127, count)
-    at = column.to(tl.int64)[None, :] * stride + row[:, None]
-    tl.store(counts + at, count.to(tl.uint8), mask=(row < stride)[:, None] & known)
+    block, place = (row // TOGETHER)[:, None], (row % TOGETHER)[:, None]
+    there = block * TOGETHER < rows
+    at = (block * COLUMNS + column[None, :]) * TOGETHER + place
+    tl.store(counts + at, count.to(tl.uint8), mask=there & known)
 
 
 class Columns(NamedTuple):
@@ -92,24 +94,22 @@ def count_columns(feature: np.ndarray, threshold: np.ndarray, missing: np.ndarra
     return Columns(np.repeat(kinds, of_kind), borders, words)
 
 
-def launch_counts(
-    x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, rows: int, multiple: int
-) -> torch.Tensor:
-    """Launch the kernel, and return the counts' words, int32 `[columns, words]`, for a multiple of so many words."""
-    columns, words = len(asked), triton.cdiv(triton.cdiv(rows, ROWS_IN_WORD), multiple) * multiple
-    counts = torch.empty(columns, words, dtype=torch.int32, device=x.device)
+def launch_counts(x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, rows: int, words: int) -> torch.Tensor:
+    """Launch the kernel, and return the counts, four in a word, int32 `[blocks of rows, columns, words]`."""
+    columns, together = len(asked), ROWS_IN_WORD * words
+    counts = torch.empty(triton.cdiv(rows, together), columns, words, dtype=torch.int32, device=x.device)
     if columns:
-        stride = words * ROWS_IN_WORD
-        count_borders_kernel[(triton.cdiv(stride, BLOCK_ROWS), triton.cdiv(columns, BLOCK_COLUMNS))](
+        filled = len(counts) * together
+        count_borders_kernel[(triton.cdiv(filled, BLOCK_ROWS), triton.cdiv(columns, BLOCK_COLUMNS))](
             x=x,
             asked=asked,
             borders=borders,
             counts=counts.view(torch.uint8),
             rows=rows,
-            stride=stride,
             FEATURES=x.shape[1],
             COLUMNS=columns,
             LEVELS=borders.shape[1].bit_length() - 1,
+            TOGETHER=together,
             BLOCK_COLUMNS=BLOCK_COLUMNS,
             BLOCK_ROWS=BLOCK_ROWS,
             num_warps=4,

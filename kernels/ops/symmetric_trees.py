@@ -48,19 +48,19 @@ MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 """How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
 
 
-@triton.jit(do_not_specialize=["rows", "stride", "leaf_count", "span"])
+@triton.jit(do_not_specialize=["rows", "span"])
 def symmetric_sum_kernel(
-    counts,  # int32 [columns, stride], of four rows each
+    counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], of four rows each
     questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, which is answered with no, past a tree's last
     first_leaf,  # int32 [TREES]
-    leaves,  # int64 [OUTPUTS, leaf_count]
+    leaves,  # int64 [OUTPUTS, LEAVES]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
     rows,
-    stride,
-    leaf_count,
     span,
+    COLUMNS: tl.constexpr,
+    LEAVES: tl.constexpr,
     TREES: tl.constexpr,
     DEPTH: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -68,43 +68,44 @@ def symmetric_sum_kernel(
     PARTS: tl.constexpr,  # whether sums are of `span` trees alone, or of all
     BLOCK_TREES: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
-    UNROLL: tl.constexpr = 1,
 ):
     """Sums of `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows, by `BLOCK_TREES` at a time."""
     lane = tl.arange(0, BLOCK_TREES * BLOCK_WORDS)
-    word = tl.program_id(0) * BLOCK_WORDS + lane % BLOCK_WORDS
+    word = lane % BLOCK_WORDS
     output = tl.program_id(1)
     begin = tl.program_id(2) * span
     end = tl.minimum(begin + span, TREES)
-    row = word.to(tl.int64) * 4
-    leaves += output.to(tl.int64) * leaf_count
+    first_row = tl.program_id(0).to(tl.int64) * (4 * BLOCK_WORDS)
+    left = (rows - first_row).to(tl.int32) - 4 * word  # how many rows there are from each lane's first one on
+    counts += tl.program_id(0).to(tl.int64) * (COLUMNS * BLOCK_WORDS)
+    leaves += output.to(tl.int64) * LEAVES
     sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
     sum1, sum2, sum3 = sum0, sum0, sum0
-    for start in tl.range(begin, end, BLOCK_TREES, loop_unroll_factor=UNROLL):
+    for start in tl.range(begin, end, BLOCK_TREES):
         tree = start + lane // BLOCK_WORDS
-        inside = (tree < end) & (row < rows)
+        inside = tree < end
+        tree = tl.minimum(tree, end - 1)
         low = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.uint32)
         high = low
         for level in tl.static_range(DEPTH):
-            asked = tl.load(questions + level * TREES + tree, mask=inside, other=0)
-            four = tl.load(counts + (asked >> 32) * stride + word, mask=inside, other=0)
+            asked = tl.load(questions + level * TREES + tree)
+            four = tl.load(counts + ((asked >> 32).to(tl.int32) * BLOCK_WORDS + word)).to(tl.uint32, bitcast=True)
             # The answers are the bytes' highest bits, which move down as others are asked.
-            yes = (four.to(tl.uint32, bitcast=True) + asked.to(tl.uint32)) & 0x80808080
             if level < 8:
-                low = (low >> 1) | yes
+                low = (low >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
             else:
-                high = (high >> 1) | yes
+                high = (high >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
         if DEPTH < 8:
             low = low >> (8 - DEPTH)
         elif DEPTH > 8 and DEPTH < 16:
             high = high >> (16 - DEPTH)
-        place = leaves + tl.load(first_leaf + tree, mask=inside, other=0)
-        sum0 += tl.load(place + _byte(low, high, 0, DEPTH), mask=inside, other=0)
-        sum1 += tl.load(place + _byte(low, high, 1, DEPTH), mask=inside & (row + 1 < rows), other=0)
-        sum2 += tl.load(place + _byte(low, high, 2, DEPTH), mask=inside & (row + 2 < rows), other=0)
-        sum3 += tl.load(place + _byte(low, high, 3, DEPTH), mask=inside & (row + 3 < rows), other=0)
+        place = leaves + tl.load(first_leaf + tree)
+        sum0 += tl.load(place + _byte(low, high, 0, DEPTH), mask=inside & (left > 0), other=0)
+        sum1 += tl.load(place + _byte(low, high, 1, DEPTH), mask=inside & (left > 1), other=0)
+        sum2 += tl.load(place + _byte(low, high, 2, DEPTH), mask=inside & (left > 2), other=0)
+        sum3 += tl.load(place + _byte(low, high, 3, DEPTH), mask=inside & (left > 3), other=0)
     out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
-    row = (tl.program_id(0) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)).to(tl.int64) * 4
+    row = first_row + 4 * tl.arange(0, BLOCK_WORDS)
     for number in tl.static_range(4):
         part = sum0 if number == 0 else sum1 if number == 1 else sum2 if number == 2 else sum3
         total = tl.sum(tl.reshape(part, [BLOCK_TREES, BLOCK_WORDS]), axis=0)
@@ -233,9 +234,9 @@ class SymmetricTrees(Operation):
             baseline=parameters["baseline"],
             out=sums,
             rows=rows,
-            stride=counts.shape[1],
-            leaf_count=parameters["leaves"].shape[1],
             span=tile.span,
+            COLUMNS=counts.shape[1],
+            LEAVES=parameters["leaves"].shape[1],
             TREES=trees,
             DEPTH=depth,
             OUTPUTS=outputs,
