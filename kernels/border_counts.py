@@ -54,8 +54,8 @@ def count_borders_kernel(
     first = borders + column[None, :] * PLACES - 1
     count = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.int32)
     for level in tl.static_range(LEVELS):
-        half: tl.constexpr = PLACES >> (level + 1)
-        count += tl.where(value > tl.load(first + count + half, mask=known, other=0.0), half, 0)
+        border = tl.load(first + count + (PLACES >> (level + 1)), mask=known, other=0.0)
+        count += tl.where(value > border, PLACES >> (level + 1), 0)
     count = tl.where((value != value) & (number & 1 != 0)[None, :], 127, count)
     block, place = (row // TOGETHER)[:, None], (row % TOGETHER)[:, None]
     there = block * TOGETHER < rows

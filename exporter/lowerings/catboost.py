@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.catboost import file_of
 from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, read_model
 from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Nodes, Symmetric
 from triton_regressors.exporter.boosters.saved import saved
@@ -143,9 +144,9 @@ def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.nda
 
 
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
-    """Return the estimator's model, which CatBoost writes to a file alone."""
+    """Return the estimator's model, which CatBoost tells in its file alone: the one it was loaded from, or another."""
     try:
-        model = read_model(saved(estimator.save_model, "model.cbm"))
+        model = read_model(file_of(estimator) or saved(estimator.save_model, "model.cbm"))
     except Exception as error:  # the library raises its own, and what is not read is a ValueError
         raise builder.refuse(estimator, one_line(error)) from error
     hand_back()
