@@ -9,9 +9,9 @@ one of these also as a file that its library wrote.
 Each is exported in a process of its own, after a toy of its kind, so that neither loading libraries nor starting
 threads counts. Memory is what the process held at most during the export beyond what it held before it had the model:
 the model itself is in it, and what reading its pickle left behind is handed back first. It is counted in times of the
-pickled model, or of the file, beside which stands what the model takes in the process once it is read. Loading is measured on a real
-Triton server, in turns with a do-nothing model, whose time is what the server needs to start any Python model that
-imports torch. What the server then answers must be right.
+pickled model, or of the file, beside which stands what the model takes in the process once it is read. Loading is
+measured on a real Triton server, in turns with a do-nothing model, whose time is what the server needs to start any
+Python model that imports torch. What the server then answers must be right.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter import memory
+from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 
@@ -89,7 +90,10 @@ def write(estimator: Any, path: Path) -> None:
 
 def read(path: Path) -> Any:
     """Return the estimator that was written."""
-    return load_estimator(path, trust_pickle=True) if path.suffix != ".pickle" else pickle.loads(path.read_bytes())
+    if path.suffix != ".pickle":
+        return load_estimator(path)
+    with path.open("rb") as file:
+        return pickle.load(file)
 
 
 def hand_back() -> None:

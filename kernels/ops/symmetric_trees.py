@@ -201,7 +201,7 @@ class SymmetricTrees(Operation):
         sums.zero_()
         trees = max(LANES // max(rows, 1), 1)
         for asked, start in zip(self._questions.asked.split(trees, dim=1), first.split(trees), strict=True):
-            leaf = start[:, None].expand(-1, rows).contiguous().view(-1)
+            leaf = start.repeat_interleave(rows)
             for level in range(0, len(asked), 8):
                 byte = answers.index_select(0, asked[level])
                 for bit, question in enumerate(asked[level + 1 : level + 8], 1):

@@ -188,6 +188,16 @@ def test_trees_give_the_bits_that_the_same_trees_of_nodes_give(device: torch.dev
     assert run_reference(op, [x]).tobytes() == run_reference(nodes, [x]).tobytes()
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_plain_torch_leaves_its_parameters_as_they_are(rows: int) -> None:
+    op = symmetric_trees(3, [4] * 5, 2)
+    parameters = {name: torch.from_numpy(array.copy()) for name, array in op.plain_parameters().items()}
+    x = torch.from_numpy(inputs_for([3], rows)[0])
+    first = op.reference(parameters, x)
+    assert torch.equal(op.reference(parameters, x), first)
+    assert all(np.array_equal(parameters[name].numpy(), array) for name, array in op.plain_parameters().items())
+
+
 def test_plans_keep_symmetric_trees(tmp_path: Any) -> None:
     op = symmetric_trees(3, [2, 5], 2, function="exp")
     write_plan(tmp_path / "1", Plan(3, (Step(op, (INPUT,), "v0"),), {"y": "v0"}))
