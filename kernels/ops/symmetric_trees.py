@@ -41,8 +41,11 @@ from ..trees import integer_leaves
 DEEPEST = 16
 """The levels of questions that a tree has at most."""
 
-ROWS, LANES = 128, 2**16
+ROWS, LANES = 256, 2**17
 """How many rows, and of these and trees how many pairs, plain torch looks at together."""
+
+LARGEST_TILE = 2**22
+"""How many numbers such rows hold at most, or answers to questions."""
 
 MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 """How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
@@ -190,7 +193,8 @@ class SymmetricTrees(Operation):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), questions = inputs, self._questions
         sums = torch.empty(len(x), self.values.shape[1], dtype=torch.int64, device=x.device)
-        for part, out in zip(x.split(ROWS), sums.split(ROWS), strict=True):
+        tile = max(min(ROWS, LARGEST_TILE // max(x.shape[1], len(self.feature), 1)), 1)
+        for part, out in zip(x.split(tile), sums.split(tile), strict=True):
             self._add_up(parameters, questions.answers(part.to("cpu", questions.threshold.dtype)), out.T)
         return FUNCTIONS[self.function](parameters["baseline"] + sums * parameters["unit"])
 
@@ -262,7 +266,7 @@ class SymmetricTrees(Operation):
     @functools.cached_property
     def _questions(self) -> _Questions:
         """Return what plain torch answers questions with."""
-        missing = torch.from_numpy(self.missing > 0)[:, None] if self.missing.any() else None
+        missing = torch.from_numpy(self.missing > 0)[:, None]
         threshold = torch.from_numpy(np.require(self.threshold, requirements="W"))[:, None]
         asked = torch.from_numpy(self._asked)
         return _Questions(torch.from_numpy(self.feature.astype(np.int64)), threshold, missing, asked)
@@ -281,15 +285,16 @@ class _Questions(NamedTuple):
 
     feature: torch.Tensor
     threshold: torch.Tensor
-    missing: torch.Tensor | None  # whether the answer to NaN is yes; None where it never is
+    missing: torch.Tensor  # whether the answer to NaN is yes
     asked: torch.Tensor  # the questions of each level, int32 [deepest, trees]
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
         """Return the answers, uint8 `[questions + 1, rows]`, of which the last are no."""
-        value = x.T.contiguous().index_select(0, self.feature)
+        columns = x.T.contiguous()
+        value = columns.index_select(0, self.feature)
         found = torch.zeros(len(value) + 1, len(x), dtype=torch.bool)
-        torch.gt(value, self.threshold, out=found[:-1])
-        if self.missing is not None:
+        np.greater(value.numpy(), self.threshold.numpy(), out=found.numpy()[:-1])  # in a third of torch's time
+        if columns.isnan().any():
             found[:-1] |= self.missing & value.isnan()
         return found.view(torch.uint8)
 
