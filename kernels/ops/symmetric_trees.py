@@ -119,6 +119,50 @@ def symmetric_sum_kernel(
         tl.store(out + (row + number) * OUTPUTS, total.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["span"])
+def few_rows_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    numbers,  # int32 [DEPTH, TREES], twice a question's feature, and 1 more where the answer to NaN is yes
+    thresholds,  # float32 or float64 [DEPTH, TREES], infinity past a tree's last question
+    first_leaf,  # int32 [TREES]
+    leaves,  # int64 [OUTPUTS, LEAVES]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
+    span,
+    FEATURES: tl.constexpr,
+    LEAVES: tl.constexpr,
+    TREES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+):
+    """Sums of `span` trees without counts. A program makes one output of one row, by `BLOCK_TREES` at a time."""
+    row, output = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    begin = tl.program_id(2) * span
+    end = tl.minimum(begin + span, TREES)
+    x += row * FEATURES
+    leaves += output.to(tl.int64) * LEAVES
+    total = tl.zeros([BLOCK_TREES], tl.int64)
+    for start in tl.range(begin, end, BLOCK_TREES):
+        tree = start + tl.arange(0, BLOCK_TREES)
+        inside = tree < end
+        leaf = tl.load(first_leaf + tree, mask=inside, other=0)
+        for level in tl.static_range(DEPTH):
+            number = tl.load(numbers + level * TREES + tree, mask=inside, other=0)
+            threshold = tl.load(thresholds + level * TREES + tree, mask=inside, other=0.0)
+            value = tl.load(x + (number >> 1)).to(threshold.dtype)
+            yes = (value > threshold) | ((value != value) & (number & 1 != 0))
+            leaf += yes.to(tl.int32) << level
+        total += tl.load(leaves + leaf, mask=inside, other=0)
+    result = tl.sum(total, axis=0)
+    if not PARTS:
+        result = answer(result, unit + output, baseline + output, True, 1.0, FUNCTION)
+    tl.store(out + (tl.program_id(2) * tl.num_programs(0) + row) * OUTPUTS + output, result.to(out.dtype.element_ty))
+
+
 @triton.jit
 def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
     """Return a byte of each word of `low`, and that of `high` above it where trees are so deep."""
@@ -176,8 +220,14 @@ class SymmetricTrees(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the questions as columns of borders, and the leaves as integers."""
         asked, borders, words = count_columns(self.feature, self.threshold, self.missing)
-        questions = np.append(words, 0)[self._asked]
-        return {"asked": asked, "borders": borders, "questions": questions, **self.plain_parameters()}
+        return {
+            "asked": asked,
+            "borders": borders,
+            "questions": np.append(words, 0)[self._asked],
+            "numbers": np.append(2 * self.feature + self.missing, 0).astype(np.int32)[self._asked],
+            "thresholds": np.append(self.threshold, np.inf).astype(self.threshold.dtype)[self._asked],
+            **self.plain_parameters(),
+        }
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return the leaves as integers, `[outputs, leaves]`, and where each tree's begin."""
@@ -224,32 +274,41 @@ class SymmetricTrees(Operation):
         """Launch the kernels for all of these rows."""
         (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
         tile = tile_of(rows, trees, outputs)
-        counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, tile.block_words)
         parts = triton.cdiv(trees, tile.span)
         shape = (parts, rows, outputs)
         sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output
-        grid = (triton.cdiv(rows, ROWS_IN_WORD * tile.block_words), outputs, parts)
-        symmetric_sum_kernel[grid](
-            counts=counts,
-            questions=parameters["questions"],
-            first_leaf=parameters["first_leaf"],
-            leaves=parameters["leaves"],
-            unit=parameters["unit"],
-            baseline=parameters["baseline"],
-            out=sums,
-            rows=rows,
-            span=tile.span,
-            COLUMNS=counts.shape[1],
-            LEAVES=parameters["leaves"].shape[1],
-            TREES=trees,
-            DEPTH=depth,
-            OUTPUTS=outputs,
-            FUNCTION=self.function,
-            PARTS=parts > 1,
-            BLOCK_TREES=tile.block_trees,
-            BLOCK_WORDS=tile.block_words,
-            num_warps=tile.num_warps,
-        )
+        values = {
+            **{name: parameters[name] for name in ("first_leaf", "leaves", "unit", "baseline")},
+            "out": sums,
+            "span": tile.span,
+            "LEAVES": parameters["leaves"].shape[1],
+            "TREES": trees,
+            "DEPTH": depth,
+            "OUTPUTS": outputs,
+            "FUNCTION": self.function,
+            "PARTS": parts > 1,
+            "BLOCK_TREES": tile.block_trees,
+        }
+        if tile.block_words:
+            counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, tile.block_words)
+            symmetric_sum_kernel[(len(counts), outputs, parts)](
+                counts=counts,
+                questions=parameters["questions"],
+                rows=rows,
+                **values,
+                COLUMNS=counts.shape[1],
+                BLOCK_WORDS=tile.block_words,
+                num_warps=tile.num_warps,
+            )
+        else:
+            few_rows_kernel[(rows, outputs, parts)](
+                x=x,
+                numbers=parameters["numbers"],
+                thresholds=parameters["thresholds"],
+                **values,
+                FEATURES=x.shape[1],
+                num_warps=tile.num_warps,
+            )
         if parts > 1:
             add_parts(sums, parameters, output, self.function)
 
@@ -302,14 +361,20 @@ class _Questions(NamedTuple):
 class Tile(NamedTuple):
     """How much of its work a program does, and at a time."""
 
-    block_words: int
+    block_words: int  # of four rows each; 0 where a program has one row
     block_trees: int
     span: int  # of trees
     num_warps: int
 
 
+FEW = 2**17
+"""Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
+
+
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
     """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
+    if rows * trees <= FEW:
+        return Tile(0, min(triton.next_power_of_2(trees), 1024), 1024, 8)
     words = max(triton.cdiv(rows, ROWS_IN_WORD), 1)
     block_words = min(triton.next_power_of_2(words), 256)
     block_trees = max(128 // block_words, 1)
