@@ -33,7 +33,7 @@ from triton_regressors.kernels import digit_norm, nearest, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
-from triton_regressors.kernels.ops import pairwise_affine
+from triton_regressors.kernels.ops import pairwise_affine, symmetric_trees
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
@@ -156,7 +156,7 @@ def launches() -> list[Launch]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
-    return [*known, *of_few_rows(), *bounded_for_few_rows()]
+    return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows()]
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -242,6 +242,16 @@ def in_parts() -> Iterator[Launch]:
     with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
         for launch in record(operation, list(widths)):
             yield from ((capability, *launch) for capability in TARGETS)
+
+
+def of_many_rows() -> Iterator[Launch]:
+    """Yield sums of symmetric trees as many rows get them, in parts and whole."""
+    with mock.patch.object(symmetric_trees, "FEW", 0):
+        for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
+            operation, widths = OPERATIONS[name]
+            for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):
+                for launch in record(operation, list(widths), dtype):
+                    yield (capability, *launch)
 
 
 def gathered() -> Iterator[Launch]:
