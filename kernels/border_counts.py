@@ -23,14 +23,15 @@ ROWS_IN_WORD = 4
 FOUR_BYTES = 0x01010101
 """What a byte is multiplied by to be in each of a word's."""
 
-BLOCK_COLUMNS, BLOCK_ROWS = 16, 64
+BLOCK_COLUMNS, BLOCK = 32, 1024
+"""How many columns, and how many counts, a program does at most."""
 
 
 @triton.jit(do_not_specialize=["rows"])
 def count_borders_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     asked,  # int32 [COLUMNS], twice a feature, and 1 more where NaN exceeds every border
-    borders,  # float32 or float64 [COLUMNS, PLACES], each column's ascending, and at least one infinity behind them
+    borders,  # float32 or float64 [PLACES, COLUMNS], each column's ascending, and at least one infinity behind them
     counts,  # uint8 [⌈rows / TOGETHER⌉, COLUMNS, TOGETHER]
     rows,
     FEATURES: tl.constexpr,
@@ -42,7 +43,8 @@ def count_borders_kernel(
 ):
     """How many borders rows exceed. A program does `[BLOCK_ROWS, BLOCK_COLUMNS]` of them, by halving where they lie.
 
-    Rows past the last, up to a multiple of TOGETHER, exceed what 0 does.
+    Neighbouring lanes have neighbouring columns, whose borders lie beside each other. Rows past the last, up to a
+    multiple of TOGETHER, exceed what 0 does.
     """
     PLACES: tl.constexpr = 1 << LEVELS
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -51,10 +53,10 @@ def count_borders_kernel(
     number = tl.load(asked + column, mask=column < COLUMNS, other=0)
     at = row[:, None] * FEATURES + (number >> 1)[None, :]
     value = tl.load(x + at, mask=(row < rows)[:, None] & known, other=0.0).to(borders.dtype.element_ty)
-    first = borders + column[None, :] * PLACES - 1
+    first = borders + column[None, :]
     count = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.int32)
     for level in tl.static_range(LEVELS):
-        border = tl.load(first + count + (PLACES >> (level + 1)), mask=known, other=0.0)
+        border = tl.load(first + (count + ((PLACES >> (level + 1)) - 1)) * COLUMNS, mask=known, other=0.0)
         count += tl.where(value > border, PLACES >> (level + 1), 0)
     count = tl.where((value != value) & (number & 1 != 0)[None, :], 127, count)
     block, place = (row // TOGETHER)[:, None], (row % TOGETHER)[:, None]
@@ -67,7 +69,7 @@ class Columns(NamedTuple):
     """Questions about columns of borders; the first two arrays are the kernel's."""
 
     asked: np.ndarray  # int32 [columns]
-    borders: np.ndarray  # [columns, a power of two], the borders of each column ascending, and infinity behind them
+    borders: np.ndarray  # [a power of two, columns], the borders of each column ascending, and infinity behind them
     words: np.ndarray  # int64 [questions], the column, and 127 − j in each of the four lower bytes
 
 
@@ -87,8 +89,8 @@ def count_columns(feature: np.ndarray, threshold: np.ndarray, missing: np.ndarra
     column = np.repeat(np.cumsum(of_kind) - of_kind, sizes) + place // MOST_BORDERS
     place %= MOST_BORDERS
     places = 1 << int(place.max(initial=0) + 1).bit_length()
-    borders = np.full((of_kind.sum(), places), np.inf, dtype=threshold.dtype)
-    borders[column, place] = threshold[order]
+    borders = np.full((places, of_kind.sum()), np.inf, dtype=threshold.dtype)
+    borders[place, column] = threshold[order]
     words = np.empty(len(order), dtype=np.int64)
     words[order] = column << 32 | (MOST_BORDERS - place) * FOUR_BYTES
     return Columns(np.repeat(kinds, of_kind), borders, words)
@@ -99,8 +101,9 @@ def launch_counts(x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, r
     columns, together = len(asked), ROWS_IN_WORD * words
     counts = torch.empty(triton.cdiv(rows, together), columns, words, dtype=torch.int32, device=x.device)
     if columns:
-        filled = len(counts) * together
-        count_borders_kernel[(triton.cdiv(filled, BLOCK_ROWS), triton.cdiv(columns, BLOCK_COLUMNS))](
+        filled, block_columns = len(counts) * together, min(triton.next_power_of_2(columns), BLOCK_COLUMNS)
+        block_rows = BLOCK // block_columns
+        count_borders_kernel[(triton.cdiv(filled, block_rows), triton.cdiv(columns, block_columns))](
             x=x,
             asked=asked,
             borders=borders,
@@ -108,10 +111,10 @@ def launch_counts(x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, r
             rows=rows,
             FEATURES=x.shape[1],
             COLUMNS=columns,
-            LEVELS=borders.shape[1].bit_length() - 1,
+            LEVELS=len(borders).bit_length() - 1,
             TOGETHER=together,
-            BLOCK_COLUMNS=BLOCK_COLUMNS,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_COLUMNS=block_columns,
+            BLOCK_ROWS=block_rows,
             num_warps=4,
         )
     return counts

@@ -139,7 +139,7 @@ def test_more_borders_than_a_column_has(device: torch.device) -> None:
     op.missing[:], op.asked[:] = np.arange(borders) % 2, np.arange(len(op.asked)) % borders
     columns = count_columns(op.feature, op.threshold, op.missing)
     assert len(columns.asked) == 4  # of those where NaN is yes, and of those where it is no, 127 and some more each
-    assert np.array_equal(np.sort(columns.borders, axis=1), columns.borders)
+    assert np.array_equal(np.sort(columns.borders, axis=0), columns.borders)
     x = np.append(np.sort(op.threshold), [np.nan, np.inf, -np.inf]).astype(np.float32)[:, None]
     check(op, x, device)
 
