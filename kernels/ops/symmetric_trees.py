@@ -367,14 +367,15 @@ class Tile(NamedTuple):
     num_warps: int
 
 
-FEW = 2**17
+FEW = 2**20
 """Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
 
 
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
     """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
     if rows * trees <= FEW:
-        return Tile(0, min(triton.next_power_of_2(trees), 1024), 1024, 8)
+        few = 128 if rows * trees <= FEW // 8 else 1024
+        return Tile(0, few, few, 4 if few == 128 else 8)
     words = max(triton.cdiv(rows, ROWS_IN_WORD), 1)
     block_words = min(triton.next_power_of_2(words), 256)
     block_trees = max(128 // block_words, 1)

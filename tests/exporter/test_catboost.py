@@ -1,6 +1,8 @@
 """CatBoost's trees decide as it does: of adversarial rows, of strings that no row had, alone and in files."""
 
+import copy
 import functools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,43 @@ def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss
     answers = model.predict(X).reshape(len(X), -1)[:, 0]
     np.testing.assert_allclose(compilation.sample.expected["y"].ravel(), answers, rtol=1e-12)
     assert compilation.document().provenance.feature_names == tuple(X.columns)
+
+
+@pytest.mark.parametrize("name", ["symmetric", "lossguide"])
+def test_a_file_is_not_written_again_unless_its_model_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    X, y = with_holes()
+    fitted(name).save_model(str(tmp_path / "m.cbm"))
+    written = []
+    saved = lowering.saved
+    monkeypatch.setattr(lowering, "saved", lambda *given: written.append(given[1]) or saved(*given))
+    compilation = compile_estimator(load_estimator(tmp_path / "m.cbm"))
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+    assert not written
+    changes = {
+        "scaled": lambda model: model.set_scale_and_bias(2.0, 1.0),
+        "fitted": lambda model: model.fit(X, 3 * y, verbose=0),
+        "read": lambda model: model.load_model(str(tmp_path / "other.cbm")),
+    }
+    if name == "symmetric":  # of which alone CatBoost leaves trees out
+        changes["shrunk"] = lambda model: model.shrink(7)
+    catboost(iterations=4).fit(X, -y).save_model(str(tmp_path / "other.cbm"))
+    for number, change in enumerate(changes.values(), 1):
+        model = load_estimator(tmp_path / "m.cbm")
+        change(model)
+        assert compile_estimator(model, sample=X).report.outputs["y"].max_ulp <= NEAREST
+        assert len(written) == number
+
+
+def test_a_loaded_model_is_pickled_and_copied_without_its_file(tmp_path: Path) -> None:
+    fitted("symmetric").save_model(str(tmp_path / "m.cbm"))
+    model = load_estimator(tmp_path / "m.cbm")
+    assert reading.file_of(model) == (tmp_path / "m.cbm").read_bytes()
+    for again in (pickle.loads(pickle.dumps(model)), model.copy(), copy.deepcopy(model)):
+        assert reading.file_of(again) is None
+        assert np.array_equal(again.predict(with_holes()[0]), model.predict(with_holes()[0]))
+    assert model.get_params() == CatBoostRegressor().load_model(str(tmp_path / "m.cbm")).get_params()
 
 
 @pytest.mark.parametrize(
