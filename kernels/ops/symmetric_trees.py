@@ -14,9 +14,6 @@ Leaf values are summed as integers, multiples of one unit for each output, chose
 below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
 the same sum in any order: how rows and trees are shared among programs, which does follow the number of rows, cannot
 change an answer.
-
-Trees ask the same questions again and again. So a first kernel answers all of them, by finding each number's place
-among its borders (`border_counts.py`), and a second one looks at four rows' answers at a time.
 """
 
 from __future__ import annotations
@@ -28,14 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import triton
-import triton.language as tl
 
-from ..border_counts import ROWS_IN_WORD, count_columns, launch_counts
+from ..border_counts import count_columns
 from ..errors import PlanError
 from ..functions import FUNCTIONS, check_function, function_suffix
 from ..plan import Operation, Parameters
-from ..tree_sum import add_parts, answer
+from ..symmetric_sum import launch_symmetric
 from ..trees import integer_leaves
 
 DEEPEST = 16
@@ -46,130 +41,6 @@ ROWS, LANES = 256, 2**17
 
 LARGEST_TILE = 2**22
 """How many numbers such rows hold at most, or answers to questions."""
-
-MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
-"""How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
-
-
-@triton.jit(do_not_specialize=["rows", "span"])
-def symmetric_sum_kernel(
-    counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], of four rows each
-    questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, which is answered with no, past a tree's last
-    first_leaf,  # int32 [TREES]
-    leaves,  # int64 [OUTPUTS, LEAVES]
-    unit,  # float64 [OUTPUTS]
-    baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
-    rows,
-    span,
-    COLUMNS: tl.constexpr,
-    LEAVES: tl.constexpr,
-    TREES: tl.constexpr,
-    DEPTH: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    PARTS: tl.constexpr,  # whether sums are of `span` trees alone, or of all
-    BLOCK_TREES: tl.constexpr,
-    BLOCK_WORDS: tl.constexpr,
-):
-    """Sums of `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows, by `BLOCK_TREES` at a time."""
-    lane = tl.arange(0, BLOCK_TREES * BLOCK_WORDS)
-    word = lane % BLOCK_WORDS
-    output = tl.program_id(1)
-    begin = tl.program_id(2) * span
-    end = tl.minimum(begin + span, TREES)
-    first_row = tl.program_id(0).to(tl.int64) * (4 * BLOCK_WORDS)
-    left = (rows - first_row).to(tl.int32) - 4 * word  # how many rows there are from each lane's first one on
-    counts += tl.program_id(0).to(tl.int64) * (COLUMNS * BLOCK_WORDS)
-    leaves += output.to(tl.int64) * LEAVES
-    sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
-    sum1, sum2, sum3 = sum0, sum0, sum0
-    for start in tl.range(begin, end, BLOCK_TREES):
-        tree = start + lane // BLOCK_WORDS
-        inside = tree < end
-        tree = tl.minimum(tree, end - 1)
-        low = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.uint32)
-        high = low
-        for level in tl.static_range(DEPTH):
-            asked = tl.load(questions + level * TREES + tree)
-            four = tl.load(counts + ((asked >> 32).to(tl.int32) * BLOCK_WORDS + word)).to(tl.uint32, bitcast=True)
-            # The answers are the bytes' highest bits, which move down as others are asked.
-            if level < 8:
-                low = (low >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
-            else:
-                high = (high >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
-        if DEPTH < 8:
-            low = low >> (8 - DEPTH)
-        elif DEPTH > 8 and DEPTH < 16:
-            high = high >> (16 - DEPTH)
-        place = leaves + tl.load(first_leaf + tree)
-        sum0 += tl.load(place + _byte(low, high, 0, DEPTH), mask=inside & (left > 0), other=0)
-        sum1 += tl.load(place + _byte(low, high, 1, DEPTH), mask=inside & (left > 1), other=0)
-        sum2 += tl.load(place + _byte(low, high, 2, DEPTH), mask=inside & (left > 2), other=0)
-        sum3 += tl.load(place + _byte(low, high, 3, DEPTH), mask=inside & (left > 3), other=0)
-    out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
-    row = first_row + 4 * tl.arange(0, BLOCK_WORDS)
-    for number in tl.static_range(4):
-        part = sum0 if number == 0 else sum1 if number == 1 else sum2 if number == 2 else sum3
-        total = tl.sum(tl.reshape(part, [BLOCK_TREES, BLOCK_WORDS]), axis=0)
-        inside = row + number < rows
-        if not PARTS:
-            at = output + 0 * row
-            total = answer(total, unit + at, baseline + at, inside, 1.0, FUNCTION)
-        tl.store(out + (row + number) * OUTPUTS, total.to(out.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["span"])
-def few_rows_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    numbers,  # int32 [DEPTH, TREES], twice a question's feature, and 1 more where the answer to NaN is yes
-    thresholds,  # float32 or float64 [DEPTH, TREES], infinity past a tree's last question
-    first_leaf,  # int32 [TREES]
-    leaves,  # int64 [OUTPUTS, LEAVES]
-    unit,  # float64 [OUTPUTS]
-    baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
-    span,
-    FEATURES: tl.constexpr,
-    LEAVES: tl.constexpr,
-    TREES: tl.constexpr,
-    DEPTH: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    PARTS: tl.constexpr,
-    BLOCK_TREES: tl.constexpr,
-):
-    """Sums of `span` trees without counts. A program makes one output of one row, by `BLOCK_TREES` at a time."""
-    row, output = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    begin = tl.program_id(2) * span
-    end = tl.minimum(begin + span, TREES)
-    x += row * FEATURES
-    leaves += output.to(tl.int64) * LEAVES
-    total = tl.zeros([BLOCK_TREES], tl.int64)
-    for start in tl.range(begin, end, BLOCK_TREES):
-        tree = start + tl.arange(0, BLOCK_TREES)
-        inside = tree < end
-        leaf = tl.load(first_leaf + tree, mask=inside, other=0)
-        for level in tl.static_range(DEPTH):
-            number = tl.load(numbers + level * TREES + tree, mask=inside, other=0)
-            threshold = tl.load(thresholds + level * TREES + tree, mask=inside, other=0.0)
-            value = tl.load(x + (number >> 1)).to(threshold.dtype)
-            yes = (value > threshold) | ((value != value) & (number & 1 != 0))
-            leaf += yes.to(tl.int32) << level
-        total += tl.load(leaves + leaf, mask=inside, other=0)
-    result = tl.sum(total, axis=0)
-    if not PARTS:
-        result = answer(result, unit + output, baseline + output, True, 1.0, FUNCTION)
-    tl.store(out + (tl.program_id(2) * tl.num_programs(0) + row) * OUTPUTS + output, result.to(out.dtype.element_ty))
-
-
-@triton.jit
-def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
-    """Return a byte of each word of `low`, and that of `high` above it where trees are so deep."""
-    found = (low >> (8 * number)) & 255
-    if DEPTH > 8:
-        found |= ((high >> (8 * number)) & 255) << 8
-    return found.to(tl.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,52 +136,8 @@ class SymmetricTrees(Operation):
                 total.add_(held.index_select(0, leaf).view(len(start), rows).sum(0))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), columns = inputs, max(len(parameters["asked"]), 1)
-        most = max(MOST_COUNTS // columns, FEWEST_ROWS)
-        for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):
-            self._launch(parameters, part, out)
-
-    def _launch(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor) -> None:
-        """Launch the kernels for all of these rows."""
-        (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
-        tile = tile_of(rows, trees, outputs)
-        parts = triton.cdiv(trees, tile.span)
-        shape = (parts, rows, outputs)
-        sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output
-        values = {
-            **{name: parameters[name] for name in ("first_leaf", "leaves", "unit", "baseline")},
-            "out": sums,
-            "span": tile.span,
-            "LEAVES": parameters["leaves"].shape[1],
-            "TREES": trees,
-            "DEPTH": depth,
-            "OUTPUTS": outputs,
-            "FUNCTION": self.function,
-            "PARTS": parts > 1,
-            "BLOCK_TREES": tile.block_trees,
-        }
-        if tile.block_words:
-            counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, tile.block_words)
-            symmetric_sum_kernel[(len(counts), outputs, parts)](
-                counts=counts,
-                questions=parameters["questions"],
-                rows=rows,
-                **values,
-                COLUMNS=counts.shape[1],
-                BLOCK_WORDS=tile.block_words,
-                num_warps=tile.num_warps,
-            )
-        else:
-            few_rows_kernel[(rows, outputs, parts)](
-                x=x,
-                numbers=parameters["numbers"],
-                thresholds=parameters["thresholds"],
-                **values,
-                FEATURES=x.shape[1],
-                num_warps=tile.num_warps,
-            )
-        if parts > 1:
-            add_parts(sums, parameters, output, self.function)
+        (x,) = inputs
+        launch_symmetric(parameters, x, output, rows, self.function)
 
     def launches(self, inputs: int) -> int:
         return 2
@@ -356,33 +183,6 @@ class _Questions(NamedTuple):
         if columns.isnan().any():
             found[:-1] |= self.missing & value.isnan()
         return found.view(torch.uint8)
-
-
-class Tile(NamedTuple):
-    """How much of its work a program does, and at a time."""
-
-    block_words: int  # of four rows each; 0 where a program has one row
-    block_trees: int
-    span: int  # of trees
-    num_warps: int
-
-
-FEW = 2**20
-"""Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
-
-
-def tile_of(rows: int, trees: int, outputs: int) -> Tile:
-    """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
-    if rows * trees <= FEW:
-        few = 128 if rows * trees <= FEW // 8 else 1024
-        return Tile(0, few, few, 4 if few == 128 else 8)
-    words = max(triton.cdiv(rows, ROWS_IN_WORD), 1)
-    block_words = min(triton.next_power_of_2(words), 256)
-    block_trees = max(128 // block_words, 1)
-    programs = triton.cdiv(words, block_words) * outputs
-    parts = max(min(triton.cdiv(2048, programs), trees // (4 * block_trees)), 1)
-    span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
-    return Tile(block_words, block_trees, span, 4)
 
 
 def _within(numbers: np.ndarray, end: int) -> bool:

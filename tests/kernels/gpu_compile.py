@@ -29,11 +29,11 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_norm, nearest, within
+from triton_regressors.kernels import digit_norm, nearest, symmetric_sum, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
-from triton_regressors.kernels.ops import pairwise_affine, symmetric_trees
+from triton_regressors.kernels.ops import pairwise_affine
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
@@ -246,7 +246,7 @@ def in_parts() -> Iterator[Launch]:
 
 def of_many_rows() -> Iterator[Launch]:
     """Yield sums of symmetric trees as many rows get them, in parts and whole."""
-    with mock.patch.object(symmetric_trees, "FEW", 0):
+    with mock.patch.object(symmetric_sum, "FEW", 0):
         for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
             operation, widths = OPERATIONS[name]
             for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from tests.documents import write_plan
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import symmetric_trees
+from triton_regressors.kernels import symmetric_sum
 from triton_regressors.kernels.border_counts import MOST_BORDERS, count_columns
 from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import symmetric_trees as module
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees, Tile, tile_of
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
+from triton_regressors.kernels.symmetric_sum import Tile, tile_of
 
 drawn = settings(
     max_examples=12,
@@ -62,8 +63,8 @@ def check(op: SymmetricTrees, x: np.ndarray, device: torch.device) -> None:
     allowed = 4 * np.spacing(np.abs(op.values).max() * len(op.depth))
     assert (np.abs(double - expected(op, x)) <= allowed).all()
     assert np.array_equal(run_reference(op, [x]), double)
-    for few in (0, module.FEW):
-        with mock.patch.object(module, "FEW", few):
+    for few in (0, symmetric_sum.FEW):
+        with mock.patch.object(symmetric_sum, "FEW", few):
             assert np.array_equal(run_kernel(op, [x.astype(np.float64)], device, torch.float64), double)
             assert np.array_equal(run_kernel(op, [x], device), double.astype(np.float32))
 
@@ -152,11 +153,20 @@ def test_tiles_and_parts_do_not_change_a_bit(device: torch.device, monkeypatch: 
     for outputs in (1, 2):
         op = symmetric_trees(3, [5] * 21, outputs)
         reference = run_reference(op, [x])
-        for sizes in ((0, 8, 16, 1), (0, 32, 32, 1), (1, 8, 8, 1), (1, 8, 16, 1), (2, 4, 24, 1), (4, 1, 5, 1), (16, 2, 2, 1), (32, 1, 21, 4)):
-            monkeypatch.setattr(module, "tile_of", lambda *_, sizes=sizes: Tile(*sizes))
+        for sizes in (
+            (0, 8, 16, 1),
+            (0, 32, 32, 1),
+            (1, 8, 8, 1),
+            (1, 8, 16, 1),
+            (2, 4, 24, 1),
+            (4, 1, 5, 1),
+            (16, 2, 2, 1),
+            (32, 1, 21, 4),
+        ):
+            monkeypatch.setattr(symmetric_sum, "tile_of", lambda *_, sizes=sizes: Tile(*sizes))
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
-    monkeypatch.setattr(module, "MOST_COUNTS", 1)
-    monkeypatch.setattr(module, "FEWEST_ROWS", 16)
+    monkeypatch.setattr(symmetric_sum, "MOST_COUNTS", 1)
+    monkeypatch.setattr(symmetric_sum, "FEWEST_ROWS", 16)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 
