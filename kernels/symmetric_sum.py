@@ -1,7 +1,7 @@
 """Sums of symmetric trees as integers: `out[r] = f(baseline + unit · Σₜ leaf valueₜ)`; see `ops/symmetric_trees.py`.
 
-Of few rows each program takes one, and its lanes are trees, which ask their questions themselves. Of more rows all
-questions are answered before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over
+Of few rows each lane takes one and a tree, which asks its questions itself. Of more rows all questions are answered
+before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over
 programs by their trees, whose sums `tree_sum.py` adds up. Integers have the same sum in any order.
 """
 
@@ -23,6 +23,15 @@ MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 
 FEW = 2**20
 """Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
+
+VERY_FEW = 2**14
+"""Of so many pairs each program has few trees."""
+
+PROGRAMS = 960
+"""As many keep every multiprocessor of a large GPU busy, and twice as many where each has few trees."""
+
+TILES = ((1024, 1, 64), (512, 1, 32), (128, 4, 32), (32, 16, 64))
+"""The rows of a program, the trees that it takes at a time, and the fewest that it has in all."""
 
 
 @triton.jit(do_not_specialize=["rows", "span"])
@@ -58,7 +67,7 @@ def symmetric_sum_kernel(
     leaves += output.to(tl.int64) * LEAVES
     sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
     sum1, sum2, sum3 = sum0, sum0, sum0
-    for start in tl.range(begin, end, BLOCK_TREES):
+    for start in tl.range(begin, end, BLOCK_TREES, loop_unroll_factor=2):
         tree = start + lane // BLOCK_WORDS
         inside = tree < end
         tree = tl.minimum(tree, end - 1)
@@ -93,7 +102,7 @@ def symmetric_sum_kernel(
         tl.store(out + (row + number) * OUTPUTS, total.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["span"])
+@triton.jit(do_not_specialize=["rows", "span"])
 def few_rows_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     numbers,  # int32 [DEPTH, TREES], twice a question's feature, and 1 more where the answer to NaN is yes
@@ -103,6 +112,7 @@ def few_rows_kernel(
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
+    rows,
     span,
     FEATURES: tl.constexpr,
     LEAVES: tl.constexpr,
@@ -112,29 +122,39 @@ def few_rows_kernel(
     FUNCTION: tl.constexpr,
     PARTS: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
 ):
-    """Sums of `span` trees without counts. A program makes one output of one row, by `BLOCK_TREES` at a time."""
-    row, output = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    """Sums of `span` trees without counts. A program makes one output of `BLOCK_ROWS` rows, by `BLOCK_TREES` at a time.
+
+    Neighbouring lanes have neighbouring trees, and the same row.
+    """
+    lane = tl.arange(0, BLOCK_ROWS * BLOCK_TREES)
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
+    output = tl.program_id(1)
     begin = tl.program_id(2) * span
     end = tl.minimum(begin + span, TREES)
-    x += row * FEATURES
+    there = first_row + lane // BLOCK_TREES < rows
+    x += (first_row + lane // BLOCK_TREES) * FEATURES
     leaves += output.to(tl.int64) * LEAVES
-    total = tl.zeros([BLOCK_TREES], tl.int64)
+    total = tl.zeros([BLOCK_ROWS * BLOCK_TREES], tl.int64)
     for start in tl.range(begin, end, BLOCK_TREES):
-        tree = start + tl.arange(0, BLOCK_TREES)
-        inside = tree < end
+        tree = start + lane % BLOCK_TREES
+        inside = there & (tree < end)
         leaf = tl.load(first_leaf + tree, mask=inside, other=0)
         for level in tl.static_range(DEPTH):
             number = tl.load(numbers + level * TREES + tree, mask=inside, other=0)
             threshold = tl.load(thresholds + level * TREES + tree, mask=inside, other=0.0)
-            value = tl.load(x + (number >> 1)).to(threshold.dtype)
+            value = tl.load(x + (number >> 1), mask=inside, other=0.0).to(threshold.dtype)
             yes = (value > threshold) | ((value != value) & (number & 1 != 0))
             leaf += yes.to(tl.int32) << level
         total += tl.load(leaves + leaf, mask=inside, other=0)
-    result = tl.sum(total, axis=0)
+    sums = tl.sum(tl.reshape(total, [BLOCK_ROWS, BLOCK_TREES]), axis=1)
+    row = first_row + tl.arange(0, BLOCK_ROWS)
     if not PARTS:
-        result = answer(result, unit + output, baseline + output, True, 1.0, FUNCTION)
-    tl.store(out + (tl.program_id(2) * tl.num_programs(0) + row) * OUTPUTS + output, result.to(out.dtype.element_ty))
+        at = output + 0 * row
+        sums = answer(sums, unit + at, baseline + at, row < rows, 1.0, FUNCTION)
+    out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
+    tl.store(out + row * OUTPUTS, sums.to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit
@@ -149,24 +169,25 @@ def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
 class Tile(NamedTuple):
     """How much of its work a program does, and at a time."""
 
-    block_words: int  # of four rows each; 0 where a program has one row
+    counted: bool  # whether questions are answered before
+    block_rows: int
     block_trees: int
     span: int  # of trees
     num_warps: int
 
 
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
-    """Return the tile for so many rows: a program has few trees where there are few rows, that many processors work."""
+    """Return the tile for so many rows: the largest with which there are enough programs, each of enough trees."""
     if rows * trees <= FEW:
-        few = 128 if rows * trees <= FEW // 8 else 1024
-        return Tile(0, few, few, 4 if few == 128 else 8)
-    words = max(triton.cdiv(rows, ROWS_IN_WORD), 1)
-    block_words = min(triton.next_power_of_2(words), 256)
-    block_trees = max(128 // block_words, 1)
-    programs = triton.cdiv(words, block_words) * outputs
-    parts = max(min(triton.cdiv(2048, programs), trees // (4 * block_trees)), 1)
+        most = 128 if rows * trees <= VERY_FEW else 256 if trees > 1024 else 1024
+        block_trees = min(triton.next_power_of_2(trees), most)
+        return Tile(False, max(128 // block_trees, 1), block_trees, block_trees, 4 if block_trees < 1024 else 8)
+    tiles = (tile for tile in TILES if triton.cdiv(rows, tile[0]) * outputs * max(trees // tile[2], 1) >= PROGRAMS)
+    block_rows, block_trees, fewest = next(tiles, TILES[-1])
+    programs = triton.cdiv(rows, block_rows) * outputs
+    parts = min(triton.cdiv(2 * PROGRAMS, programs), max(trees // fewest, 1)) if programs < PROGRAMS else 1
     span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
-    return Tile(block_words, block_trees, span, 4)
+    return Tile(True, block_rows, block_trees, span, 4)
 
 
 def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, function: str) -> None:
@@ -194,6 +215,7 @@ def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, funct
     values = {
         **{name: parameters[name] for name in ("first_leaf", "leaves", "unit", "baseline")},
         "out": sums,
+        "rows": rows,
         "span": tile.span,
         "LEAVES": parameters["leaves"].shape[1],
         "TREES": trees,
@@ -203,24 +225,26 @@ def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, funct
         "PARTS": parts > 1,
         "BLOCK_TREES": tile.block_trees,
     }
-    if tile.block_words:
-        counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, tile.block_words)
-        symmetric_sum_kernel[(len(counts), outputs, parts)](
+    blocks = triton.cdiv(rows, tile.block_rows)
+    if tile.counted:
+        words = tile.block_rows // ROWS_IN_WORD
+        counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, words)
+        symmetric_sum_kernel[(blocks, outputs, parts)](
             counts=counts,
             questions=parameters["questions"],
-            rows=rows,
             **values,
             COLUMNS=counts.shape[1],
-            BLOCK_WORDS=tile.block_words,
+            BLOCK_WORDS=words,
             num_warps=tile.num_warps,
         )
     else:
-        few_rows_kernel[(rows, outputs, parts)](
+        few_rows_kernel[(blocks, outputs, parts)](
             x=x,
             numbers=parameters["numbers"],
             thresholds=parameters["thresholds"],
             **values,
             FEATURES=x.shape[1],
+            BLOCK_ROWS=tile.block_rows,
             num_warps=tile.num_warps,
         )
     if parts > 1:

@@ -20,8 +20,8 @@ from .tree_tile import tree_tile
 LARGEST_SCRATCH = 2**24
 """How many sums of some trees wait to be added up: 128 MB."""
 
-ADDED, ADDED_PARTS = 128, 1024
-"""How many sums a program adds up at most, and of fewer rows how many of their parts at a time at most."""
+ADDED = 32
+"""How many sums a program adds up, and as many parts of each at a time."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -140,8 +140,7 @@ def add_parts(
     The parameters are `unit` and `baseline`.
     """
     parts, rows, outputs = sums.shape
-    block = min(triton.next_power_of_2(max(rows * outputs, 1)), ADDED)
-    block_parts = min(triton.next_power_of_2(parts), max(ADDED_PARTS // block, 8))
+    block = ADDED if rows * outputs >= ADDED else 1
     add_parts_kernel[(triton.cdiv(rows * outputs, block),)](
         sums=sums,
         unit=parameters["unit"],
@@ -153,7 +152,7 @@ def add_parts(
         DIVISOR=divisor,
         FUNCTION=function,
         BLOCK=block,
-        BLOCK_PARTS=block_parts,
+        BLOCK_PARTS=ADDED * ADDED // block,
         num_warps=4,
     )
 

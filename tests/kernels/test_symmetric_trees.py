@@ -147,21 +147,21 @@ def test_more_borders_than_a_column_has(device: torch.device) -> None:
 
 def test_tiles_and_parts_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses how rows and trees are shared; sums of integers do not mind."""
-    tiles = [tile_of(rows, 1000, 1) for rows in (1, 300, 4_000, 1_000_000)]
+    tiles = [tile_of(rows, 1000, 1) for rows in (1, 300, 4_000, 20_000, 1_000_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
     (x,) = inputs_for([3], 45)
     for outputs in (1, 2):
         op = symmetric_trees(3, [5] * 21, outputs)
         reference = run_reference(op, [x])
         for sizes in (
-            (0, 8, 16, 1),
-            (0, 32, 32, 1),
-            (1, 8, 8, 1),
-            (1, 8, 16, 1),
-            (2, 4, 24, 1),
-            (4, 1, 5, 1),
-            (16, 2, 2, 1),
-            (32, 1, 21, 4),
+            (False, 1, 16, 16, 1),
+            (False, 4, 32, 32, 1),
+            (True, 4, 8, 8, 1),
+            (True, 4, 8, 16, 1),
+            (True, 8, 4, 24, 1),
+            (True, 16, 1, 5, 1),
+            (True, 64, 2, 2, 1),
+            (True, 128, 1, 21, 4),
         ):
             monkeypatch.setattr(symmetric_sum, "tile_of", lambda *_, sizes=sizes: Tile(*sizes))
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
