@@ -3,14 +3,15 @@
     python -m benchmarks.large [--quick] [--models NAME ...] [--rounds N] [--output DIR]
 
 The models (`large_models.py`): a random forest grown out to 2.5 million nodes, an SVR with 50,000 support vectors, and
-of XGBoost, LightGBM and CatBoost each 10,000 trees of depth 8, and 1,000 that also read a column of 2,000 categories.
+of XGBoost, LightGBM and CatBoost each 10,000 trees of depth 8, and 1,000 that also read a column of 2,000 categories;
+one of these also as a file that its library wrote.
 
 Each is exported in a process of its own, after a toy of its kind, so that neither loading libraries nor starting
 threads counts. Memory is what the process held at most during the export beyond what it held before it had the model:
 the model itself is in it, and what reading its pickle left behind is handed back first. It is counted in times of the
-pickled model, beside which stands what the model takes in the process once it is read. Loading is measured on a real
-Triton server, in turns with a do-nothing model, whose time is what the server needs to start any Python model that
-imports torch. What the server then answers must be right.
+pickled model, or of the file, beside which stands what the model takes in the process once it is read. Loading is
+measured on a real Triton server, in turns with a do-nothing model, whose time is what the server needs to start any
+Python model that imports torch. What the server then answers must be right.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter import memory
+from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 
@@ -52,16 +54,17 @@ LOAD_TIMEOUT_S = 600.0
 GONE_TIMEOUT_S = 60.0
 
 
-def measure_export(name: str, pickled: Path, repository: Path) -> dict[str, float]:
-    """Export a pickled model in this process, which nothing else was done in; return the seconds and the bytes."""
+def measure_export(name: str, held: Path, repository: Path) -> dict[str, float]:
+    """Export the model in a file in this process, which nothing else was done in; return the seconds and the bytes."""
     source = next(found for found in MODELS if found.name == name)
     sample = source.sample()
     with tempfile.TemporaryDirectory() as directory:
-        export(source.make(TOY), directory, sample=sample)
+        toy = Path(directory, f"toy.{source.suffix}")
+        write(source.make(TOY), toy)
+        export(read(toy), directory, sample=sample)
     hand_back()
     empty = resident("VmRSS")
-    with pickled.open("rb") as file:
-        estimator = pickle.load(file)
+    estimator = read(held)
     hand_back()
     loaded = resident("VmRSS")
     forget_peak()
@@ -74,6 +77,23 @@ def measure_export(name: str, pickled: Path, repository: Path) -> dict[str, floa
         "peak_bytes": peak - empty,
         "peak_beyond_model_bytes": peak - loaded,
     }
+
+
+def write(estimator: Any, path: Path) -> None:
+    """Write an estimator to a pickle, or as its library does."""
+    if path.suffix != ".pickle":
+        estimator.save_model(str(path))
+        return
+    with path.open("wb") as file:
+        pickle.dump(estimator, file, protocol=5)
+
+
+def read(path: Path) -> Any:
+    """Return the estimator that was written."""
+    if path.suffix != ".pickle":
+        return load_estimator(path)
+    with path.open("rb") as file:
+        return pickle.load(file)
 
 
 def hand_back() -> None:
@@ -149,13 +169,12 @@ def measure_model(source: LargeModel, *, quick: bool, rounds: int) -> dict[str, 
     expected = np.asarray(estimator.predict(asked), dtype=np.float64)[:, None]
     predict_s = time.perf_counter() - start
     with tempfile.TemporaryDirectory() as directory:
-        pickled, repository = Path(directory) / "model.pickle", Path(directory) / "repository"
-        with pickled.open("wb") as file:
-            pickle.dump(estimator, file, protocol=5)
-        model_bytes = pickled.stat().st_size
+        held, repository = Path(directory) / f"model.{source.suffix}", Path(directory) / "repository"
+        write(estimator, held)
+        model_bytes = held.stat().st_size
         del estimator
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            exported = process.submit(measure_export, source.name, pickled, repository).result()
+            exported = process.submit(measure_export, source.name, held, repository).result()
         entry = repository / source.name
         with (
             TritonServer([repository], models=[]) as server,

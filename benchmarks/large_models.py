@@ -8,6 +8,7 @@ which takes seconds.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -59,7 +60,10 @@ BOOSTERS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class LargeModel:
-    """A model under measurement: `make(size)` fits it, and `sample` makes what it is asked; it needs a library."""
+    """A model under measurement: `make(size)` fits it, and `sample` makes what it is asked; it needs a library.
+
+    It is exported from a pickle, or from the library's own file, which ends in `suffix`.
+    """
 
     name: str
     title: str
@@ -68,6 +72,7 @@ class LargeModel:
     quick_size: int
     sample: Callable[[], Any]
     needs: str = "sklearn"
+    suffix: str = "pickle"
 
 
 def rows(count: int, seed: int) -> np.ndarray:
@@ -139,10 +144,17 @@ def of_library(library: str) -> tuple[LargeModel, LargeModel]:
     )
 
 
+def from_file(model: LargeModel, suffix: str) -> LargeModel:
+    """Return a model as who has its library's file exports it."""
+    title = f"{model.title}, from a .{suffix} file"
+    return dataclasses.replace(model, name=f"{model.name}_file", title=title, suffix=suffix)
+
+
 MODELS = (
     LargeModel("forest", "RandomForestRegressor, 100 trees", forest, 20_000, 1_000, rows_asked),
     LargeModel("svr", "SVR, rbf", support_vectors, 50_000, 5_000, rows_asked),
     *itertools.chain.from_iterable(map(of_library, BOOSTERS)),
+    from_file(of_library("catboost")[0], "cbm"),
 )
 
 

@@ -238,7 +238,7 @@ def large_section(document: Document, where: str) -> str:
     ]
     header = [
         "model",
-        "pickled, MB",
+        "pickled or file, MB",
         "in memory, MB",
         "export, s",
         "memory, MB",
@@ -248,12 +248,10 @@ def large_section(document: Document, where: str) -> str:
         "error",
     ]
     intro = (
-        "Large models: an export's time and memory, the model included, in brackets how many times the pickled model; "
+        "Large models: an export's time and memory, the model included, in brackets how many times the pickled model "
+        "or file; and how long a Triton server takes to load the entry, beside a do-nothing model; errors are the "
+        "largest, in standard deviations"
     )
-    intro += (
-        "and how long a Triton server takes to load the entry, beside a do-nothing model; errors are the largest, in "
-    )
-    intro += "standard deviations"
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrrrr', rows)}"
 
 

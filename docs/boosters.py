@@ -40,10 +40,13 @@ from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.parity import ulps
 from triton_regressors.kernels.plan import Plan
 from triton_regressors.kernels.run import Runner
+
+Ensemble = TreeEnsemble | SymmetricTrees
 
 PAIRS = 1_000_000
 AT_ONCE = 4096
@@ -105,7 +108,7 @@ def compare(
     with _numbered_leaves(library_of(estimator)) as made:
         lowered = lower(estimator, like)
     plan, oracle = compilation.plan, Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
-    trees = len(made[0][0].roots) if made else 0
+    trees = made[0][1].output_width(lowered.plan.n_features) if made else 0  # a number for each
     X = _rows(compilation, lowered, made, _rows_for(pairs, trees), dtype, seed)
     finite = ~np.isinf(X).any(axis=1)
     compared = wrong = 0
@@ -129,26 +132,44 @@ def compare(
 
 
 @contextlib.contextmanager
-def _numbered_leaves(library: str) -> Iterator[list[tuple[TreeEnsemble, TreeEnsemble]]]:
+def _numbered_leaves(library: str) -> Iterator[list[tuple[Ensemble, Ensemble]]]:
     """Yield the ensembles that a library's lowering will make, each with one that says where a row ends.
 
-    That one answers for each tree, in the library's order, with the number of the node in it.
+    That one answers for each tree, in the library's order, with the number of the node or leaf in it.
     """
-    made: list[tuple[TreeEnsemble, TreeEnsemble]] = []
+    made: list[tuple[Ensemble, Ensemble]] = []
 
     def keep(trees: Trees, **options: Any) -> TreeEnsemble:
         place = np.arange(len(trees.left)) - np.repeat(np.cumsum(trees.sizes) - trees.sizes, trees.sizes)
         numbered = dataclasses.replace(trees, value=place[trees.left < 0, None].astype(np.float64))
         compared = {name: options[name] for name in ("exact", "rounding") if name in options}
-        made.append((arrange(trees, **options), arrange(numbered, output="each", **compared)))
-        return made[-1][0]
+        ensemble = arrange(trees, **options)
+        made.append((ensemble, arrange(numbered, output="each", **compared)))
+        return ensemble
+
+    def keep_symmetric(**fields: Any) -> SymmetricTrees:
+        trees = SymmetricTrees(**fields)
+        made.append((trees, number_leaves(trees)))
+        return trees
 
     module = importlib.import_module(f"triton_regressors.exporter.lowerings.{library}")
-    with mock.patch.object(module, "arrange", keep):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(module, "arrange", keep))
+        if hasattr(module, "SymmetricTrees"):
+            stack.enter_context(mock.patch.object(module, "SymmetricTrees", keep_symmetric))
         yield made
 
 
-def _of_leaves(plan: Plan, ensemble: TreeEnsemble, numbered: TreeEnsemble, dtype: str) -> Plan:
+def number_leaves(trees: SymmetricTrees) -> SymmetricTrees:
+    """Return the trees with an output for each of them, which is the number of the leaf in it."""
+    leaves, count = 1 << trees.depth, len(trees.depth)
+    tree = np.repeat(np.arange(count), leaves)
+    values = np.zeros((len(tree), count))
+    values[np.arange(len(tree)), tree] = np.arange(len(tree)) - np.repeat(np.cumsum(leaves) - leaves, leaves)
+    return dataclasses.replace(trees, values=values, baseline=np.zeros(count), function="identity")
+
+
+def _of_leaves(plan: Plan, ensemble: Ensemble, numbered: Ensemble, dtype: str) -> Plan:
     """Return a lowered plan for rows of this dtype up to an ensemble, with another one in its place."""
     place = next(place for place, step in enumerate(plan.steps) if step.operation is ensemble)
     step = plan.steps[place]
@@ -164,7 +185,7 @@ def _rows_for(pairs: int, trees: int) -> int:
 def _rows(
     compilation: Compilation,
     lowered: Lowered,
-    made: Sequence[tuple[TreeEnsemble, Any]],
+    made: Sequence[tuple[Ensemble, Any]],
     rows: int,
     dtype: str,
     seed: int,
@@ -204,7 +225,7 @@ def _without_function(plan: Plan) -> Plan:
     """Return the plan with sums of trees, or of XGBoost's features, as they are."""
     steps = [
         dataclasses.replace(step, operation=dataclasses.replace(step.operation, function="identity"))
-        if isinstance(step.operation, TreeEnsemble | OrderedAffine)
+        if isinstance(step.operation, TreeEnsemble | SymmetricTrees | OrderedAffine)
         else step
         for step in plan.steps
     ]

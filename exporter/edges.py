@@ -23,6 +23,7 @@ from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.lookup import Lookup
 from triton_regressors.kernels.ops.piecewise import Piecewise
 from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Operation, Plan
 from triton_regressors.kernels.trees import CATEGORICAL
@@ -122,16 +123,23 @@ def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
     match operation:
         case TreeEnsemble():
             feature = np.where(operation.flags & CATEGORICAL > 0, -1, operation.feature)
-            for column in np.unique(feature[feature >= 0]):
-                threshold = np.unique(operation.threshold[feature == column])
-                numbers = threshold.astype(np.float64)
-                if threshold.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
-                    with np.errstate(over="ignore"):  # above the largest there is infinity
-                        numbers = (numbers + np.nextafter(threshold, np.float32(np.inf)).astype(np.float64)) / 2
-                yield int(column), numbers
+            yield from _thresholds(feature, operation.threshold)
+        case SymmetricTrees():
+            yield from _thresholds(operation.feature, operation.threshold)
         case Piecewise():
             for column in np.unique(operation.source):
                 yield int(column), np.unique(operation.knots[operation.source == column])
+
+
+def _thresholds(feature: np.ndarray, threshold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the columns that are compared with thresholds, and where these decide; `feature` −1 is none."""
+    for column in np.unique(feature[feature >= 0]):
+        own = np.unique(threshold[feature == column])
+        numbers = own.astype(np.float64)
+        if own.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
+            with np.errstate(over="ignore"):  # above the largest there is infinity
+                numbers = (numbers + np.nextafter(own, np.float32(np.inf)).astype(np.float64)) / 2
+        yield int(column), numbers
 
 
 def _keys(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:

@@ -20,8 +20,8 @@ from .tree_tile import tree_tile
 LARGEST_SCRATCH = 2**24
 """How many sums of some trees wait to be added up: 128 MB."""
 
-ADDED_ROWS = 256
-"""How many rows' sums a program adds up."""
+ADDED = 32
+"""How many sums a program adds up, and as many parts of each at a time."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -95,52 +95,66 @@ def tree_sum_kernel(
     if PARTS:
         tl.store(out + tl.program_id(2).to(tl.int64) * rows * OUTPUTS + at, total, mask=inside)
     else:
-        y = answer(total, unit, baseline, output, OUTPUTS=OUTPUTS, DIVISOR=DIVISOR, FUNCTION=FUNCTION)
+        y = answer(total, unit + output[None, :], baseline + output[None, :], inside, DIVISOR, FUNCTION)
         tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def answer(
-    total,  # int64 [rows, outputs]
-    unit,  # float64 [OUTPUTS]
-    baseline,  # float64 [OUTPUTS]
-    output,  # int32 [outputs]
-    OUTPUTS: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    FUNCTION: tl.constexpr,
-):
-    """Return what the sums of all trees mean, float64."""
-    scale = tl.load(unit + output, mask=output < OUTPUTS, other=0.0)
-    first = tl.load(baseline + output, mask=output < OUTPUTS, other=0.0)
-    return apply_function((first[None, :] + total.to(tl.float64) * scale[None, :]) / DIVISOR, FUNCTION)
+def answer(total, unit, baseline, inside, DIVISOR: tl.constexpr, FUNCTION: tl.constexpr):
+    """Return what sums of all trees, int64, mean, float64, given where their units and baselines lie."""
+    scale, first = tl.load(unit, mask=inside, other=0.0), tl.load(baseline, mask=inside, other=0.0)
+    return apply_function((first + total.to(tl.float64) * scale) / DIVISOR, FUNCTION)
 
 
-@triton.jit(do_not_specialize=["rows", "parts"])
+@triton.jit(do_not_specialize=["size", "parts"])
 def add_parts_kernel(
-    sums,  # int64 [parts, rows, OUTPUTS]
+    sums,  # int64 [parts, size]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
+    out,  # float32 or float64 [size], a multiple of OUTPUTS
+    size,
     parts,
     OUTPUTS: tl.constexpr,
     DIVISOR: tl.constexpr,
     FUNCTION: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
 ):
-    """The answers, from sums of some trees each. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of the output."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
-    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
-    at = row[:, None] * OUTPUTS + output[None, :]
-    total = tl.full([BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
-    place = at
-    for _ in tl.range(0, parts):
-        total += tl.load(sums + place, mask=inside, other=0)
-        place += rows * OUTPUTS
-    y = answer(total, unit, baseline, output, OUTPUTS=OUTPUTS, DIVISOR=DIVISOR, FUNCTION=FUNCTION)
+    """The answers, from sums of some trees each. A program makes `BLOCK` of them, of `BLOCK_PARTS` at a time."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.arange(0, BLOCK_PARTS)
+    total = tl.zeros([BLOCK_PARTS, BLOCK], tl.int64)
+    for start in tl.range(0, parts, BLOCK_PARTS):
+        inside = (start + part < parts)[:, None] & (at < size)[None, :]
+        total += tl.load(sums + (start + part).to(tl.int64)[:, None] * size + at[None, :], mask=inside, other=0)
+    inside, output = at < size, at % OUTPUTS
+    y = answer(tl.sum(total, axis=0), unit + output, baseline + output, inside, DIVISOR, FUNCTION)
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+def add_parts(
+    sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, function: str, divisor: float = 1.0
+) -> None:
+    """Launch the sum of `[parts, rows, outputs]` over the parts, and write what it means into those rows of `output`.
+
+    The parameters are `unit` and `baseline`.
+    """
+    parts, rows, outputs = sums.shape
+    block = ADDED if rows * outputs >= ADDED else 1
+    add_parts_kernel[(triton.cdiv(rows * outputs, block),)](
+        sums=sums,
+        unit=parameters["unit"],
+        baseline=parameters["baseline"],
+        out=output,
+        size=rows * outputs,
+        parts=parts,
+        OUTPUTS=outputs,
+        DIVISOR=divisor,
+        FUNCTION=function,
+        BLOCK=block,
+        BLOCK_PARTS=ADDED * ADDED // block,
+        num_warps=4,
+    )
 
 
 def launch_sum(
@@ -198,14 +212,4 @@ def launch_sum(
             maxnreg=tile.registers if form == "plain" else None,
         )
         if parts > 1:
-            add_parts_kernel[(triton.cdiv(count, ADDED_ROWS), column_blocks)](
-                sums=sums,
-                unit=parameters["unit"],
-                baseline=parameters["baseline"],
-                out=out,
-                rows=count,
-                parts=parts,
-                **answers,
-                BLOCK_ROWS=ADDED_ROWS,
-                num_warps=4,
-            )
+            add_parts(sums, parameters, out, function, divisor)

@@ -18,6 +18,9 @@ CATEGORICAL = 2
 MOST_SETS = 2**24
 """How many sets of categories there are at most: float32 thresholds, which name them, count no further."""
 
+LEAVES_AT_ONCE = 2**16
+"""How many leaves become integers at a time: in between they take as much again."""
+
 ROUNDINGS = ("trunc", "floor")
 """How a number becomes a category: −0.5 is category 0 by the first, and none by the second."""
 
@@ -130,10 +133,13 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
 
     A sum with one leaf of every tree is at most 2⁶²; the trees' leaves begin at `starts[:-1]`.
     """
-    largest = np.maximum.reduceat(np.abs(values), starts[:-1], axis=0).sum(axis=0)
-    exponent = np.maximum(np.frexp(largest)[1], -900) - 62  # so that the unit itself is a normal number
-    whole = np.ldexp(values, -exponent)
-    return np.rint(whole, out=whole).astype(np.int64), np.ldexp(1.0, exponent)
+    first, whole = starts[:-1], np.empty(values.shape, dtype=np.int64)
+    largest = np.maximum(np.maximum.reduceat(values, first, axis=0), -np.minimum.reduceat(values, first, axis=0))
+    exponent = np.maximum(np.frexp(largest.sum(axis=0))[1], -900) - 62  # so that the unit itself is a normal number
+    for start in range(0, len(values), LEAVES_AT_ONCE):
+        part = slice(start, start + LEAVES_AT_ONCE)
+        whole[part] = np.rint(np.ldexp(values[part], -exponent))
+    return whole, np.ldexp(1.0, exponent)
 
 
 class Descent:

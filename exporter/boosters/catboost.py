@@ -1,7 +1,11 @@
-"""Loads CatBoost's model files, by CatBoost itself, once what they hold was checked."""
+"""Loads CatBoost's model files, by CatBoost itself, once what they hold was checked.
+
+What CatBoost writes of a model takes twice its memory. So a model that was loaded keeps the file that it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import tempfile
@@ -21,6 +25,9 @@ except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
 """A program that writes the model of a `.json` file as a `.cbm`."""
+
+KEPT = "_read_from"
+"""The attribute of an estimator with the file that it was loaded from."""
 
 REWRITE_S, REWRITE_BYTES_A_SECOND = 30.0, 2e6
 """How long it may take: some seconds, and a second more for so many bytes."""
@@ -46,9 +53,12 @@ def load(path: str | Path) -> Any:
         if path.suffix == ".json":
             own = Path(directory, "model.cbm")
             _rewrite(path, own)
-        read_model(own.read_bytes())
-        estimator = CatBoostRegressor()
-        estimator.load_model(str(own))
+        data = own.read_bytes()
+    read_model(data)
+    estimator = CatBoostRegressor()
+    estimator.load_model(blob=data)  # which CatBoost reads where it lies, and keeps
+    estimator._init_params = estimator._get_params_from_model_updated_with_init_params()
+    setattr(estimator, KEPT, (data, _state(estimator)))
     loss = estimator.get_params().get("loss_function")
     try:
         estimator._check_is_compatible_loss(loss)
@@ -58,6 +68,18 @@ def load(path: str | Path) -> Any:
             "catboost.CatBoost, whose predict answers raw scores, and export that."
         ) from None
     return estimator
+
+
+def file_of(estimator: Any) -> bytes | None:
+    """Return the file that an estimator was loaded from, if it was and its model is still that one."""
+    data, state = getattr(estimator, KEPT, (None, None))
+    return data if data is not None and state == _state(estimator) else None
+
+
+def _state(estimator: Any) -> tuple[Any, ...]:
+    """Return what each way of changing a model changes: another fit, and what sets its trees, their values and sum."""
+    values = hashlib.sha256(estimator.get_leaf_values()).digest()
+    return dict(estimator.get_metadata()), estimator.tree_count_, estimator.get_scale_and_bias(), values
 
 
 def _rewrite(path: Path, to: Path) -> None:

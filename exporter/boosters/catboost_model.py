@@ -24,7 +24,8 @@ from triton_regressors.exporter.boosters.catboost_trees import (
     ONE_HOT,
     Nodes,
     Questions,
-    read_nodes,
+    Symmetric,
+    read_trees,
     require,
     within,
 )
@@ -80,7 +81,7 @@ class CatBoostModel:
 
     questions: Questions
     ctrs: tuple[Ctr, ...]
-    nodes: Nodes
+    trees: Symmetric | Nodes
     scale: float
     bias: np.ndarray  # [outputs]
     numeric: tuple[int, ...]
@@ -177,7 +178,7 @@ def read_model(data: bytes | mmap) -> CatBoostModel:
     return CatBoostModel(
         questions,
         tuple(_ctr(table.table(0), tables, categories, numbers) for table in ctrs),
-        read_nodes(trees, questions, outputs),
+        read_trees(trees, questions, outputs),
         scale,
         bias,
         tuple(feature.column for feature in floats if len(feature.borders)),

@@ -1,4 +1,4 @@
-"""The trees of CatBoost's files as nodes, and the questions that they ask.
+"""The trees of CatBoost's files, and the questions that they ask.
 
 A symmetric tree asks the same question at each node of a level, and leaf `Σₖ 2ᵏ · answerₖ` holds its value. Another
 says of each node how far its children are from it.
@@ -7,15 +7,11 @@ says of each node how far its children are from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.boosters.flat_tables import Table
 from triton_regressors.exporter.lowerings.trees import narrow
-
-TREES_AT_ONCE = 512
-"""Of how many symmetric trees nodes are made at a time."""
 
 DEEPEST = 16
 """The levels of questions that a symmetric tree has at most."""
@@ -37,6 +33,15 @@ class Questions:
     kind: np.ndarray
     source: np.ndarray
     border: np.ndarray  # float64; floats as they are in float32, and hashes, −2³¹ to 2³¹ − 1
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """Symmetric trees, tree after tree."""
+
+    depth: np.ndarray  # [trees], how many questions
+    question: np.ndarray  # [levels], of a tree from its lowest bit on
+    value: np.ndarray  # float64 [leaves, outputs], 2 to the power of its depth of each tree
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,8 @@ def within(numbers: np.ndarray, end: int) -> bool:
     return bool(((numbers >= 0) & (numbers < end)).all())
 
 
-def read_nodes(trees: Table, questions: Questions, outputs: int) -> Nodes:
-    """Return the nodes of the trees, which a row can reach."""
+def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | Nodes:
+    """Return the trees, whose arrays may lie where they were read."""
     splits, sizes, starts = (trees.array(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     values, steps, leaf = trees.array(8, "<f8"), trees.array(10, STEP), trees.array(11, "<u4")
     require(len(sizes) > 0, "it has no trees")
@@ -84,101 +89,8 @@ def read_nodes(trees: Table, questions: Questions, outputs: int) -> Nodes:
         leaves = int((1 << sizes).sum())
         require(len(values) == leaves * outputs, "values are not of each leaf")
         require(trees.count(9) in (0, leaves), "weights are not of each leaf")
-        return symmetric_parts(splits, sizes, values.reshape(-1, outputs), questions)
+        return Symmetric(sizes, splits, values.reshape(-1, outputs))
     return stepping(splits, sizes, np.stack([steps["left"], steps["right"]]).astype(np.int64), leaf, values, outputs)
-
-
-def symmetric_parts(splits: np.ndarray, depth: np.ndarray, leaf_values: np.ndarray, questions: Questions) -> Nodes:
-    """Return the nodes of symmetric trees, made of some trees after the other, as making them takes several times more.
-
-    Args:
-        splits: the questions' numbers, tree after tree.
-        depth: how many of these each tree has.
-        leaf_values: `[leaves, outputs]`, tree after tree.
-        questions: of the whole model.
-    """
-    first, leaf = np.cumsum([0, *depth]), np.cumsum([0, *(1 << depth)])
-    parts = []
-    for begin in range(0, len(depth), TREES_AT_ONCE):
-        end = min(begin + TREES_AT_ONCE, len(depth))
-        own, held = splits[first[begin] : first[end]], leaf_values[leaf[begin] : leaf[end]]
-        parts.append(list(vars(_symmetric(own, depth[begin:end], held, questions)).values()))
-    return Nodes(*(np.concatenate([part.pop(0) for part in parts]) for _ in range(len(parts[0]))))
-
-
-def _symmetric(splits: np.ndarray, depth: np.ndarray, leaf_values: np.ndarray, questions: Questions) -> Nodes:
-    """Return the nodes of symmetric trees, without those that no row reaches.
-
-    A question whose answer follows from those before it is not asked. Levels are made one after the other, of all trees
-    at once; a node of a level is a tree and the answers so far.
-    """
-    asked = np.full((len(depth), max(depth.max(initial=0), 1)), -1)
-    asked[np.arange(asked.shape[1]) < depth[:, None]] = splits
-    first_leaf = np.cumsum([0, *(1 << depth)])[:-1].astype(np.int32)
-    tree = np.arange(len(depth), dtype=np.int32)
-    answers, node = np.zeros_like(tree), tree
-    count = len(depth)  # of nodes
-    made: list[Any] = []  # what each level gives to its nodes
-    for level in range(int(depth.max(initial=0)) + 1):
-        ended = depth[tree] == level
-        end = node[ended]
-        made.append((end, tree[ended], -1, -1, first_leaf[tree[ended]] + answers[ended]))
-        tree, answers, node = tree[~ended], answers[~ended], node[~ended]
-        if not len(tree):
-            break
-        yes, no = (found[tree] for found in _follows(asked[:, : level + 1], questions))
-        can = [(answers & no[:, 0]) == 0, ((answers & yes[:, 0]) == yes[:, 0]) & ((answers & yes[:, 1]) == 0)]
-        both = can[0] & can[1]
-        left = count + 2 * np.arange(int(both.sum()), dtype=np.int32)
-        made.append((node[both], tree[both], asked[tree[both], level], left, -1))
-        count += 2 * len(left)
-        single, bit = ~both, np.int32(1 << level)
-        tree = np.concatenate([tree[single], tree[both], tree[both]])
-        answers = np.concatenate([answers[single] + bit * can[1][single], answers[both], answers[both] + bit])
-        node = np.concatenate([node[single], left, left + 1])
-    return _in_order(made, count, len(depth), leaf_values)
-
-
-def _follows(asked: np.ndarray, questions: Questions) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each tree's last question, which answers to those before it decide it, as masks of bits.
-
-    Args:
-        asked: the questions so far, `[trees, levels]`.
-        questions: all of them.
-
-    Returns:
-        `[trees, 2]`: yes is possible where all of the first answers are yes and none of the second ones.
-        `[trees, 1]`: no is possible where none of these answers is yes.
-    """
-    before, last = asked[:, :-1], asked[:, -1:]
-    kind, source, border = questions.kind, questions.source, questions.border
-    same = (kind[before] == kind[last]) & (source[before] == source[last])
-    one_hot = kind[last] == ONE_HOT
-    lower = same & np.where(one_hot, border[before] == border[last], border[before] <= border[last])
-    higher = same & np.where(one_hot, border[before] == border[last], border[before] >= border[last])
-    other = same & one_hot & (border[before] != border[last])
-    weight = np.int64(1) << np.arange(before.shape[1])
-    masks = [np.where(which, weight, 0).sum(axis=1, dtype=np.int64) for which in (lower, other, higher)]
-    return np.stack(masks[:2], axis=1), masks[2][:, None]
-
-
-def _in_order(made: list[Any], count: int, trees: int, leaf_values: np.ndarray) -> Nodes:
-    """Return nodes that were numbered level by level, tree by tree."""
-    tree_of = np.zeros(count, dtype=np.int32)
-    question, left, leaf = (np.full_like(tree_of, -1) for _ in range(3))
-    while made:  # which frees them
-        node, tree, asked, child, value = made.pop()
-        tree_of[node], question[node], left[node], leaf[node] = tree, asked, child, value
-    order = np.argsort(tree_of, kind="stable")
-    sizes = np.bincount(tree_of, minlength=trees)
-    place = np.empty_like(tree_of)
-    place[order] = np.arange(count)
-    place -= (np.cumsum(sizes) - sizes).astype(np.int32)[tree_of]  # of each node within its tree
-    inner = left >= 0
-    left, right = (np.where(inner, place[np.maximum(child, 0)], -1) for child in (left, np.where(inner, left + 1, 0)))
-    leaf = leaf[order]
-    values = leaf_values[leaf[leaf >= 0]]
-    return Nodes(sizes, narrow(question[order]), narrow(left[order]), narrow(right[order]), values)
 
 
 def stepping(

@@ -1,25 +1,28 @@
 """CatBoost: `y = f(scale · Σₜ value[leaf(t, x)] + bias)`, with every decision as its library makes it.
 
 Trees compare float32 numbers, and what categories become: whether they are a certain one, and statistics of them, see
-`exporter/boosters/catboost_model.py`. Both are columns that lookups make, so that trees of plain nodes remain.
+`exporter/boosters/catboost_model.py`. Both are columns that lookups make, so that trees remain which compare numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.boosters.catboost import file_of
 from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, read_model
-from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT
+from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Nodes, Symmetric
 from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
+from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_borders, note_thresholds
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.registry import answers, lowers, refuses
 from triton_regressors.exporter.soundness import one_line
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import MISSING_LEFT
 
 REGRESSOR = "catboost.core.CatBoostRegressor"
@@ -80,39 +83,70 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
         for question, source in enumerate(questions.source.tolist())
         if questions.kind[question] == FLOAT
     }
-    trees, bias = _trees(model, columns), model.bias
-    del model, questions  # a large one is half as large again as its trees
-    note_thresholds(trees, selected, builder)
-    ensemble = arrange(trees, exact=True, baseline=bias, function=function)
-    del trees
-    return builder.add(ensemble, read)
+    lower_trees = _symmetric if isinstance(model.trees, Symmetric) else _nodes
+    return builder.add(lower_trees(model, columns, selected, function, builder), read)
 
 
-def _trees(model: CatBoostModel, columns: dict[int, int]) -> Trees:
-    """Return the trees, which find the answer to a question, or the number it is about, in its column."""
-    nodes, questions = model.nodes, model.questions
-    column = np.full(len(questions.kind) + 1, -1)  # the last one is of leaves, whose question is −1
-    column[list(columns)] = list(columns.values())
-    one_hot = questions.kind == ONE_HOT
-    left = ~one_hot & ~((questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right)))
-    threshold = np.append(np.where(one_hot, 0.5, questions.border), 0.0).astype(np.float32)
-    flags = np.append(np.where(left, MISSING_LEFT, 0), 0).astype(np.uint8)
-    return Trees(
-        nodes.sizes,
-        narrow(column)[nodes.question],
-        threshold[nodes.question],
-        nodes.left,
-        nodes.right,
-        flags[nodes.question],
-        nodes.value if model.scale == 1 else model.scale * nodes.value,
-        np.zeros((0, 8), dtype=np.int32),
+def _symmetric(
+    model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder
+) -> SymmetricTrees:
+    """Return trees that ask one question a level; see `_nodes`."""
+    trees, (column, border, missing) = model.trees, _questions(model, columns)
+    assert isinstance(trees, Symmetric)
+    note_borders(column[trees.question], border[trees.question], x, builder)
+    used, asked = np.unique(trees.question, return_inverse=True)
+    return SymmetricTrees(
+        feature=column[used],
+        threshold=border[used],
+        missing=missing[used].astype(np.uint8),
+        asked=asked.astype(np.int32),
+        depth=trees.depth.astype(np.int32),
+        values=trees.value if model.scale == 1 else model.scale * trees.value,
+        baseline=np.array(model.bias),
+        function=function,
     )
 
 
+def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder) -> TreeEnsemble:
+    """Return trees whose nodes each ask a question.
+
+    Args:
+        model: with trees of this kind.
+        columns: the column in which trees find the answer to a question, or the number that it is about.
+        x: the columns that are not made for the trees, the first of those.
+        function: of the scores.
+        builder: takes down where features lie.
+    """
+    nodes, (column, border, missing) = model.trees, _questions(model, columns)
+    assert isinstance(nodes, Nodes)
+    trees = Trees(
+        nodes.sizes,
+        narrow(column)[nodes.question],
+        border[nodes.question],
+        nodes.left,
+        nodes.right,
+        np.where(missing[nodes.question] | (nodes.question < 0), 0, MISSING_LEFT).astype(np.uint8),
+        nodes.value if model.scale == 1 else model.scale * nodes.value,
+        np.zeros((0, 8), dtype=np.int32),
+    )
+    note_thresholds(trees, x, builder)
+    return arrange(trees, exact=True, baseline=model.bias, function=function)
+
+
+def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each question its column, its border, float32, and whether NaN exceeds it; the last is no question."""
+    questions = model.questions
+    column = np.full(len(questions.kind) + 1, -1, dtype=np.int32)
+    column[list(columns)] = list(columns.values())
+    border = np.append(np.where(questions.kind == ONE_HOT, 0.5, questions.border), 0.0).astype(np.float32)
+    missing = (questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right))
+    return column, border, np.append(missing, False)
+
+
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
-    """Return the estimator's model, which CatBoost writes to a file alone."""
+    """Return the estimator's model, which CatBoost tells in its file alone: the one it was loaded from, or another."""
     try:
-        model = read_model(saved(estimator.save_model, "model.cbm"))
+        model = read_model(file_of(estimator) or saved(estimator.save_model, "model.cbm"))
     except Exception as error:  # the library raises its own, and what is not read is a ValueError
         raise builder.refuse(estimator, one_line(error)) from error
     hand_back()

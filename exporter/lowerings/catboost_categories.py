@@ -5,8 +5,8 @@ whole numbers, must explain every hash that the model knows, or the export is re
 near zero need no sample: they are found by their hashes.
 
 A statistic of one column is a lookup. One of several columns, and of answers about numbers, is two: the first gives a
-combination a number, the sum of what each category adds, and trees of one node add what answers do; the second looks
-this number up.
+combination a number, the sum of what each category adds, and trees of one question add what answers do; the second
+looks this number up.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ from triton_regressors.exporter.boosters.catboost_trees import CTR, FLOAT, ONE_H
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.lowerings.strings import number_integers, number_strings
-from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.text import is_missing
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.trees import MISSING_LEFT
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 
 COMBINATIONS = 2**28
 """How many combinations a statistic may have at most, those that no row had among them."""
@@ -86,7 +85,7 @@ def add_categories(
         `read` and the new columns, and the column of the answer to each question that is asked about categories.
     """
     questions = model.questions
-    asked = np.unique(model.nodes.question[model.nodes.question >= 0])
+    asked = np.unique(model.trees.question[model.trees.question >= 0])
     values = [read]
     codes: list[Codes] = []
     combined: list[int] = []
@@ -304,26 +303,19 @@ def _add_numbers(
     numbers = builder.add(Lookup(columns_read, starts, np.concatenate(keys), np.concatenate(table), True), read)
     if not answered:
         return numbers
-    trees = len(answered)
-    order = list(answered)
-    feature, threshold = np.full(3 * trees, -1), np.zeros(3 * trees)
-    feature[::3] = [place[int(questions.source[question])] for question in order]
-    threshold[::3] = questions.border[order]
-    child, value = np.full(3 * trees, -1), np.zeros((2 * trees, len(kinds)))
-    child[::3], value[1::2] = 1, np.stack([answered[question] for question in order])
-    flags = np.zeros(3 * trees, dtype=np.uint8)
-    flags[::3] = [0 if int(questions.source[question]) in model.nan_right else MISSING_LEFT for question in order]
-    stumps = Trees(
-        np.full(trees, 3),
-        feature,
-        threshold,
-        child,
-        np.where(child > 0, 2, -1),
-        flags,
-        value,
-        np.zeros((0, 8), np.int32),
+    order, trees = list(answered), len(answered)
+    values = np.zeros((2 * trees, len(kinds)))
+    values[1::2] = np.stack(list(answered.values()))
+    answers = SymmetricTrees(
+        feature=np.array([place[int(questions.source[question])] for question in order], dtype=np.int32),
+        threshold=questions.border[order].astype(np.float32),
+        missing=np.isin(questions.source[order], list(model.nan_right)).astype(np.uint8),
+        asked=np.arange(trees, dtype=np.int32),
+        depth=np.ones(trees, dtype=np.int32),
+        values=values,
+        baseline=np.zeros(len(kinds)),
     )
-    return builder.add(Combine("sum"), numbers, builder.add(arrange(stumps), read))
+    return builder.add(Combine("sum"), numbers, builder.add(answers, read))
 
 
 def _share(shares: dict[int, np.ndarray], column: int, known: Mapping[int, Categories], kinds: int) -> np.ndarray:

@@ -295,15 +295,27 @@ def round_down(threshold: np.ndarray) -> np.ndarray:
 
 
 def note_thresholds(trees: Trees, x: Value, builder: Builder) -> None:
-    """Say that a feature lies about its median threshold; four fifths of them span 2.5 standard deviations."""
-    asks = (trees.left >= 0) & (trees.flags & CATEGORICAL == 0) & np.isfinite(trees.threshold)
-    feature, threshold = trees.feature[asks], trees.threshold[asks]
-    order = np.lexsort((threshold, feature))
-    threshold = threshold[order]
+    """Say where features lie that trees compare with thresholds."""
+    asks = (trees.left >= 0) & (trees.flags & CATEGORICAL == 0)
+    note_borders(trees.feature[asks], trees.threshold[asks], x, builder)
+
+
+def note_borders(feature: np.ndarray, border: np.ndarray, x: Value, builder: Builder) -> None:
+    """Say that a feature lies about its median border; four fifths of them span 2.5 standard deviations.
+
+    Args:
+        feature: `[questions]`, those that are no column of `x` count for nothing.
+        border: `[questions]`.
+        x: what is compared.
+        builder: takes it down in its profile.
+    """
+    feature, border = feature[np.isfinite(border)], border[np.isfinite(border)]
+    order = np.lexsort((border, feature))
+    border = border[order]
     first, last = np.searchsorted(feature[order], [np.arange(x.width), np.arange(1, x.width + 1)])
     asked = last > first
     low, median, high = (
-        threshold[(first + share * (last - 1 - first)).astype(np.int64)[asked]] for share in (0.1, 0.5, 0.9)
+        border[(first + share * (last - 1 - first)).astype(np.int64)[asked]] for share in (0.1, 0.5, 0.9)
     )
     location, scale = np.full(x.width, np.nan), np.full(x.width, np.nan)  # unknown
     location[asked] = median

@@ -8,6 +8,7 @@ import numpy as np
 
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Operation
 
@@ -18,6 +19,8 @@ def fold_into_trees(first: Operation, second: Operation, width: int) -> Operatio
         case Columns(), TreeEnsemble():
             feature = np.append(first.indices, -1)[second.feature].astype(np.int32)
             return dataclasses.replace(second, feature=feature)
+        case Columns(), SymmetricTrees():
+            return dataclasses.replace(second, feature=first.indices[second.feature].astype(np.int32))
         case TreeEnsemble(output="leaves"), Affine():
             return dataclasses.replace(
                 first, values=second.weight, baseline=second.intercept, function=second.function, output="sum"

@@ -17,6 +17,7 @@ from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
 
@@ -32,7 +33,7 @@ def specialise(plan: Plan, dtype: str) -> Plan:
         if isinstance(operation, Float32) and exact:
             renamed[step.output] = inputs[0]
             continue
-        if isinstance(operation, TreeEnsemble) and exact:
+        if isinstance(operation, SymmetricTrees | TreeEnsemble) and exact:
             operation = dataclasses.replace(operation, threshold=round_down(operation.threshold))
         if _keeps_float32(operation, exact):
             single.add(step.output)

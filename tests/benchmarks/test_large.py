@@ -37,6 +37,9 @@ def test_boosters_trees_grow_out(name):
     model = {source.name: source for source in large_models.MODELS}[name].make(8)
     assert large_models.parts(model) == ("trees", 8)
     ensemble = lower(model).plan.steps[-1].operation
+    if name == "catboost":
+        assert ensemble.depth.tolist() == [8] * 8
+        return
     assert len(ensemble.roots) == 8
     assert depths(ensemble.feature, ensemble.child, ensemble.roots).tolist() == [8] * 8
     assert len(ensemble.values) > 8 * 80
@@ -76,6 +79,14 @@ def test_a_booster_of_many_categories_is_exported_served_and_checked(library):
     result = large.measure_model(dataclasses.replace(MIXED[library], quick_size=20), quick=True, rounds=1)
     assert result["title"].endswith("depth 8, a column of 2,000 categories, 20 trees")
     assert result["sample_rows"] == 2_000
+    assert 0 <= result["max_error"] < 1e-5
+
+
+@pytest.mark.server
+def test_a_file_of_a_library_is_exported_served_and_checked(monkeypatch):
+    source = next(source for source in large_models.MODELS if source.suffix == "cbm")
+    result = large.measure_model(dataclasses.replace(source, quick_size=20), quick=True, rounds=1)
+    assert result["title"] == "CatBoostRegressor, depth 8, from a .cbm file, 20 trees"
     assert 0 <= result["max_error"] < 1e-5
 
 

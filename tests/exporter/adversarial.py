@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import CATEGORICAL
 
@@ -127,8 +128,11 @@ def code_numbers(codes: Sequence[int] | np.ndarray, *, missing: bool = True, odd
     return np.concatenate(parts)
 
 
-def edges_of(ensemble: TreeEnsemble) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-    """Return what an ensemble's nodes compare each column with, and the codes of the sets that they look into."""
+def edges_of(ensemble: TreeEnsemble | SymmetricTrees) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+    """Return what an ensemble's trees compare each column with, and the codes of the sets that they look into."""
+    if isinstance(ensemble, SymmetricTrees):
+        asked = np.unique(ensemble.feature).tolist()
+        return {feature: ensemble.threshold[ensemble.feature == feature] for feature in asked}, {}
     inner, categorical = ensemble.feature >= 0, ensemble.flags & CATEGORICAL > 0
     thresholds, codes = {}, {}
     for feature in np.unique(ensemble.feature[inner & ~categorical]).tolist():

@@ -1,6 +1,8 @@
 """CatBoost's trees decide as it does: of adversarial rows, of strings that no row had, alone and in files."""
 
+import copy
 import functools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
-from docs.boosters import compare
+from docs.boosters import compare, number_leaves
 from tests.exporter.adversarial import adversarial_rows, edges_of
 from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
 from tests.exporter.cases_text import NUMERIC
@@ -31,6 +33,7 @@ from triton_regressors.exporter.lowerings import catboost_categories
 from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.parity import measure, units
 from triton_regressors.kernels.run import Runner
@@ -65,7 +68,9 @@ def fitted(name: str) -> CatBoostRegressor:
     return catboost(**options).fit(*(tenants if "cat_features" in options else with_holes)())
 
 
-def adversarial(model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble) -> tuple[Any, np.ndarray]:
+def adversarial(
+    model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble | SymmetricTrees
+) -> tuple[Any, np.ndarray]:
     """Return rows as the library takes them, and as the plan does."""
     thresholds = {column: own for column, own in edges_of(ensemble)[0].items() if column < inputs.n_features}
     if not inputs.text:
@@ -88,17 +93,23 @@ def adversarial(model: CatBoostRegressor, inputs: Inputs, ensemble: TreeEnsemble
 def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted(name)
 
-    def number_leaves(trees: Trees, **options: Any) -> TreeEnsemble:
+    def number_nodes(trees: Trees, **options: Any) -> TreeEnsemble:
         nodes = np.flatnonzero(trees.left < 0)[:, None].astype(np.float64)
         return arrange(Trees(**{**vars(trees), "value": nodes}), exact=True, output="each")
 
-    monkeypatch.setattr(lowering, "arrange", number_leaves)
+    def number_symmetric(**fields: Any) -> SymmetricTrees:
+        return number_leaves(SymmetricTrees(**fields))
+
+    monkeypatch.setattr(lowering, "arrange", number_nodes)
+    monkeypatch.setattr(lowering, "SymmetricTrees", number_symmetric)
     lowered = lower(model, tenants()[0])
     plan = specialise(lowered.plan, "float32")
     rows, X = adversarial(model, lowered.inputs, plan.steps[-1].operation)  # type: ignore[arg-type]
     found = Runner(plan, engine="torch").predict(X)["y"]
     leaves = model.calc_leaf_indexes(rows)
     assert found.shape == leaves.shape == (ROWS, model.tree_count_)
+    if isinstance(plan.steps[-1].operation, SymmetricTrees):  # whose leaves have the library's numbers
+        assert np.array_equal(found, leaves)
     for ours, own in zip(found.T, leaves.T, strict=True):
         pairs = np.unique(np.stack([ours, own]), axis=1)
         assert pairs.shape[1] == len(np.unique(ours)) == len(np.unique(own))
@@ -109,12 +120,13 @@ def test_answers_are_the_float32_nearest_to_the_librarys(name: str) -> None:
     model = fitted(name)
     compilation = compile_estimator(model, sample=tenants()[0] if "cat_features" in DECISIONS[name] else None)
     ensemble = compilation.plan.steps[-1].operation
-    assert isinstance(ensemble, TreeEnsemble)
+    nested = "grow_policy" in DECISIONS[name]
+    assert isinstance(ensemble, TreeEnsemble if nested else SymmetricTrees)
     rows, X = adversarial(model, compilation.inputs, ensemble)
     expected = model.predict(rows)[:, None]
     found = Runner(compilation.plan, engine="torch").predict(X)["y"]
     assert measure(found, expected, units(expected)).max_ulp <= NEAREST
-    if name in ("lossguide", "combined"):
+    if name in ("lossguide", "combined", "deep"):
         again = Runner(compilation.plan, engine="interpret").predict(X[:16])["y"]
         assert again.tobytes() == found[:16].tobytes()
 
@@ -233,6 +245,43 @@ def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss
     answers = model.predict(X).reshape(len(X), -1)[:, 0]
     np.testing.assert_allclose(compilation.sample.expected["y"].ravel(), answers, rtol=1e-12)
     assert compilation.document().provenance.feature_names == tuple(X.columns)
+
+
+@pytest.mark.parametrize("name", ["symmetric", "lossguide"])
+def test_a_file_is_not_written_again_unless_its_model_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    X, y = with_holes()
+    fitted(name).save_model(str(tmp_path / "m.cbm"))
+    written = []
+    saved = lowering.saved
+    monkeypatch.setattr(lowering, "saved", lambda *given: written.append(given[1]) or saved(*given))
+    compilation = compile_estimator(load_estimator(tmp_path / "m.cbm"))
+    assert compilation.report.outputs["y"].max_ulp <= NEAREST
+    assert not written
+    changes = {
+        "scaled": lambda model: model.set_scale_and_bias(2.0, 1.0),
+        "fitted": lambda model: model.fit(X, 3 * y, verbose=0),
+        "read": lambda model: model.load_model(str(tmp_path / "other.cbm")),
+    }
+    if name == "symmetric":  # of which alone CatBoost leaves trees out
+        changes["shrunk"] = lambda model: model.shrink(7)
+    catboost(iterations=4).fit(X, -y).save_model(str(tmp_path / "other.cbm"))
+    for number, change in enumerate(changes.values(), 1):
+        model = load_estimator(tmp_path / "m.cbm")
+        change(model)
+        assert compile_estimator(model, sample=X).report.outputs["y"].max_ulp <= NEAREST
+        assert len(written) == number
+
+
+def test_a_loaded_model_is_pickled_and_copied_without_its_file(tmp_path: Path) -> None:
+    fitted("symmetric").save_model(str(tmp_path / "m.cbm"))
+    model = load_estimator(tmp_path / "m.cbm")
+    assert reading.file_of(model) == (tmp_path / "m.cbm").read_bytes()
+    for again in (pickle.loads(pickle.dumps(model)), model.copy(), copy.deepcopy(model)):
+        assert reading.file_of(again) is None
+        assert np.array_equal(again.predict(with_holes()[0]), model.predict(with_holes()[0]))
+    assert model.get_params() == CatBoostRegressor().load_model(str(tmp_path / "m.cbm")).get_params()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_norm, nearest, within
+from triton_regressors.kernels import digit_norm, nearest, symmetric_sum, within
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -156,7 +156,7 @@ def launches() -> list[Launch]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
-    return [*known, *of_few_rows(), *bounded_for_few_rows()]
+    return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows()]
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -242,6 +242,16 @@ def in_parts() -> Iterator[Launch]:
     with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
         for launch in record(operation, list(widths)):
             yield from ((capability, *launch) for capability in TARGETS)
+
+
+def of_many_rows() -> Iterator[Launch]:
+    """Yield sums of symmetric trees as many rows get them, in parts and whole."""
+    with mock.patch.object(symmetric_sum, "FEW", 0):
+        for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
+            operation, widths = OPERATIONS[name]
+            for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):
+                for launch in record(operation, list(widths), dtype):
+                    yield (capability, *launch)
 
 
 def gathered() -> Iterator[Launch]:

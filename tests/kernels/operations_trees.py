@@ -1,12 +1,14 @@
 """Operations of the tree family: ensembles of drawn trees, weighted medians, rounding."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
 from triton_regressors.kernels.plan import Operation
@@ -80,6 +82,29 @@ def ordered_ensemble(features: int, trees: int, depth: int = 5, groups: int = 1,
     )
 
 
+def symmetric_trees(
+    features: int,
+    depths: Sequence[int],
+    outputs: int = 1,
+    seed: int = 0,
+    dtype: type = np.float32,
+    questions: int = 40,
+    **options: object,
+) -> SymmetricTrees:
+    """Return drawn symmetric trees of these depths, which ask some of so many questions."""
+    rng, depth = np.random.default_rng(seed), np.array(depths, dtype=np.int32)
+    return SymmetricTrees(
+        rng.integers(0, features, questions).astype(np.int32),
+        rng.standard_normal(questions).astype(dtype),
+        rng.integers(0, 2, questions).astype(np.uint8),
+        rng.integers(0, max(questions, 1), depth.sum()).astype(np.int32),
+        depth,
+        rng.standard_normal(((1 << depth).sum(), outputs)),
+        rng.standard_normal(outputs),
+        **options,  # type: ignore[arg-type]
+    )
+
+
 def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> LinearLeaves:
     """Return drawn leaves of at most so many terms, which are features of their own in each leaf."""
     rng = np.random.default_rng(seed)
@@ -99,6 +124,9 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees in order": (ordered_ensemble(5, 12, 4, function="exp"), (5,)),
     "trees in order in groups": (ordered_ensemble(5, 9, 2, groups=2, outputs=3, sets=6, words=2), (5,)),
     "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
+    "symmetric trees": (symmetric_trees(6, [6] * 12, function="exp"), (6,)),
+    "symmetric trees of many depths": (symmetric_trees(5, [3, 0, 8, 1, 9, 12], 3), (5,)),
+    "symmetric trees float64": (symmetric_trees(5, [7] * 5, 1, dtype=np.float64, questions=300), (5,)),
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
     "float32": (Float32(), (3,)),

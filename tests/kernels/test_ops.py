@@ -174,7 +174,7 @@ def test_row_bits_do_not_depend_on_the_batch(engine: str, device: torch.device, 
     Of trees, a program holds more rows from 512 on.
     """
     op, widths = OPERATIONS[name]
-    of_trees = 600 if op.kind() == "tree_ensemble" else 130
+    of_trees = 600 if op.kind() in ("symmetric_trees", "tree_ensemble") else 130
     rows = 1000 if engine == "triton" or op.kind() in MANY_ROWS_A_PROGRAM else of_trees
     assert_rows_do_not_depend_on_the_batch(lambda arrays: run_kernel(op, arrays, device), widths, rows)
 

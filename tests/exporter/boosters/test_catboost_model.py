@@ -1,4 +1,4 @@
-"""CatBoost's file as arrays: trees without nodes that no row reaches, combinations by their keys, and damages."""
+"""CatBoost's file as arrays: trees as they are, combinations by their keys, and damages."""
 
 import contextlib
 import itertools
@@ -16,7 +16,7 @@ from triton_regressors.exporter.boosters.catboost_model import (
     find_combinations,
     read_model,
 )
-from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Questions
+from triton_regressors.exporter.boosters.catboost_trees import Symmetric
 from triton_regressors.exporter.boosters.flat_tables import Table
 
 
@@ -30,23 +30,13 @@ def stepping() -> bytes:
     return bytes(CASES["catboost-lossguide"].fitted()[0]._serialize_model())
 
 
-def test_nodes_that_no_row_reaches_are_left_out() -> None:
-    # x > 1, x > 2 and x > 1 again, then whether a category is 7 and whether it is 9: 3 · 3 leaves of 32.
-    questions = Questions(np.array([FLOAT, FLOAT, ONE_HOT, ONE_HOT]), np.array([1, 1, 0, 0]), np.array([1.0, 2, 7, 9]))
-    nodes = catboost_trees.symmetric_parts(
-        np.array([0, 1, 0, 2, 3, 1]), np.array([5, 1]), np.arange(34.0)[:, None], questions
-    )
-    leaves = nodes.value[:, 0]
-    possible = [0 + 0, 1 + 4, 1 + 2 + 4]
-    assert sorted(leaves) == [*sorted(x + category for x in possible for category in (0, 8, 16)), 32, 33]
-    assert nodes.sizes.tolist() == [17, 3]
-
-
-def test_trees_are_the_same_made_at_once_or_after_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read_model(tenants()).nodes
-    monkeypatch.setattr(catboost_trees, "TREES_AT_ONCE", 3)
-    for name, numbers in vars(read_model(tenants()).nodes).items():
-        np.testing.assert_array_equal(numbers, getattr(whole, name))
+def test_symmetric_trees_are_read_as_they_are() -> None:
+    model = CASES["catboost-ctr-types"].fitted()[0]
+    found = read_model(tenants())
+    assert isinstance(found.trees, Symmetric)
+    assert (1 << found.trees.depth).tolist() == model.get_tree_leaf_counts().tolist()
+    assert found.trees.value.ravel().tolist() == model.get_leaf_values().tolist()
+    assert len(found.trees.question) == found.trees.depth.sum()
 
 
 def test_a_node_that_lacks_a_child_gets_a_leaf() -> None:
