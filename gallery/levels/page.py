@@ -52,16 +52,6 @@ messages in an order that is always the same, without atomics, so that a level g
 Without a GPU the Triton language runs through its interpreter, and CUDA C++ is left out; tests run its very sources on
 the CPU, where a block's threads take turns (`tests/gallery/cuda_on_cpu/`)."""
 
-UNMEASURED = """## Not measured yet
-
-On an H200 the Triton language's normalisation, attention, messages and polynomial gave float64's answers, and so did a
-block in torch eager and by torch.compile. The Triton language's linear layer was seen right there on small sizes alone:
-with warps specialised by the compiler a large block came out wrong, so it is now made without them, and that has not
-been seen on a GPU; nor has CUDA C++, beyond what the tests on the CPU show.
-
-No results are committed: `python -m gallery levels` on a machine with a GPU writes them into `benchmarks/results`,
-and `python -m gallery.page` then writes tables, plots and what each step bought into this page."""
-
 COLUMNS = """µs is the device time of one call, with nothing in the cache and all launches queued; *from Python* is what
 a call takes when Python makes one after the other; *MB* is what a call holds beyond its arguments and weights;
 *compiling* is how much longer the first calls took than later ones, tuning included, with empty caches (CUDA C++: nvcc
@@ -125,17 +115,18 @@ def bought(subjects: Mapping[str, Figures]) -> str:
   the calls to come.
 - **The Triton language** takes {times(subjects, TRITON, COMPILE)} the device time of torch.compile. It is worth it
   where what is written to memory between operations can be left out and a compiler does not find it: a block is
-  {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}.
+  {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}. Called
+  from Python it takes {times(subjects, TRITON, COMPILE, "host_us")} the time of torch.compile: each operator finds its
+  configuration and launches its kernel in Python, which small models wait for. That is why the product captures all
+  launches of a batch as one CUDA graph (`kernels/chunks.py`).
 - **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. Every thread, copy and
   barrier is one's own to place, and to get wrong. Products here use the instructions of all GPUs since capability 8.0,
   not Hopper's own, which the compiler of the Triton language does use. It is worth it where a kernel needs what the
   Triton language has no words for, and where Python must not be there at all."""
 
 
-def page(document: Figures | None, directory: str = "") -> str:
-    """Return the page; without results, what can be said without."""
-    if document is None:
-        return f"{INTRODUCTION}\n\n{UNMEASURED}\n"
+def page(document: Figures, directory: str) -> str:
+    """Return the page."""
     subjects = {subject["subject"]: subject for subject in document["subjects"]}
     rates = subjects["block"]["rates"]
     limits = (
@@ -159,5 +150,5 @@ def page(document: Figures | None, directory: str = "") -> str:
 
 def committed() -> str:
     """Return the page that the committed results give."""
-    found = sorted(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
-    return page(json.loads(found[0].read_text(encoding="utf-8")), found[0].parent.name) if found else page(None)
+    found = min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
+    return page(json.loads(found.read_text(encoding="utf-8")), found.parent.name)
