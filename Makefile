@@ -53,6 +53,7 @@ pages: setup  ## Make the generated pages, and what the examples of the others p
 	$(BIN)/python -m docs.estimators
 	$(BIN)/python -m benchmarks.tables
 	$(BIN)/python -m gallery.pictures
+	$(BIN)/python -m gallery.page
 	$(BIN)/python -m docs.examples
 
 parity: setup  ## Serve every case of the test catalogue and print the table of errors

@@ -29,8 +29,7 @@ field would call instead and beside the limit: what a copy of memory, or torch's
 run. All take turns, nothing is in the cache when a call begins, and times are the GPU's own.
 
     python -m gallery bench                  # writes figures and curves, on a machine with a GPU
-    python -m gallery bench softmax dot
-"""
+    python -m gallery bench softmax dot"""
 
 
 BOUNDS = """Pooling stays below its aim. Strips of 4 to 32 rows, 32 to 1,024 columns and 1 to 16 warps were tried (54 to
@@ -92,7 +91,7 @@ def row(found: Figures, direction: str) -> list[str]:
     missed = aim.missed(point, ours, peers) if aim else []
     return [
         f"[{name}](../gallery/kernels/{name}.py)"
-        + (f", {ours}" if len(curve["ours"]) > 1 else "")
+        + (f", {ours}" if ours != name and len(curve["ours"]) > 1 else "")
         + (", gradients" if direction == "backward" else ""),
         " × ".join(f"{length:,}" for length in point["size"]),
         found["dtype"],
