@@ -35,9 +35,9 @@ from tests.exporter.adversarial import adversarial_rows, edges_of, in_float64
 from tests.exporter.cases import CASES, Case
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.lower import Lowered, lower
-from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.exporter.tree_nodes import Trees, arrange
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees

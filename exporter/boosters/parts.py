@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from triton_regressors.exporter.boosters.saved import saved
-from triton_regressors.exporter.lowerings.trees import Trees
 from triton_regressors.exporter.memory import hand_back
+from triton_regressors.exporter.tree_nodes import Trees
 from triton_regressors.kernels.trees import CATEGORICAL
 
 FIRST_ROUNDS = 16

@@ -9,15 +9,9 @@ from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor, HistG
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.linear import lower_dummy
-from triton_regressors.exporter.lowerings.trees import (
-    Trees,
-    are_trees,
-    arrange,
-    fitted_trees,
-    lower_side_by_side,
-    note_thresholds,
-)
+from triton_regressors.exporter.lowerings.trees import are_trees, fitted_trees, lower_side_by_side
 from triton_regressors.exporter.registry import find_lowering, lowers
+from triton_regressors.exporter.tree_nodes import Trees, arrange, note_thresholds
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
 from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT

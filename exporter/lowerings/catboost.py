@@ -17,10 +17,10 @@ from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, N
 from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.catboost_categories import add_categories, known_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_borders, note_thresholds
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.registry import answers, lowers, refuses
 from triton_regressors.exporter.soundness import one_line
+from triton_regressors.exporter.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
 from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.trees import MISSING_LEFT

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.exporter.lowerings.trees import are_trees, arrange, fitted_trees, note_thresholds
+from triton_regressors.exporter.lowerings.trees import are_trees, fitted_trees
 from triton_regressors.exporter.registry import lowers, lowers_transform
+from triton_regressors.exporter.tree_nodes import arrange, note_thresholds
 
 
 @lowers(VotingRegressor)

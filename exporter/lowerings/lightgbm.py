@@ -15,8 +15,8 @@ from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 from triton_regressors.exporter.boosters.parts import saved_in_parts
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
+from triton_regressors.exporter.tree_nodes import Trees, arrange, narrow, note_thresholds
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.piecewise import Piecewise

@@ -19,8 +19,8 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import Codes, lookup
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowerings.strings import refuse_unknown
-from triton_regressors.exporter.lowerings.trees import arrange, narrow, note_thresholds
 from triton_regressors.exporter.registry import lowers, refuses
+from triton_regressors.exporter.tree_nodes import arrange, narrow, note_thresholds
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.ordered_affine import OrderedAffine

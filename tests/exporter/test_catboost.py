@@ -30,8 +30,8 @@ from triton_regressors.exporter.loading import load_estimator
 from triton_regressors.exporter.lower import lower, string_columns
 from triton_regressors.exporter.lowerings import catboost as lowering
 from triton_regressors.exporter.lowerings import catboost_categories
-from triton_regressors.exporter.lowerings.trees import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.exporter.tree_nodes import Trees, arrange
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble

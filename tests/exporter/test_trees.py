@@ -21,10 +21,11 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from tests.exporter.cases_trees import with_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
+from triton_regressors.exporter import tree_nodes
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.lowerings import trees as lowering
-from triton_regressors.exporter.lowerings.trees import Trees, arrange, fitted_trees, round_down
+from triton_regressors.exporter.lowerings.trees import fitted_trees
 from triton_regressors.exporter.optimise import optimise
+from triton_regressors.exporter.tree_nodes import Trees, arrange, round_down
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Plan
@@ -360,13 +361,13 @@ def test_trees_laid_out_some_at_a_time_are_laid_out_alike(output: str, monkeypat
     unequal = [*forest.estimators_, DecisionTreeRegressor().fit(X, y), DecisionTreeRegressor(max_depth=1).fit(X, y)]
     trees = fitted_trees([unequal[-1], *unequal])
     whole = dict(arrange(trees, output=output).arrays())
-    monkeypatch.setattr(lowering, "NODES_AT_ONCE", 50)
+    monkeypatch.setattr(tree_nodes, "NODES_AT_ONCE", 50)
     for name, array in arrange(trees, output=output).arrays():
         np.testing.assert_array_equal(array, whole[name])
     assert len(whole["roots"]) == 33
 
 
 def test_numbers_that_do_not_fit_in_16_bits_keep_32() -> None:
-    assert lowering.narrow(np.array([-1, 2**15 - 1])).dtype == np.int16
-    assert lowering.narrow(np.array([-1, 2**15])).tolist() == [-1, 2**15]
-    assert lowering.narrow(np.zeros(0, dtype=np.int64)).dtype == np.int16
+    assert tree_nodes.narrow(np.array([-1, 2**15 - 1])).dtype == np.int16
+    assert tree_nodes.narrow(np.array([-1, 2**15])).tolist() == [-1, 2**15]
+    assert tree_nodes.narrow(np.zeros(0, dtype=np.int64)).dtype == np.int16
