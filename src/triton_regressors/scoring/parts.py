@@ -1,0 +1,138 @@
+"""One part of the rows, scored: what a process, or an actor of Ray's, does at a time.
+
+A part's answers are a .parquet file of their own in the run's work folder. It is written under another name, and has
+its own once it is whole: that is how a later run knows that it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.scoring.columns import Columns
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.files import Part, Source, batches, one_line
+from triton_regressors.scoring.predicting import Predictor, renumbered
+
+GROUP_ROWS = 2**20
+"""Rows of a row group that is written."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all parts have in common: how they are scored, where they go, and whether refused rows stay empty."""
+
+    predictor: Predictor
+    work: Path
+    schema: pa.Schema
+    by_row: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a part: rows that were scored, and of these refused ones; or why it was not, and where.
+
+    `refused` says of an error that the model does not take a row, and not that a file cannot be read.
+    """
+
+    part: int
+    rows: int
+    empty: int
+    error: str = ""
+    refused: bool = False
+
+
+def part_file(work: Path, number: int) -> Path:
+    """Return where a part's answers are when they are whole."""
+    return work / f"{number:06}.parquet"
+
+
+def refused_rows(work: Path, number: int) -> list[tuple[int, str]]:
+    """Return the rows of a part that were refused, by their place in their file, with the reason of each."""
+    path = part_file(work, number).with_suffix(".json")
+    return [tuple(pair) for pair in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
+
+
+def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], None] | None = None) -> Outcome:
+    """Score a part and write its answers; `advance` is told of rows as they are done."""
+    rows, wrong = part.first_row, list[tuple[int, str]]()
+    path = part_file(job.work, part.number)
+    try:
+        with writing(path) as temporary, pq.ParquetWriter(temporary, job.schema) as writer:
+            for tables in _gathered(_answered(job, source, part, wrong, advance)):
+                writer.write_table(pa.concat_tables(tables), row_group_size=GROUP_ROWS)
+                rows += sum(map(len, tables))
+            if wrong:
+                with writing(path.with_suffix(".json")) as listed:
+                    listed.write_text(json.dumps(wrong), encoding="utf-8")
+    except InferenceError as error:
+        return Outcome(part.number, 0, 0, f"{source.path}: {error}", isinstance(error, InvalidRequest))
+    except TritonRegressorsError as error:
+        return Outcome(part.number, 0, 0, str(error))
+    except (OSError, ValueError) as error:  # pyarrow's are either
+        return Outcome(part.number, 0, 0, f"Cannot score {source.path}: {one_line(error)}.")
+    return Outcome(part.number, rows - part.first_row, len(wrong))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give a name to write under; the file gets its own, in place of one that has it, once it is whole on the disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _answered(
+    job: Job, source: Source, part: Part, wrong: list[tuple[int, str]], advance: Callable[[int], None] | None
+) -> Iterator[pa.Table]:
+    """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`."""
+    predictor, first = job.predictor, part.first_row
+    for table in batches(source, part, predictor):
+        empty: np.ndarray | None = None
+        if job.by_row:
+            answers, refused = predictor.by_row(table)
+            if refused:
+                empty = np.zeros(len(table), dtype=bool)
+                empty[[row for row, _ in refused]] = True
+                wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
+        else:
+            try:
+                answers = predictor.answers(Columns(table))
+            except InvalidRequest as error:
+                raise InvalidRequest(renumbered(str(error), first)) from None
+        columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in predictor.keep]
+        columns += [pa.array(array, mask=empty) for array in predictor.as_columns(answers).values()]
+        yield pa.table(columns, schema=job.schema)
+        first += len(table)
+        if advance is not None:
+            advance(len(table))
+    if part.rows is not None and first - part.first_row != part.rows:
+        raise ScoringError(f"{source.path} has changed while it was read.")
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Yield tables in lists that make a row group."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(map(len, held)) >= GROUP_ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
