@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,6 @@ from urllib.parse import unquote
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.dataset as ds
-import pyarrow.fs
 import pyarrow.parquet as pq
 from pyarrow import types
 
@@ -83,7 +82,7 @@ def find_files(inputs: Sequence[Path | str]) -> list[tuple[Path, Path]]:
         else:
             files = [path] if path.is_file() else [Path(each) for each in sorted(glob.glob(given, recursive=True))]
             files = [each for each in files if each.is_file()]
-            base = path.parent if path.is_file() else Path(glob.escape(given).partition("[")[0]).parent
+            base = path.parent if path.is_file() else Path(os.path.dirname(glob.escape(given).partition("[")[0]))
             other = [each for each in files if each.suffix.lower() not in SUFFIXES]
             if other:
                 raise ScoringError(f"Cannot read rows from {other[0]}: the suffix must be {', '.join(SUFFIXES)}.")
@@ -104,14 +103,15 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
     try:
         status = path.stat()
         if path.suffix.lower() == ".csv":
-            groups, own = (), _fragment(str(path), predictor, None).physical_schema
+            with _csv_reader(str(path), predictor) as reader:
+                groups, own = (), reader.schema
         else:
             with pq.ParquetFile(path) as file:
                 groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
                 own = file.schema_arrow
     except (OSError, ValueError) as error:  # pyarrow's are either
         raise ScoringError(f"Cannot read rows from {path}: {one_line(error)}.") from None
-    pairs = [part.partition("=") for part in below.parent.parts if "=" in part]
+    pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
     stated = {name: None if value == HIVE_NULL else unquote(value) for name, _, value in pairs if name not in own.names}
     schema = pa.schema([*own, *(pa.field(name, _stated(name, predictor)) for name in stated)])
     source = Source(
@@ -157,14 +157,10 @@ def kept_fields(sources: Sequence[Source], predictor: Predictor) -> list[pa.Fiel
 
 def batches(source: Source, part: Part, predictor: Predictor) -> Iterator[pa.Table]:
     """Yield the rows of a part in their order, with the columns that are needed and no others."""
-    if part.groups == ():
-        return
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in predictor.inputs for name in each.columns), *predictor.keep]))
     own = [name for name in wanted if name not in stated]
-    rows = max(min(BATCH_ROWS, BATCH_NUMBERS // max(len(wanted), 1)), 1)
-    fragment = _fragment(source.path, predictor, part.groups)
-    for batch in fragment.to_batches(schema=source.own, columns=own, batch_size=rows):
+    for batch in _own_batches(source, part, predictor, own, max(min(BATCH_ROWS, BATCH_NUMBERS // len(wanted)), 1)):
         if batch.num_rows:
             table = pa.Table.from_batches([batch])
             for field in (field for field in source.schema if field.name in stated and field.name in wanted):
@@ -173,25 +169,37 @@ def batches(source: Source, part: Part, predictor: Predictor) -> Iterator[pa.Tab
             yield table
 
 
+def _own_batches(
+    source: Source, part: Part, predictor: Predictor, names: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a part that stand in the file itself.
+
+    A reader of one file keeps its rows in order. pyarrow's datasets were seen to return row groups in another one.
+    """
+    if source.csv:
+        with _csv_reader(source.path, predictor, names) as reader:
+            yield from reader
+    else:
+        with pq.ParquetFile(source.path) as file:
+            yield from file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names))
+
+
 def one_line(error: Exception) -> str:
     """Return what an error of pyarrow's or the system's says."""
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _fragment(path: str, predictor: Predictor, groups: Sequence[int] | None) -> Any:
-    """Return a file, or row groups of it, as pyarrow's datasets read it.
+def _csv_reader(path: str, predictor: Predictor, names: Sequence[str] | None = None) -> Any:
+    """Return what reads a .csv block by block, of these columns.
 
-    Numbers of a .csv are read as floats or whole numbers as the entry takes them, strings and what is kept as they
-    stand there.
+    Numbers are read as floats or whole numbers as the entry takes them, strings and what is kept as they stand there.
     """
-    if not path.lower().endswith(".csv"):
-        return ds.ParquetFileFormat().make_fragment(path, pyarrow.fs.LocalFileSystem(), row_groups=groups)
     kinds: dict[str, Any] = dict.fromkeys(predictor.keep, pa.string())
     for tensor in predictor.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
         kinds |= dict.fromkeys(tensor.columns, kind)
-    options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False)
-    return ds.CsvFileFormat(convert_options=options).make_fragment(path, pyarrow.fs.LocalFileSystem())
+    options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
+    return pyarrow.csv.open_csv(path, convert_options=options)
 
 
 def _check(schema: pa.Schema, predictor: Predictor) -> None:

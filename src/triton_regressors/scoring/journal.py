@@ -23,7 +23,7 @@ SAME = {
     "entry": "of {}",
     "version": "with version {}",
     "outputs": "for the outputs {}",
-    "keep": "with the columns {} kept",
+    "keep": "keeping {}",
     "columns": "with the features {}",
     "device": "on the {}",
 }
@@ -82,10 +82,10 @@ def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart
         before = json.loads(journal.read_text(encoding="utf-8"))
         files = dict(before["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ScoringError(f"{journal} is damaged; --restart begins anew.") from None
+        raise ScoringError(f"{journal} is damaged; --restart (restart=True) begins anew.") from None
     why = _difference(before, told) or _changed(files, told["files"])
     if why:
-        raise ScoringError(f"{work} holds the beginning of another run: {why} Give --restart to begin anew.")
+        raise ScoringError(f"{work} holds the beginning of another run: {why} --restart (restart=True) begins anew.")
     return {part.number for part in parts if part_file(work, part.number).exists()}
 
 

@@ -114,7 +114,7 @@ def score(
     goals, work = targets(output, plan.sources), work_folder(output)
     there = [path for path in goals if path.exists()]
     if there and not overwrite and (restart or not (work / JOURNAL).exists()):
-        raise ScoringError(f"{there[0]} is there already; overwrite replaces it (on the command line --overwrite).")
+        raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
     on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, device)
     with only_run(work):
         done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
@@ -186,8 +186,8 @@ class _Run:
             self._advance(0)
             return
         if self.errors != "file":
-            hint = ' Errors "row" leaves such rows empty (on the command line --errors row).' if outcome.refused else ""
-            done = f" Of {len(self.plan.parts)} parts {len(self.rows)} are done; the same call goes on from there."
+            hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
+            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
         self.plan.left_out.setdefault(source.path, outcome.error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -68,7 +69,7 @@ def on_ray(job: Job, tasks: Sequence[Task], address: str, workers: int | None, o
         batch_size=1,
         num_cpus=1,
         num_gpus=1 if on_gpu else 0,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(min(actors, len(tasks)), 1)),
+        compute=ray.data.ActorPoolStrategy(size=max(min(actors, len(tasks)), 1)),
     )
     try:
         for row in scored.iter_rows():
@@ -96,6 +97,8 @@ def _connected(address: str) -> Any:
     import ray
     import ray.data
 
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    ray.data.DataContext.get_current().enable_progress_bars = False
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error")
