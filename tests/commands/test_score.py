@@ -26,9 +26,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame
 
 def test_it_says_what_it_wrote_and_what_was_refused(X: pd.DataFrame) -> None:
     run = CliRunner()
-    done = run.invoke(
-        make_app(), ["score", "sums", "1.parquet", "2.parquet", "out.parquet", "--keep", "id", "--version", "1"]
-    )
+    options = ["--keep", "id", "--version", "1"]
+    done = run.invoke(make_app(), ["score", "sums", "1.parquet", "2.parquet", "out.parquet", *options])
     assert done.exit_code == 0, done.output
     assert done.stderr.startswith("Wrote 120 rows of 2 files to out.parquet with sums version 1: 120 rows in ")
     assert done.stderr.endswith(" rows/s (torch on the CPU).\n")
