@@ -136,17 +136,18 @@ def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
         return None
     dtype = np.dtype(DTYPES[tensor.datatype])
     matrix = np.empty((len(columns), len(tensor.columns)), dtype=dtype)
-    wide = False
     for place, name in enumerate(tensor.columns):
         numbers = columns.numbers(name)
         if numbers is None or (dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64)):
             return None
         if numbers.dtype.kind in "iu" and numbers.dtype.itemsize == 8 and dtype.kind == "f":
             numbers = numbers.astype(np.float64)  # as a table of them is, before it is rounded to float32
-        wide |= numbers.dtype.itemsize > dtype.itemsize
-        with np.errstate(over="ignore"):
-            matrix[:, place] = numbers
-    return None if wide and dtype.kind == "f" and np.isinf(matrix).any() else matrix
+        try:
+            with np.errstate(over="raise"):
+                matrix[:, place] = numbers
+        except FloatingPointError:  # beyond float32
+            return None
+    return matrix
 
 
 def _text(columns: Columns, tensor: InputTensor) -> np.ndarray | None:

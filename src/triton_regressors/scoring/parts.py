@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, batches, one_line
 from triton_regressors.scoring.predicting import Predictor, renumbered
+
+T = TypeVar("T")
 
 GROUP_ROWS = 2**20
 """Rows of a row group that is written."""
@@ -103,17 +108,17 @@ def _answered(
 ) -> Iterator[pa.Table]:
     """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`."""
     predictor, first = job.predictor, part.first_row
-    for table in batches(source, part, predictor):
+    for table, tensors in ahead(_converted(source, part, predictor)):
         empty: np.ndarray | None = None
         if job.by_row:
-            answers, refused = predictor.by_row(table)
+            answers, refused = predictor.by_row(table, tensors)
             if refused:
                 empty = np.zeros(len(table), dtype=bool)
                 empty[[row for row, _ in refused]] = True
                 wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
         else:
             try:
-                answers = predictor.answers(Columns(table))
+                answers = predictor.answers(Columns(table), tensors)
             except InvalidRequest as error:
                 raise InvalidRequest(renumbered(str(error), first)) from None
         columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in predictor.keep]
@@ -124,6 +129,27 @@ def _answered(
             advance(len(table))
     if part.rows is not None and first - part.first_row != part.rows:
         raise ScoringError(f"{source.path} has changed while it was read.")
+
+
+def _converted(source: Source, part: Part, predictor: Predictor) -> Iterator[tuple[pa.Table, Tensors | None]]:
+    """Yield tables and their tensors; None where a table does not fit, which is said when it is asked for."""
+    for table in batches(source, part, predictor):
+        try:
+            tensors = predictor.tensors(Columns(table))
+        except InvalidRequest:
+            yield table, None
+        else:
+            yield table, tensors
+
+
+def ahead(items: Iterator[T], count: int = 2) -> Iterator[T]:
+    """Yield items, of which a thread takes the next ones from where they come while the caller works on one."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(count))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item  # type: ignore[misc]
 
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:

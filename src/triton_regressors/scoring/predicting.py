@@ -151,13 +151,15 @@ class Predictor:
         features = columns if all(tensor.columns for tensor in self.inputs) else columns.without(self.keep)
         return tensors_of(features, self.inputs, self.name)
 
-    def answers(self, columns: Columns) -> Answers:
-        """Return the outputs of a table, by their names."""
-        return self._answers(self.tensors(columns)) if len(columns) else self.no_answers(0)
+    def answers(self, columns: Columns, tensors: Tensors | None = None) -> Answers:
+        """Return the outputs of a table, by their names; `tensors` are the table's, if they are at hand."""
+        if not len(columns):
+            return self.no_answers(0)
+        return self._answers(self.tensors(columns) if tensors is None else tensors)
 
-    def by_row(self, table: Any) -> tuple[Answers, list[tuple[int, str]]]:
+    def by_row(self, table: Any, tensors: Tensors | None = None) -> tuple[Answers, list[tuple[int, str]]]:
         """Return the outputs of a table, NaN where a row is refused, and the refused rows with the reason of each."""
-        return self._by_row(Columns(table), 0)
+        return self._by_row(Columns(table), 0, tensors)
 
     def no_answers(self, rows: int) -> Answers:
         """Return NaN for each output."""
@@ -189,11 +191,13 @@ class Predictor:
             found.append(answer)
         return {name: np.concatenate([answer[name] for answer in found]) for name in self.outputs}
 
-    def _by_row(self, columns: Columns, first: int) -> tuple[Answers, list[tuple[int, str]]]:
+    def _by_row(
+        self, columns: Columns, first: int, tensors: Tensors | None = None
+    ) -> tuple[Answers, list[tuple[int, str]]]:
         """The table is cut until what cannot be converted is one row; what the model refuses is found at once."""
         rows = len(columns)
         try:
-            tensors = self.tensors(columns)
+            tensors = self.tensors(columns) if tensors is None else tensors
         except InvalidRequest as error:
             if rows == 1:
                 return self.no_answers(1), [(first, renumbered(str(error), first))]
