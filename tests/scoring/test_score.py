@@ -203,6 +203,9 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
         assert (found.column_names, found["y"].to_numpy().tobytes()) == (["id", "y"], wanted), dtype
         batch = answer({column: given[column].to_numpy() for column in given})
         assert (batch["id"].tolist(), batch["y"].tobytes()) == (given["id"].tolist(), wanted), dtype
+    for wrong, why in ((np.zeros((2, 4)), "takes 3 columns, not 4"), (frame[NAMES].iloc[:, :2], "lacks column 'bp'")):
+        with pytest.raises(tr.InvalidRequest, match=why):
+            answer.predict(wrong)
     assert predictor(entry)()(frame)["y"].dtype == np.float32
     with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `Predictor"):
         predictor(entry)(frame)
@@ -224,7 +227,35 @@ def test_strings_are_taken_as_a_request_takes_them(tmp_path: Path) -> None:
         tr.score(houses, tmp_path / "rows.parquet", tmp_path / "out.parquet", overwrite=True)
 
 
+def test_a_model_without_names_takes_columns_in_the_order_of_the_first_file(tmp_path: Path) -> None:
+    X = table()[NAMES]
+    sums = tr.export(Ridge().fit(X.to_numpy(), X.sum(axis=1)), tmp_path, name="sums").entry.directory
+    X.to_parquet(tmp_path / "1.parquet")
+    X.iloc[:, ::-1].to_parquet(tmp_path / "2.parquet")
+    both, out = [tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out.csv"
+    tr.score(sums, both, out)
+    wanted = tr.Predictor(sums).predict(X.to_numpy())[:, 0]
+    assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == np.tile(wanted, 2).tobytes()
+    table().to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(tr.ScoringError, match=r"takes 3 columns; .*1\.parquet has 4 that are not kept: --columns"):
+        tr.score(sums, both, out, overwrite=True)
+    tr.score(sums, tmp_path / "1.parquet", out, columns=NAMES, overwrite=True)
+    assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == wanted.tobytes()
+
+
 def test_ray_scores_the_same(entry: Path, rows: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'triton-regressors[ray]'")
     tr.score(entry, rows, tmp_path / "out.parquet", outputs=["y", "std"], keep=["id"], ray="local", workers=1)
     assert same(tmp_path / "out.parquet", expected(entry, 1, 2))
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_wrong_file(
+    entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(tr.ScoringError, match=r"Cannot write .*000000\.parquet: .*No space left on device"):
+        tr.score(entry, rows, tmp_path / "out.parquet", errors="file")
+    assert not work_folder(tmp_path / "out.parquet").exists()

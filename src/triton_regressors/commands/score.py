@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -125,7 +127,7 @@ def score(
     notes = Console(stderr=True)
     places = (repository / name, Path(name))
     directory = next((place for place in places if place.is_dir()), places[0])
-    with _bar(notes) as bar:
+    with _kept_parts(notes), _bar(notes) as bar:
         task = bar.add_task("loading", total=None, rate="")
 
         def show(done: int, total: int | None) -> None:
@@ -150,6 +152,16 @@ def score(
             progress=show,
         )
     notes.print(_summary(done, output), soft_wrap=True)
+
+
+@contextmanager
+def _kept_parts(console: Console) -> Iterator[None]:
+    """Say what is left of a run that Ctrl-C ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Stopped. What is done is kept, and the same command goes on from there.")
+        raise
 
 
 def _bar(console: Console) -> Progress:

@@ -123,11 +123,18 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str) -> T
         by_name = named and all(tensor.columns for tensor in inputs)
         made = model_tensors(columns.data_frame(), longer if by_name else inputs, model)
         found |= {tensor.name: np.array(made[tensor.name]) for tensor in longer}  # copied: a device may read it
+    check_tensors(found, inputs, model)
+    return found
+
+
+def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -> None:
+    """Raise InvalidRequest unless there is a tensor for each input, as wide as a server wants it."""
     for tensor in inputs:
-        width = found[tensor.name].shape[1]
+        if tensor.name not in tensors:
+            raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' is missing.")
+        width = tensors[tensor.name].shape[1]
         if width != tensor.width:
             raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' takes {tensor.width} columns, not {width}.")
-    return found
 
 
 def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:

@@ -32,6 +32,10 @@ BATCH_NUMBERS = 2**22
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
+class Unreadable(Exception):  # noqa: N818
+    """A file cannot be read, or does not fit the entry; where that ends a run it becomes a `ScoringError`."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file of rows. groups: the rows of a .parquet's row groups; () of a .csv, whose rows nobody has counted.
@@ -49,6 +53,14 @@ class Source:
     own: pa.Schema
     schema: pa.Schema
     hive: tuple[tuple[str, str | None], ...]
+
+    def unchanged(self) -> bool:
+        """Whether the file is as it was found."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
 
     @property
     def csv(self) -> bool:
@@ -97,7 +109,7 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
     """Return what a file is, after reading no more than where it says so.
 
     Raises:
-        ScoringError: it cannot be read, or lacks a column that the entry takes, or has one of another kind.
+        Unreadable: it cannot be read, or lacks a column that the entry takes, or has one of another kind.
     """
     below = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)
     try:
@@ -110,7 +122,7 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
                 groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
                 own = file.schema_arrow
     except (OSError, ValueError) as error:  # pyarrow's are either
-        raise ScoringError(f"Cannot read rows from {path}: {one_line(error)}.") from None
+        raise Unreadable(f"Cannot read rows from {path}: {one_line(error)}.") from None
     pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
     stated = {name: None if value == HIVE_NULL else unquote(value) for name, _, value in pairs if name not in own.names}
     schema = pa.schema([*own, *(pa.field(name, _stated(name, predictor)) for name in stated)])
@@ -120,7 +132,7 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
     try:
         _check(schema, predictor)
     except InvalidRequest as error:
-        raise ScoringError(f"{path}: {error}") from None
+        raise Unreadable(f"{path}: {error}") from None
     return source
 
 
@@ -176,12 +188,15 @@ def _own_batches(
 
     A reader of one file keeps its rows in order. pyarrow's datasets were seen to return row groups in another one.
     """
-    if source.csv:
-        with _csv_reader(source.path, predictor, names) as reader:
-            yield from reader
-    else:
-        with pq.ParquetFile(source.path) as file:
-            yield from file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names))
+    try:
+        if source.csv:
+            with _csv_reader(source.path, predictor, names) as reader:
+                yield from reader
+        else:
+            with pq.ParquetFile(source.path) as file:
+                yield from file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names))
+    except (OSError, ValueError) as error:  # pyarrow's are either
+        raise Unreadable(f"Cannot read rows from {source.path}: {one_line(error)}.") from None
 
 
 def one_line(error: Exception) -> str:

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, batches, one_line
+from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
 from triton_regressors.scoring.predicting import Predictor, renumbered
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Job:
 class Outcome:
     """What came of a part: rows that were scored, and of these refused ones; or why it was not, and where.
 
-    `refused` says of an error that the model does not take a row, and not that a file cannot be read.
+    `refused` says of an error that the model does not take a row, `fatal` that it is not the file that is wrong.
     """
 
     part: int
@@ -56,6 +56,7 @@ class Outcome:
     empty: int
     error: str = ""
     refused: bool = False
+    fatal: bool = False
 
 
 def part_file(work: Path, number: int) -> Path:
@@ -74,6 +75,8 @@ def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], No
     rows, wrong = part.first_row, list[tuple[int, str]]()
     path = part_file(job.work, part.number)
     try:
+        if not source.unchanged():
+            raise ScoringError("the file has changed since this run began.")
         with writing(path) as temporary, pq.ParquetWriter(temporary, job.schema) as writer:
             for tables in _gathered(_answered(job, source, part, wrong, advance)):
                 writer.write_table(pa.concat_tables(tables), row_group_size=GROUP_ROWS)
@@ -81,12 +84,14 @@ def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], No
             if wrong:
                 with writing(path.with_suffix(".json")) as listed:
                     listed.write_text(json.dumps(wrong), encoding="utf-8")
-    except InferenceError as error:
-        return Outcome(part.number, 0, 0, f"{source.path}: {error}", isinstance(error, InvalidRequest))
-    except TritonRegressorsError as error:
+    except InvalidRequest as error:
+        return Outcome(part.number, 0, 0, f"{source.path}: {error}", refused=True)
+    except Unreadable as error:
         return Outcome(part.number, 0, 0, str(error))
-    except (OSError, ValueError) as error:  # pyarrow's are either
-        return Outcome(part.number, 0, 0, f"Cannot score {source.path}: {one_line(error)}.")
+    except TritonRegressorsError as error:
+        return Outcome(part.number, 0, 0, f"{source.path}: {error}", fatal=True)
+    except OSError as error:
+        return Outcome(part.number, 0, 0, f"Cannot write {path}: {one_line(error)}.", fatal=True)
     return Outcome(part.number, rows - part.first_row, len(wrong))
 
 
@@ -128,7 +133,7 @@ def _answered(
         if advance is not None:
             advance(len(table))
     if part.rows is not None and first - part.first_row != part.rows:
-        raise ScoringError(f"{source.path} has changed while it was read.")
+        raise ScoringError("the file has changed while it was read.")
 
 
 def _converted(source: Source, part: Part, predictor: Predictor) -> Iterator[tuple[pa.Table, Tensors | None]]:

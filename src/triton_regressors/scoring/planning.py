@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, find_files, kept_fields, look, plan_parts
+from triton_regressors.scoring.files import Part, Source, Unreadable, find_files, kept_fields, look, plan_parts
 from triton_regressors.scoring.predicting import Predictor
 
 
@@ -55,18 +55,29 @@ def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any
     for path, base in find_files(given):
         try:
             source = look(path, base, predictor)
-        except ScoringError as error:
+            if not all(tensor.columns for tensor in predictor.inputs):  # all others then go by the names of the first
+                predictor = Predictor(entry, **{**options, "columns": _features(source, predictor)})
+                source = look(path, base, predictor)
+        except Unreadable as error:
             if not leave_out:
-                raise
+                raise ScoringError(str(error)) from None
             left_out[str(path)] = str(error)
             continue
-        if not all(tensor.columns for tensor in predictor.inputs):  # all others then go by the names of the first
-            names = [name for name in source.schema.names if name not in predictor.keep]
-            predictor = Predictor(entry, **{**options, "columns": names})
-            source = look(path, base, predictor)
         sources.append(source)
     if not sources:
         raise ScoringError(f"No file can be scored: {next(iter(left_out.values()))}")
     kept = kept_fields(sources, predictor)
     made = [pa.field(name, pa.float32()) for fields in predictor.fields.values() for name in fields]
     return Plan(predictor, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
+
+
+def _features(source: Source, predictor: Predictor) -> list[str]:
+    """Return the columns of a file that are the features of a model that was trained without names."""
+    names = [name for name in source.own.names if name not in predictor.keep]
+    width = sum(tensor.width for tensor in predictor.inputs)
+    if len(names) != width:
+        raise ScoringError(
+            f"Model '{predictor.name}' was trained without names and takes {width} columns; {source.path} has "
+            f"{len(names)} that are not kept: --columns (columns=[...]) names the features."
+        )
+    return names

@@ -18,7 +18,7 @@ from triton_regressors.clients.parts import Part
 from triton_regressors.clients.tables import in_words, is_table
 from triton_regressors.clients.tensors import Given, InputTensor, Tensors, row_count, take
 from triton_regressors.extras import require
-from triton_regressors.scoring.columns import Columns, tensors_of
+from triton_regressors.scoring.columns import Columns, check_tensors, tensors_of
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
 
@@ -139,8 +139,11 @@ class Predictor:
 
     def infer(self, X: Given) -> Answers:
         """Return output name → float32 [rows, width] for rows in any form that `Client.infer` takes."""
-        tensors = tensors_of(Columns(X), self.inputs, self.name) if is_table(X) else self._known.tensors(X)[0]
-        return self._answers({name: np.array(array) for name, array in tensors.items()})
+        if is_table(X):
+            return self._answers(tensors_of(Columns(X), self.inputs, self.name))
+        tensors, _ = self._known.tensors(X)
+        check_tensors(tensors, self.inputs, self.name)
+        return self._answers({name: np.array(array) for name, array in tensors.items()})  # copied: a device may read it
 
     def predict(self, X: Given) -> np.ndarray:
         """Return the first output alone, float32 [rows, width]."""

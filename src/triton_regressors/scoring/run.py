@@ -185,7 +185,7 @@ class _Run:
             self.rows[outcome.part] = outcome.rows
             self._advance(0)
             return
-        if self.errors != "file":
+        if self.errors != "file" or outcome.fatal:
             hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
             done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
