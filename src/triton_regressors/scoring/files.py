@@ -186,7 +186,7 @@ def _own_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of a part that stand in the file itself.
 
-    A reader of one file keeps its rows in order. pyarrow's datasets were seen to return row groups in another one.
+    A reader of one file keeps its rows in order; of some row groups of a file, pyarrow's datasets were seen not to.
     """
     try:
         if source.csv:
