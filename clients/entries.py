@@ -89,7 +89,7 @@ def unfinished(entry: Path) -> str | None:
     for name in (entry.name, file):
         if not plain(name):
             return f"the name {name!r} holds what a shell would read; accepted: ASCII letters, digits and -_.,:@%+="
-    for version in _served_versions(entry, config):
+    for version in served_versions(entry, config):
         if not (entry / str(version) / file).is_file():
             return f"version {version} has no {file}, as in the middle of a copy"
     return None
@@ -114,7 +114,7 @@ def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
         return None
 
 
-def _served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[int]:
+def served_versions(entry: Path, config: model_config_pb2.ModelConfig) -> list[int]:
     """Return the versions that the configuration's policy chooses; by default the newest."""
     present = versions(entry)
     policy = config.version_policy

@@ -58,7 +58,7 @@ def of_the_package() -> set[str]:
     """Return the files of the package, as git would add them, by their paths under its name."""
     own = {f"triton_regressors/{path.name}" for path in (ROOT / "src/triton_regressors").glob("*.*") if path.is_file()}
     folders = {name: ROOT / name for name in ("exporter", "kernels", "clients")}
-    folders["commands"] = ROOT / "src/triton_regressors/commands"
+    folders |= {name: ROOT / "src/triton_regressors" / name for name in ("commands", "scoring")}
     return own | {
         f"triton_regressors/{name}/{path.relative_to(folder)}"
         for name, folder in folders.items()
@@ -153,7 +153,7 @@ for name in tr.__all__:
     try:
         getattr(tr, name)
     except tr.MissingExtra as error:
-        extra = "compare" if name == "write_report" else "export"
+        extra = {"write_report": "compare", "score": "score", "Score": "score"}.get(name, "export")
         assert f"pip install 'triton-regressors[{extra}]'" in str(error)
         missing.append(name)
 print(tr.__file__)
@@ -161,7 +161,8 @@ print(*missing)
 """
     place, missing = run(client, "-c", code, cwd=tmp_path).splitlines()
     assert Path(place).is_relative_to(client.parents[1])
-    assert missing == "Export answers export load_estimator lowers lowers_inverse lowers_transform write_report"
+    exports = "answers export load_estimator lowers lowers_inverse lowers_transform"
+    assert missing == f"Export Score {exports} score write_report"
 
 
 def test_the_command_of_a_client(client: Path, tmp_path: Path) -> None:
@@ -244,11 +245,11 @@ with tr.Client(sys.argv[1]) as client:
             assert done.stderr == f"Error: {does} {lacks}"
 
 
-APART = "boosters"
-"""The extra that `all` leaves out; of what it brings, XGBoost's build for CPUs is installed here, by another name."""
+APART = {"boosters", "ray"}
+"""The extras that `all` leaves out. XGBoost's build for CPUs is installed here, by another name, and Ray is not."""
 
 
-@pytest.mark.parametrize("extra", [*sorted(EXTRAS.keys() - {APART}), "all"])
+@pytest.mark.parametrize("extra", [*sorted(EXTRAS.keys() - APART), "all"])
 def test_an_extra_can_be_installed(built: Path, extra: str) -> None:
     """Beside what it requires, of the versions that are installed here, pip finds it whole; nothing is downloaded."""
     python = install(built, extra)
@@ -256,7 +257,7 @@ def test_an_extra_can_be_installed(built: Path, extra: str) -> None:
     run(sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-index", "--dry-run",
         f"{wheel}[{extra}]", cwd=built)  # fmt: skip
     code = "import sys; from triton_regressors.extras import require; require(sys.argv[1], 'This')"
-    for each in EXTRAS.keys() - {APART} if extra == "all" else [extra]:
+    for each in EXTRAS.keys() - APART if extra == "all" else [extra]:
         run(python, "-c", code, each, cwd=built)
 
 

@@ -3,6 +3,7 @@
 __main__, demo          the program
 commands                the command line
 triton_regressors       the public face
+scoring                 an entry's answers without a server, by the rules of clients
 exporter   clients      estimator → entry; entry → answers
 errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
 """
@@ -24,8 +25,9 @@ MAY_IMPORT = {
     SHARED: {SHARED, "kernels"},
     "exporter": {"exporter", "kernels", SHARED},
     "clients": {"clients", "kernels", SHARED},
-    FACE: {"exporter", "clients", SHARED},
-    "commands": {"commands", "exporter", "clients", "kernels", SHARED},
+    "scoring": {"scoring", "clients", "kernels", SHARED},
+    FACE: {"exporter", "clients", "scoring", SHARED},
+    "commands": {"commands", "exporter", "clients", "scoring", "kernels", SHARED},
     "demo": {FACE, "exporter", "clients", "kernels", SHARED},
     "__main__": {"commands", SHARED},
 }
@@ -36,7 +38,7 @@ TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.bui
 def modules() -> dict[str, Path]:
     """Return every module of the package by its name."""
     found = {}
-    for folder in (ROOT, *(ROOT / name for name in ("clients", "commands", "exporter", "kernels"))):
+    for folder in (ROOT, *(ROOT / name for name in ("clients", "commands", "exporter", "kernels", "scoring"))):
         for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
             parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -137,5 +139,6 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
         ("exporter.compiler", "exporter.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
+        ("scoring.predicting", "scoring.model"),  # which brings torch
     }
     assert {other.partition(".")[0] for _, other in of_entries} <= {"kernels"}

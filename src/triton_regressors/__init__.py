@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.loading import load_estimator
     from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
+    from triton_regressors.scoring.errors import ScoringError
+    from triton_regressors.scoring.predicting import Predictor
+    from triton_regressors.scoring.run import Score, score
 
 __all__ = [
     "AsyncClient",
@@ -57,9 +60,12 @@ __all__ = [
     "MissingExtra",
     "ModelNotFound",
     "NoAnswers",
+    "Predictor",
     "RequestCancelled",
     "RequestTimeout",
     "RowsError",
+    "Score",
+    "ScoringError",
     "ServerError",
     "ServerFault",
     "ServerUnavailable",
@@ -74,6 +80,7 @@ __all__ = [
     "lowers",
     "lowers_inverse",
     "lowers_transform",
+    "score",
     "verify",
     "write_report",
 ]
@@ -95,9 +102,12 @@ _PLACES = {
     "exporter.errors": ("ExportError",),
     "exporter.loading": ("load_estimator",),
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
+    "scoring.errors": ("ScoringError",),
+    "scoring.predicting": ("Predictor",),
+    "scoring.run": ("Score", "score"),
 }
 """Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
-_NEEDS = {"clients.compare.report": "compare"} | dict.fromkeys(
+_NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
     ("exporter.compiler", "exporter.loading", "exporter.registry"), "export"
 )
 

@@ -28,6 +28,7 @@ def make_app() -> Any:
     from triton_regressors.commands.export import export
     from triton_regressors.commands.help import Command, Group
     from triton_regressors.commands.query import predict, verify
+    from triton_regressors.commands.score import score
     from triton_regressors.commands.serve import serve
 
     app = typer.Typer(
@@ -37,7 +38,7 @@ def make_app() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for command in (export, describe, serve, predict, verify, compare):
+    for command in (export, describe, serve, predict, verify, compare, score):
         app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)

@@ -5,6 +5,7 @@
     ├── ExportError                      an estimator, a parameter, a file or a repository does not allow the export
     ├── ServerError                      the embedded Triton server could not start, or ended by itself
     ├── RowsError                        a file of rows, or the golden rows of an entry, cannot be read
+    ├── ScoringError                     an entry, a file or an earlier run does not allow the scoring of files
     ├── ComparisonError                  a configuration, a load or a server that `compare` cannot work with
     │   ├── NoAnswers                    the model answers requests with errors alone
     │   └── IncompleteComparison         it failed after some points; `partial` holds them

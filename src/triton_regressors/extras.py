@@ -10,6 +10,8 @@ EXTRAS = {
     "compare": ("matplotlib",),
     "export": ("joblib", "sklearn", "skops", "torch", "triton"),
     "parquet": ("pyarrow",),
+    "ray": ("pyarrow", "ray", "torch", "triton"),
+    "score": ("pyarrow", "torch", "triton"),
     "serve": ("torch", "triton"),
 }
 """Extra → the packages that it brings, as they are imported; an entry on the server computes with those of `serve`."""

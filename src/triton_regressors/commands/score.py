@@ -1,0 +1,195 @@
+"""The command `score`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from triton_regressors.commands.connection import entry_names
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.extras import require
+
+if TYPE_CHECKING:
+    from triton_regressors.scoring.run import Score
+
+_WHAT, _HOW, _AGAIN = "What is written", "Where it runs", "An earlier run"
+SHOWN = 3
+"""How many files that were left out are shown with the reason."""
+
+
+class Errors(str, Enum):
+    """What `--errors` accepts."""
+
+    stop = "stop"
+    row = "row"
+    file = "file"
+
+
+def score(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The entry, by name or by its directory.", autocompletion=entry_names),
+    ],
+    rows: Annotated[
+        list[str], typer.Argument(metavar="ROWS...", help="Files, folders and globs of .parquet and .csv.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUTPUT", help="A .parquet or .csv for all rows, or a folder: a .parquet for each file."
+        ),
+    ],
+    repository: Annotated[Path, typer.Option(metavar="DIR", help="Where the entry lies.")] = DEFAULT_REPOSITORY,
+    version: Annotated[
+        str | None, typer.Option(metavar="N", help="Which version; by default the one that a server answers with.")
+    ] = None,
+    outputs: Annotated[
+        str, typer.Option(metavar="NAMES", help="Which outputs: y or y,std.", rich_help_panel=_WHAT)
+    ] = "y",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Columns of ROWS that OUTPUT has too, such as an id.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="The columns of ROWS that are the features, in order, with commas between them. Default: those that "
+            "the model was trained with, by name; if these had no names, all that are not kept.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    errors: Annotated[
+        Errors,
+        typer.Option(
+            metavar="WHAT",
+            help="Where the model refuses a row: stop ends there; row leaves the row's outputs empty; file leaves out "
+            "the file, and files that cannot be read.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = Errors.stop,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="auto, cpu, gpu or gpu:1.", rich_help_panel=_HOW)
+    ] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes side by side, each in one thread on a CPU, or Ray's actors. Default: this one; on Ray one "
+            "for each GPU, or else core.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Score on a Ray cluster: auto, local or HOST:PORT. Its machines find all files by the same paths.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an OUTPUT that is there.", rich_help_panel=_AGAIN)
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew what an earlier run has begun.", rich_help_panel=_AGAIN)
+    ] = False,
+) -> None:
+    """Write an entry's answers to files of rows, without a server.
+
+    Files may be larger than memory. Columns go by the names that the model was trained with, and rows by the rules of a
+    server, to the bit: the entry's own code runs here, so score entries that you trust. Rows stay in order.
+
+    Until it is whole, OUTPUT lies in parts in OUTPUT.partial. After a crash or Ctrl-C the same command goes on with the
+    parts that are left, unless the model or a file has changed. What is refused is listed in a .csv beside OUTPUT.
+
+    Examples:
+        triton-regressors score diabetes rows.parquet answers.parquet
+        triton-regressors score diabetes 'rows/*.parquet' answers.parquet --keep id --outputs y,std
+        triton-regressors score diabetes rows/ answers/ --errors row --workers 8
+        triton-regressors score diabetes rows/ answers/ --ray auto
+    """
+    require("score", "`score`")
+    with loading():
+        from triton_regressors.scoring.run import score as run
+    notes = Console(stderr=True)
+    places = (repository / name, Path(name))
+    directory = next((place for place in places if place.is_dir()), places[0])
+    with _kept_parts(notes), _bar(notes) as bar:
+        task = bar.add_task("loading", total=None, rate="")
+
+        def show(done: int, total: int | None) -> None:
+            speed = bar.tasks[0].speed
+            rate = f"{speed:,.0f} rows/s" if speed else ""
+            bar.update(task, description=f"{done:,} rows", completed=done, total=total, rate=rate)
+
+        done = run(
+            directory,
+            rows,
+            output,
+            version=version,
+            outputs=_names(outputs),
+            keep=_names(keep or ""),
+            columns=_names(columns) if columns else None,
+            errors=errors.value,
+            device=device,
+            workers=workers,
+            ray=ray,
+            overwrite=overwrite,
+            restart=restart,
+            progress=show,
+        )
+    notes.print(_summary(done, output), soft_wrap=True)
+
+
+@contextmanager
+def _kept_parts(console: Console) -> Iterator[None]:
+    """Say what is left of a run that Ctrl-C ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Stopped. What is done is kept, and the same command goes on from there.")
+        raise
+
+
+def _bar(console: Console) -> Progress:
+    """Return the progress bar, which is shown on a terminal alone."""
+    shown = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*shown, *times, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _summary(done: Score, output: Path) -> Text:
+    files = f"{done.files:,} file{'s' * (done.files != 1)}"
+    text = Text(f"Wrote {done.rows:,} rows of {files} to {output} with {done.model} version {done.version}")
+    fresh = done.rows - done.before
+    text.append(f": {fresh:,} rows in {done.seconds:,.1f} s, {done.rows_per_s:,.0f} rows/s ({done.where}).")
+    if done.before:
+        text.append(f" {done.before:,} were done before.")
+    if done.empty:
+        text.append(f"\nRefused {done.empty:,} row{'s' * (done.empty != 1)}, whose outputs are empty", "yellow")
+        text.append(f": {done.listed} has the reasons.")
+    if done.left_out:
+        text.append(f"\nLeft out {len(done.left_out):,} file{'s' * (len(done.left_out) != 1)}:", "yellow")
+        for why in list(done.left_out.values())[:SHOWN]:
+            text.append(f"\n  {why}")
+        if len(done.left_out) > SHOWN:
+            text.append(f"\n  and {len(done.left_out) - SHOWN:,} more")
+        text.append(f"\n{done.listed} lists what was refused.")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

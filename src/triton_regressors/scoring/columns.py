@@ -1,0 +1,163 @@
+"""Tables as the tensors of requests, by the rules of `clients/tensors.py` and faster where nothing can go wrong.
+
+Columns of plain numbers are laid into the matrix one by one. Whatever needs a word, a category, a number that float32
+does not hold or a column that is not there, goes the way that a client's table goes, and gets its sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, model_tensors
+
+
+class Columns:
+    """The columns of a table in a user's hands, and some of its rows.
+
+    `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, or a mapping of names to arrays of one dimension.
+    """
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        self._arrow = hasattr(table, "schema")
+        self._pandas = isinstance(table, pd.DataFrame)
+        if not (self._arrow or self._pandas or isinstance(table, Mapping)):
+            raise InvalidRequest(
+                f"A table is a DataFrame, pyarrow's, or a mapping of columns to arrays, not {type(table).__name__}."
+            )
+        self.names: list[Any] = list(table.schema.names if self._arrow else table.columns if self._pandas else table)
+
+    def __len__(self) -> int:
+        if self._arrow:
+            return int(self.table.num_rows)
+        return len(self.table) if self._pandas else len(next(iter(self.table.values()), ()))
+
+    def rows(self, first: int, stop: int) -> Columns:
+        """Return some of the rows."""
+        if self._arrow:
+            return Columns(self.table.slice(first, stop - first))
+        if self._pandas:
+            return Columns(self.table.iloc[first:stop])
+        return Columns({name: array[first:stop] for name, array in self.table.items()})
+
+    def without(self, names: Sequence[str]) -> Columns:
+        """Return the other columns."""
+        if not names:
+            return self
+        left = [name for name in self.names if name not in names]
+        if self._arrow:
+            return Columns(self.table.select(left))
+        return Columns(self.table[left] if self._pandas else {name: self.table[name] for name in left})
+
+    def data_frame(self) -> pd.DataFrame:
+        """Return it as a client takes it."""
+        if self._arrow:
+            return self.table.to_pandas()
+        return self.table if self._pandas else pd.DataFrame(dict(self.table))
+
+    def numbers(self, name: str) -> np.ndarray | None:
+        """Return a column of numbers, NaN where one is missing; None where it holds anything else."""
+        column = self.table[name] if self._arrow or not self._pandas else self.table[name].to_numpy()
+        if self._arrow:
+            from pyarrow import types
+
+            kind = column.type
+            if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+                return None
+            column = column.to_numpy(zero_copy_only=False) if not hasattr(column, "chunks") else column.to_numpy()
+        array = np.asarray(column)
+        return array if array.dtype.kind in "fiub" and array.ndim == 1 else None
+
+    def strings(self, name: str) -> np.ndarray | None:
+        """Return a pyarrow column of strings as bytes in UTF-8, a missing one empty; None for any other."""
+        if not self._arrow:
+            return None
+        import pyarrow as pa
+
+        column = self.table[name]
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return None
+        chunks = list(getattr(column, "chunks", [column]))
+        return np.concatenate([_utf8(chunk) for chunk in chunks]) if chunks else np.empty(0, dtype=object)
+
+
+def _utf8(chunk: Any) -> np.ndarray:
+    """Return an array of strings as bytes, each different one made once."""
+    import pyarrow as pa
+
+    coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    words = [b"" if word is None else word.encode() for word in coded.dictionary.to_pylist()]
+    known = np.array([*words, b""], dtype=object)  # the last for those that are missing
+    places = coded.indices.fill_null(len(words)) if coded.indices.null_count else coded.indices
+    return np.asarray(known[places.to_numpy(zero_copy_only=False)])
+
+
+def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str) -> Tensors:
+    """Return the tensors that a table is for a model with these inputs, as `model_tensors` makes them.
+
+    Raises:
+        InvalidRequest: a column is missing, or what it holds does not fit; see `model_tensors`.
+    """
+    named = all(isinstance(name, str) for name in columns.names)
+    if len(inputs) == 1 and not (named and inputs[0].columns):
+        inputs = (replace(inputs[0], columns=tuple(columns.names)),) if named else inputs
+    there = named and len(set(columns.names)) == len(columns.names)
+    found: Tensors = {}
+    longer = []
+    for tensor in inputs:
+        array = None
+        if there and tensor.columns and set(tensor.columns) <= set(columns.names) and len(columns):
+            array = _text(columns, tensor) if tensor.text else _matrix(columns, tensor)
+        if array is None:
+            longer.append(tensor)
+        else:
+            found[tensor.name] = array
+    if longer:
+        by_name = named and all(tensor.columns for tensor in inputs)
+        made = model_tensors(columns.data_frame(), longer if by_name else inputs, model)
+        found |= {tensor.name: np.array(made[tensor.name]) for tensor in longer}  # copied: a device may read it
+    check_tensors(found, inputs, model)
+    return found
+
+
+def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -> None:
+    """Raise InvalidRequest unless there is a tensor for each input, as wide as a server wants it."""
+    for tensor in inputs:
+        if tensor.name not in tensors:
+            raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' is missing.")
+        width = tensors[tensor.name].shape[1]
+        if width != tensor.width:
+            raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' takes {tensor.width} columns, not {width}.")
+
+
+def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
+    """Return a tensor of numbers; None where the longer way has to judge."""
+    if tensor.categories or tensor.datatype not in DTYPES:
+        return None
+    dtype = np.dtype(DTYPES[tensor.datatype])
+    matrix = np.empty((len(columns), len(tensor.columns)), dtype=dtype)
+    for place, name in enumerate(tensor.columns):
+        numbers = columns.numbers(name)
+        if numbers is None or (dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64)):
+            return None
+        if numbers.dtype.kind in "iu" and numbers.dtype.itemsize == 8 and dtype.kind == "f":
+            numbers = numbers.astype(np.float64)  # as a table of them is, before it is rounded to float32
+        try:
+            with np.errstate(over="raise"):
+                matrix[:, place] = numbers
+        except FloatingPointError:  # beyond float32
+            return None
+    return matrix
+
+
+def _text(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
+    """Return a tensor of strings; None where the longer way has to judge."""
+    found = [each for name in tensor.columns if (each := columns.strings(name)) is not None]
+    return np.stack(found, axis=1) if len(found) == len(tensor.columns) else None

@@ -1,0 +1,90 @@
+"""Which version of an entry scores, and where: found without loading it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.clients.entries import served_versions
+from triton_regressors.kernels.entry import Entry, find_entry, versions
+from triton_regressors.kernels.errors import PlanError
+from triton_regressors.model_config import from_pbtxt
+from triton_regressors.scoring.errors import ScoringError
+
+DEVICE = re.compile(r"auto|cpu|gpu(?::(\d{1,3}))?")
+CPU_GROUP = 2
+"""KIND_CPU of an instance group."""
+
+
+def choose_entry(directory: Path, version: int | str | None) -> Entry:
+    """Return the version of an entry that is named, or else the one that a server answers with.
+
+    Raises:
+        ScoringError: it is not there, or is not this project's.
+    """
+    try:
+        if not directory.is_dir():
+            beside = directory.parent
+            known = sorted(path.name for path in beside.iterdir() if versions(path)) if beside.is_dir() else []
+            raise PlanError(f"There is no entry {directory}; {beside} has {', '.join(known) or 'none'}.")
+        if version is None:
+            served = served_versions(directory, read_config(directory)) if versions(directory) else []
+            version = served[-1] if served else None
+        entry = find_entry(directory.resolve(), version)
+    except PlanError as error:
+        raise ScoringError(str(error)) from None
+    if not entry.exported:
+        raise ScoringError(f"{entry.version_directory} holds no plan, as entries of triton_regressors do.")
+    return entry
+
+
+def read_config(directory: Path) -> Any:
+    """Return an entry's `ModelConfig`, with its directory's name.
+
+    Raises:
+        ScoringError: it cannot be read.
+    """
+    path = directory / "config.pbtxt"
+    try:
+        config = from_pbtxt(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ScoringError(f"Cannot read {path}: {error}") from None
+    config.name = directory.name
+    return config
+
+
+def digest_of(entry: Entry, config: Any) -> str:
+    """Return a digest of what decides an answer: the version's files, by plan.json's digests, and the configuration."""
+    told = {name: value.string_value for name, value in config.parameters.items()}
+    tensors = [(each.name, each.data_type, list(each.dims)) for each in (*config.input, *config.output)]
+    configured = json.dumps([sorted(told.items()), tensors, config.max_batch_size]).encode()
+    return hashlib.sha256((entry.version_directory / "plan.json").read_bytes() + configured).hexdigest()
+
+
+def choose_device(device: str, config: Any) -> tuple[bool, int]:
+    """Return whether it is a GPU, and its number.
+
+    Args:
+        device: "auto" is the first GPU, if there is one and config.pbtxt does not keep the entry on CPUs; "cpu", "gpu"
+            and "gpu:1" say it.
+        config: the entry's configuration.
+
+    Raises:
+        ScoringError: there is no such device.
+    """
+    import torch
+
+    named = DEVICE.fullmatch(device)
+    if named is None:
+        raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1.")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto":
+        only_cpu = {group.kind for group in config.instance_group} == {CPU_GROUP}
+        return bool(gpus) and not only_cpu, 0
+    number = int(named[1] or 0)
+    if device != "cpu" and number >= gpus:
+        raise ScoringError(f"device is {device!r}, and torch finds {gpus or 'no'} GPU{'s' * (gpus != 1)} here.")
+    return device != "cpu", number

@@ -1,0 +1,125 @@
+"""The work folder of a run, beside its output: what was asked, and the parts that are done.
+
+A run that was ended before its end is gone on with by the same call, if the model and the files are what they were.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.files import Part
+from triton_regressors.scoring.parts import part_file, writing
+
+JOURNAL = "journal.json"
+SAME = {
+    "entry": "of {}",
+    "version": "with version {}",
+    "outputs": "for the outputs {}",
+    "keep": "keeping {}",
+    "columns": "with the features {}",
+    "device": "on the {}",
+}
+"""What a run says of itself, and how a sentence says it."""
+
+
+def work_folder(output: Path) -> Path:
+    """Return where parts lie until the output is whole."""
+    return output.with_name(f"{output.name}.partial")
+
+
+@contextmanager
+def only_run(work: Path) -> Iterator[None]:
+    """Make the work folder and hold it; the system lets go of it when this process ends, however it ends.
+
+    Raises:
+        ScoringError: another process has it, or it cannot be made.
+    """
+    try:
+        work.mkdir(exist_ok=True)
+        descriptor = os.open(work, os.O_RDONLY)
+    except OSError as error:
+        raise ScoringError(f"Cannot make {work}: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ScoringError(f"Another process is at work in {work}; wait for it to end.") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart: bool) -> set[int]:
+    """Return the parts that are done, by number, and note in the journal what is asked.
+
+    Args:
+        work: the work folder.
+        told: what decides the answers: the keys of `SAME`, "digest" of the model, and "files" by path.
+        parts: all parts.
+        restart: forget what is done.
+
+    Raises:
+        ScoringError: an earlier run in this folder was asked something else; the sentence says what.
+    """
+    journal = work / JOURNAL
+    told = json.loads(json.dumps(told))
+    if restart:
+        clear(work)
+    if not journal.exists():
+        clear(work)  # parts without a journal are nobody's
+        with writing(journal) as temporary:
+            temporary.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        return set()
+    try:
+        before = json.loads(journal.read_text(encoding="utf-8"))
+        files = dict(before["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ScoringError(f"{journal} is damaged; --restart (restart=True) begins anew.") from None
+    why = _difference(before, told) or _changed(files, told["files"])
+    if why:
+        raise ScoringError(f"{work} holds the beginning of another run: {why} --restart (restart=True) begins anew.")
+    return {part.number for part in parts if part_file(work, part.number).exists()}
+
+
+def clear(work: Path) -> None:
+    """Remove what is in the work folder."""
+    for path in work.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _difference(before: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    for key, words in SAME.items():
+        if before.get(key) != told[key]:
+            was, now = (words.format(_shown(each.get(key))) for each in (before, told))
+            return f"that was {was}, this is {now}."
+    if before.get("digest") != told["digest"]:
+        return "the entry, or its config.pbtxt, has changed since."
+    return ""
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    if before == now:
+        return ""
+    for path in [*before, *now]:
+        if before.get(path) != now.get(path):
+            what = (
+                "is new"
+                if path not in before
+                else "is not among the files any more"
+                if path not in now
+                else "has changed"
+            )
+            return f"{path} {what}."
+    return "the files are in another order."
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

@@ -1,0 +1,179 @@
+"""An entry's own model in this process: what the Triton server's Python backend would run, and nothing else.
+
+The model is the entry's `model.py` with the kernels that lie beside it, so that every rule, every message and every bit
+is what a server gives. What the backend's process gives a model, the module `triton_python_backend_utils`, is made here
+as far as an entry asks for it: see `kernels/stub.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf import json_format
+from torch.utils.dlpack import from_dlpack
+
+from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
+from triton_regressors.clients.tensors import Tensors
+from triton_regressors.kernels.entry import Entry
+from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.found import read_config
+
+UTILS = "triton_python_backend_utils"
+LOADING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor of a request, an array, or of an answer, torch's over the memory that the model computes in."""
+
+    name: str
+    values: Any
+
+    def as_numpy(self) -> Any:
+        return self.values if isinstance(self.values, np.ndarray) else self.values.numpy()
+
+    def is_cpu(self) -> bool:
+        return True
+
+    def to_dlpack(self) -> Any:
+        return self.values.__dlpack__()
+
+    @classmethod
+    def from_dlpack(cls, name: str, capsule: Any) -> _Tensor:
+        return cls(name, from_dlpack(capsule))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The rows of a request and the outputs that it asks for."""
+
+    tensors: Tensors
+    outputs: Sequence[str]
+
+    def requested_output_names(self) -> list[str]:
+        return list(self.outputs)
+
+    def parameters(self) -> str:
+        return "{}"
+
+    def is_cancelled(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class _Error:
+    """Why a request was not answered."""
+
+    message: str
+    code: str
+
+    INVALID_ARG = "INVALID_ARG"
+    INTERNAL = "INTERNAL"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True)
+class _Response:
+    """The answer to a request."""
+
+    output_tensors: Sequence[_Tensor]
+    error: _Error | None = None
+
+
+def _utils() -> types.ModuleType:
+    """Return the module that an entry imports."""
+    module = types.ModuleType(UTILS)
+    vars(module).update(
+        Tensor=_Tensor,
+        TritonError=_Error,
+        InferenceResponse=_Response,
+        get_input_tensor_by_name=lambda request, name: _Tensor(name, request.tensors[name]),
+    )
+    return module
+
+
+class LocalModel:
+    """A version of an entry on a device of this process, for one thread at a time.
+
+    `engine` is what computes, and `where` the device in words.
+    """
+
+    def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
+        self._name = f"{entry.directory.name} version {entry.version}"
+        config = read_config(entry.directory)
+        arguments = {
+            "model_config": json_format.MessageToJson(config, preserving_proto_field_name=True),
+            "model_instance_kind": "GPU" if on_gpu else "CPU",
+            "model_instance_device_id": str(number),
+        }
+        try:
+            with LOADING, one_thread(), np.errstate(all=None):  # loading sets both for the whole process
+                self._model: Any = _model_class(entry.version_directory)()
+                self._model.initialize(arguments)
+        except Exception as error:  # whatever stands in the way: the entry's own classes of errors among them
+            raise ScoringError(f"{self._name} does not load: {plain_reason(str(error))}.") from error
+        self.engine: str = self._model.runner.engine
+        device = self._model.runner.device
+        self.where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
+
+    def execute(
+        self, requests: Sequence[Tensors], outputs: Sequence[str]
+    ) -> list[dict[str, np.ndarray] | InferenceError]:
+        """Answer requests as one batch: output name → array [rows, width] for each, or why it is refused."""
+        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+            responses = self._model.execute([_Request(tensors, outputs) for tensors in requests])
+            return [self._answer(response) for response in responses]
+
+    def _answer(self, response: _Response) -> dict[str, np.ndarray] | InferenceError:
+        if response.error is None:
+            return {tensor.name: tensor.as_numpy().copy() for tensor in response.output_tensors}
+        kind = InvalidRequest if response.error.code == _Error.INVALID_ARG else ServerFault
+        return kind(f"{plain_reason(response.error.message)}.")
+
+
+@functools.lru_cache(maxsize=4)
+def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> LocalModel:
+    """Return the model, which this process loads once; `digest` tells an entry from one that took its place."""
+    return LocalModel(entry, on_gpu, number)
+
+
+def _model_class(version: Path) -> Any:
+    """Import a version's `model.py` under a name of its own; nothing is written beside it."""
+    package = f"triton_regressors_entry_{hashlib.sha256(str(version.resolve()).encode()).hexdigest()[:16]}"
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]  # of an entry that lay there before
+    spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [str(version.resolve())]
+    with _importing():
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+        importlib.invalidate_caches()
+        return importlib.import_module(f"{package}.model").TritonPythonModel
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Have the module there that the backend gives a model, and no caches written into the repository."""
+    before, wrote = sys.modules.get(UTILS), sys.dont_write_bytecode
+    sys.modules[UTILS], sys.dont_write_bytecode = _utils(), True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = wrote
+        if before is None:
+            del sys.modules[UTILS]
+        else:
+            sys.modules[UTILS] = before

@@ -1,0 +1,169 @@
+"""One part of the rows, scored: what a process, or an actor of Ray's, does at a time.
+
+A part's answers are a .parquet file of their own in the run's work folder. It is written under another name, and has
+its own once it is whole: that is how a later run knows that it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.tensors import Tensors
+from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.scoring.columns import Columns
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
+from triton_regressors.scoring.predicting import Predictor, renumbered
+
+T = TypeVar("T")
+
+GROUP_ROWS = 2**20
+"""Rows of a row group that is written."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all parts have in common: how they are scored, where they go, and whether refused rows stay empty."""
+
+    predictor: Predictor
+    work: Path
+    schema: pa.Schema
+    by_row: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a part: rows that were scored, and of these refused ones; or why it was not, and where.
+
+    `refused` says of an error that the model does not take a row, `fatal` that it is not the file that is wrong.
+    """
+
+    part: int
+    rows: int
+    empty: int
+    error: str = ""
+    refused: bool = False
+    fatal: bool = False
+
+
+def part_file(work: Path, number: int) -> Path:
+    """Return where a part's answers are when they are whole."""
+    return work / f"{number:06}.parquet"
+
+
+def refused_rows(work: Path, number: int) -> list[tuple[int, str]]:
+    """Return the rows of a part that were refused, by their place in their file, with the reason of each."""
+    path = part_file(work, number).with_suffix(".json")
+    return [tuple(pair) for pair in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
+
+
+def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], None] | None = None) -> Outcome:
+    """Score a part and write its answers; `advance` is told of rows as they are done."""
+    rows, wrong = part.first_row, list[tuple[int, str]]()
+    path = part_file(job.work, part.number)
+    try:
+        if not source.unchanged():
+            raise ScoringError("the file has changed since this run began.")
+        with writing(path) as temporary, pq.ParquetWriter(temporary, job.schema) as writer:
+            for tables in _gathered(_answered(job, source, part, wrong, advance)):
+                writer.write_table(pa.concat_tables(tables), row_group_size=GROUP_ROWS)
+                rows += sum(map(len, tables))
+            if wrong:
+                with writing(path.with_suffix(".json")) as listed:
+                    listed.write_text(json.dumps(wrong), encoding="utf-8")
+    except InvalidRequest as error:
+        return Outcome(part.number, 0, 0, f"{source.path}: {error}", refused=True)
+    except Unreadable as error:
+        return Outcome(part.number, 0, 0, str(error))
+    except TritonRegressorsError as error:
+        return Outcome(part.number, 0, 0, f"{source.path}: {error}", fatal=True)
+    except OSError as error:
+        return Outcome(part.number, 0, 0, f"Cannot write {path}: {one_line(error)}.", fatal=True)
+    return Outcome(part.number, rows - part.first_row, len(wrong))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give a name to write under; the file gets its own, in place of one that has it, once it is whole on the disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _answered(
+    job: Job, source: Source, part: Part, wrong: list[tuple[int, str]], advance: Callable[[int], None] | None
+) -> Iterator[pa.Table]:
+    """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`."""
+    predictor, first = job.predictor, part.first_row
+    for table, tensors in ahead(_converted(source, part, predictor)):
+        empty: np.ndarray | None = None
+        if job.by_row:
+            answers, refused = predictor.by_row(table, tensors)
+            if refused:
+                empty = np.zeros(len(table), dtype=bool)
+                empty[[row for row, _ in refused]] = True
+                wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
+        else:
+            try:
+                answers = predictor.answers(Columns(table), tensors)
+            except InvalidRequest as error:
+                raise InvalidRequest(renumbered(str(error), first)) from None
+        columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in predictor.keep]
+        columns += [pa.array(array, mask=empty) for array in predictor.as_columns(answers).values()]
+        yield pa.table(columns, schema=job.schema)
+        first += len(table)
+        if advance is not None:
+            advance(len(table))
+    if part.rows is not None and first - part.first_row != part.rows:
+        raise ScoringError("the file has changed while it was read.")
+
+
+def _converted(source: Source, part: Part, predictor: Predictor) -> Iterator[tuple[pa.Table, Tensors | None]]:
+    """Yield tables and their tensors; None where a table does not fit, which is said when it is asked for."""
+    for table in batches(source, part, predictor):
+        try:
+            tensors = predictor.tensors(Columns(table))
+        except InvalidRequest:
+            yield table, None
+        else:
+            yield table, tensors
+
+
+def ahead(items: Iterator[T], count: int = 2) -> Iterator[T]:
+    """Yield items, of which a thread takes the next ones from where they come while the caller works on one."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(count))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item  # type: ignore[misc]
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Yield tables in lists that make a row group."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(map(len, held)) >= GROUP_ROWS:
+            yield held
+            held = []
+    if held:
+        yield held

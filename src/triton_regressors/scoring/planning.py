@@ -1,0 +1,83 @@
+"""What is to be scored: the predictor, the files that it fits, and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.files import Part, Source, Unreadable, find_files, kept_fields, look, plan_parts
+from triton_regressors.scoring.predicting import Predictor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Files and their parts, in order; schema: of the output. left_out: file → why it is not scored, which may grow."""
+
+    predictor: Predictor
+    sources: list[Source]
+    parts: list[Part]
+    schema: pa.Schema
+    left_out: dict[str, str]
+
+    def told(self, on_gpu: bool) -> dict[str, Any]:
+        """Return what decides the answers, for the journal."""
+        predictor = self.predictor
+        return {
+            "entry": str(predictor.entry.directory),
+            "version": predictor.entry.version,
+            "outputs": predictor.outputs,
+            "keep": predictor.keep,
+            "columns": [name for tensor in predictor.inputs for name in tensor.columns],
+            "device": "GPU" if on_gpu else "CPU",
+            "digest": predictor.digest,
+            "files": {source.path: [source.size, source.mtime_ns, source.groups] for source in self.sources},
+        }
+
+
+def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any], *, leave_out: bool) -> Plan:
+    """Look at every file before the first is scored.
+
+    Args:
+        entry: the entry's directory.
+        given: files, folders and globs.
+        options: the predictor's.
+        leave_out: whether files that do not fit are left out; else they are errors.
+
+    Raises:
+        ScoringError: there are no files, or one does not fit.
+    """
+    predictor, left_out, sources = Predictor(entry, **options), dict[str, str](), list[Source]()
+    for path, base in find_files(given):
+        try:
+            source = look(path, base, predictor)
+            if not all(tensor.columns for tensor in predictor.inputs):  # all others then go by the names of the first
+                predictor = Predictor(entry, **{**options, "columns": _features(source, predictor)})
+                source = look(path, base, predictor)
+        except Unreadable as error:
+            if not leave_out:
+                raise ScoringError(str(error)) from None
+            left_out[str(path)] = str(error)
+            continue
+        sources.append(source)
+    if not sources:
+        raise ScoringError(f"No file can be scored: {next(iter(left_out.values()))}")
+    kept = kept_fields(sources, predictor)
+    made = [pa.field(name, pa.float32()) for fields in predictor.fields.values() for name in fields]
+    return Plan(predictor, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
+
+
+def _features(source: Source, predictor: Predictor) -> list[str]:
+    """Return the columns of a file that are the features of a model that was trained without names."""
+    names = [name for name in source.own.names if name not in predictor.keep]
+    width = sum(tensor.width for tensor in predictor.inputs)
+    if len(names) != width:
+        raise ScoringError(
+            f"Model '{predictor.name}' was trained without names and takes {width} columns; {source.path} has "
+            f"{len(names)} that are not kept: --columns (columns=[...]) names the features."
+        )
+    return names

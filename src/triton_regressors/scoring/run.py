@@ -1,0 +1,199 @@
+"""`score`: files of rows, larger than memory, to files of answers."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from triton_regressors.extras import require
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.journal import JOURNAL, begin, only_run, work_folder
+from triton_regressors.scoring.output import check_output, join, list_refused, targets
+from triton_regressors.scoring.parts import Job, Outcome, part_file, refused_rows
+from triton_regressors.scoring.planning import Plan, make_plan
+from triton_regressors.scoring.workers import here, in_processes, on_ray, ray_has_gpus
+
+ERRORS = ("stop", "row", "file")
+Progress = Callable[[int, int | None], None]
+"""Is told of the rows that are done and of all rows; None where there is a .csv, whose rows nobody has counted."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What came of scoring files.
+
+    rows: in the output. empty: of these, refused ones, whose outputs are null. left_out: file → why none of its rows is
+    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: what
+    this run took for the others, once the entry was loaded. where: what computed, in words.
+    """
+
+    output: Path
+    model: str
+    version: int
+    where: str
+    files: int
+    rows: int
+    empty: int
+    left_out: dict[str, str]
+    listed: Path | None
+    before: int
+    seconds: float
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows that this run scored in a second."""
+        return max(self.rows - self.before, 0) / self.seconds if self.seconds else 0.0
+
+
+def score(
+    entry: Path | str,
+    inputs: Path | str | Sequence[Path | str],
+    output: Path | str,
+    *,
+    version: int | str | None = None,
+    outputs: Sequence[str] = ("y",),
+    keep: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    errors: str = "stop",
+    device: str = "auto",
+    workers: int | None = None,
+    ray: str | None = None,
+    overwrite: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> Score:
+    """Write an entry's answers to the rows of files, in their order, without a server.
+
+    Rows go part by part, a million or a row group at a time, whatever the files' size. Parts that are done lie beside
+    the output, in a folder of its name and `.partial`, until all are: then the output appears, whole. After a crash the
+    same call goes on with the parts that are left; it refuses to where the model or a file has changed.
+
+    Args:
+        entry: the entry's directory, whose own code runs: score entries that you trust.
+        inputs: files, folders and globs of .parquet and .csv; those of a folder, at any depth, in the order of their
+            paths. Columns that folders state, as in date=2026-01-31/, count as the files'.
+        output: a .parquet or .csv for all of them, or a folder for a .parquet of each.
+        version: see `Predictor`, as for outputs, keep, columns and device.
+        outputs: their names.
+        keep: columns that the output has too.
+        columns: those that are the features, if not the ones that the entry names.
+        device: "auto", "cpu", "gpu", "gpu:1".
+        errors: what happens where the model refuses a row, or a file cannot be read. "stop" ends the run. "row" leaves
+            the outputs of refused rows null. "file" leaves out files with a refused row, and those that cannot be read.
+            What is refused is listed, with the reasons, in a .csv beside the output.
+        workers: processes that score parts side by side, each in one thread on a CPU; by default this one alone.
+        ray: address of a Ray cluster ("auto", "local", "HOST:PORT"), whose actors score the parts: `workers` of them,
+            by default as many as it has GPUs, or else cores. All its machines need to see the files by the same paths.
+        overwrite: replace an output that is there.
+        restart: forget what an earlier run of the same output has done.
+        progress: see `Progress`.
+
+    Raises:
+        ScoringError: an argument, a file or an earlier run does not allow it; with errors="stop" also what a row or a
+            file met, with the row counted in its file from 0.
+        InvalidRequest: there is no such output, or names clash.
+        MissingExtra: pyarrow, what entries compute with, or Ray is not installed.
+    """
+    require("score", "Scoring files")
+    if ray is not None:
+        require("ray", "Scoring on Ray", "ray")
+    if errors not in ERRORS:
+        raise ScoringError(f"errors is {errors!r}; it must be one of {', '.join(ERRORS)}.")
+    if workers is not None and workers < 1:
+        raise ScoringError(f"workers is {workers}; it must be 1 at least.")
+    given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
+    output = Path(output).absolute()
+    options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
+    plan = make_plan(entry, given, options, leave_out=errors == "file")
+    check_output(output, given, [source.path for source in plan.sources])
+    goals, work = targets(output, plan.sources), work_folder(output)
+    there = [path for path in goals if path.exists()]
+    if there and not overwrite and (restart or not (work / JOURNAL).exists()):
+        raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
+    on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, device)
+    with only_run(work):
+        done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
+        run = _Run(plan, work, errors, progress, done)
+        try:
+            run.score(on_gpu, workers, ray)
+        except BaseException:
+            if not any(work.glob("*.parquet")):
+                shutil.rmtree(work)
+            raise
+        whole = [part for part in plan.parts if plan.sources[part.source].path not in plan.left_out]
+        for path, places in goals.items():
+            files = [part_file(work, part.number) for part in whole if part.source in places]
+            if files or len(places) != 1:
+                join(files, path, plan.schema)
+        empty = [
+            (plan.sources[part.source].path, str(row), why)
+            for part in whole
+            for row, why in refused_rows(work, part.number)
+        ]
+        listed = list_refused(output, [*empty, *((path, "", why) for path, why in plan.left_out.items())])
+        rows = sum(run.rows[part.number] for part in whole)
+        shutil.rmtree(work)
+    entry_used, files_used = plan.predictor.entry, {part.source for part in whole}
+    return Score(
+        *(output, entry_used.name, entry_used.version, run.where, len(files_used), rows, len(empty)),
+        *(plan.left_out, listed, run.before, run.seconds),
+    )
+
+
+@dataclass
+class _Run:
+    """The parts of a plan on their way. rows: of each part that is done. `done` are those of an earlier run."""
+
+    plan: Plan
+    work: Path
+    errors: str
+    progress: Progress | None
+    done: set[int]
+    rows: dict[int, int] = field(default_factory=dict)
+    before: int = 0
+    seconds: float = 0.0
+    where: str = ""
+
+    def score(self, on_gpu: bool, workers: int | None, ray: str | None) -> None:
+        """Score what is not done; raise `ScoringError` where the run is to end at a refused row or a file."""
+        plan, sources = self.plan, self.plan.sources
+        self.rows = {number: pq.read_metadata(part_file(self.work, number)).num_rows for number in self.done}
+        self.before = sum(self.rows.values())
+        job = Job(plan.predictor, self.work, plan.schema, self.errors == "row")
+        tasks = [(sources[part.source], part) for part in plan.parts if part.number not in self.done]
+        if ray is not None:
+            outcomes, self.where = on_ray(job, tasks, ray, workers, on_gpu), f"Ray at {ray}"
+        elif (workers or 1) > 1:
+            outcomes, self.where = in_processes(job, tasks, workers or 1), f"{workers} processes"
+        else:
+            self.where = plan.predictor.where  # which loads the entry, before the clock starts
+            outcomes = here(job, tasks, plan.left_out, self._advance)
+        began = time.perf_counter()
+        self._advance(0)
+        for outcome in outcomes:
+            self._take(outcome)
+        self.seconds = time.perf_counter() - began
+
+    def _take(self, outcome: Outcome) -> None:
+        source = self.plan.sources[self.plan.parts[outcome.part].source]
+        if not outcome.error:
+            self.rows[outcome.part] = outcome.rows
+            self._advance(0)
+            return
+        if self.errors != "file" or outcome.fatal:
+            hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
+            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
+            raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
+        self.plan.left_out.setdefault(source.path, outcome.error)
+
+    def _advance(self, rows: int) -> None:
+        """Tell of rows that are done, and of `rows` more of the part under way."""
+        if self.progress is not None:
+            counts = [part.rows for part in self.plan.parts]
+            total = None if None in counts else sum(count or 0 for count in counts)
+            self.progress(sum(self.rows.values()) + rows, total)

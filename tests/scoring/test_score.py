@@ -1,0 +1,261 @@
+"""Files of rows scored without a server: by names, in order, gone on with, refused with a sentence, and whole."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import triton_regressors as tr
+from triton_regressors.scoring import files, predictor
+from triton_regressors.scoring.journal import only_run, work_folder
+
+NAMES = ["age", "bmi", "bp"]
+ROWS = 1000
+
+
+def table(seed: int = 0, rows: int = ROWS) -> pd.DataFrame:
+    """Return features in another order than in training, in several types, and an id."""
+    random = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "bp": random.integers(60, 180, rows),
+            "id": [f"{seed}-{row}" for row in range(rows)],
+            "bmi": random.normal(25, 4, rows).astype(np.float32),
+            "age": random.uniform(20, 80, rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    X = table()[NAMES]
+    y = X @ [1.0, 2.0, 0.1] + np.random.default_rng(1).normal(size=ROWS)
+    return tr.export(
+        BayesianRidge().fit(X, y), tmp_path_factory.mktemp("models"), name="risk", sample=X
+    ).entry.directory
+
+
+@pytest.fixture(name="rows")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two files of rows, of four parts each."""
+    monkeypatch.setattr(files.plan_parts, "__defaults__", (250,))
+    for day in (1, 2):
+        (tmp_path / "rows" / f"day={day}").mkdir(parents=True)
+        table(day).to_parquet(tmp_path / "rows" / f"day={day}" / "a.parquet", index=False, row_group_size=100)
+    return tmp_path / "rows"
+
+
+def expected(entry: Path, *seeds: int) -> pd.DataFrame:
+    answer = tr.Predictor(entry, outputs=["y", "std"], keep=["id"])
+    return pd.concat([answer(table(seed)) for seed in seeds], ignore_index=True)
+
+
+def same(found: Any, wanted: pd.DataFrame) -> bool:
+    """Whether they are the same to the bit."""
+    found = found if isinstance(found, pd.DataFrame) else pd.read_parquet(found, partitioning=None)
+    if list(found.columns) != list(wanted.columns) or not (found["id"] == wanted["id"]).all():
+        return False
+    numbers = [name for name in wanted.columns if name in ("y", "std")]
+    assert all(found[name].dtype == np.float32 for name in numbers)
+    return all(found[name].to_numpy().tobytes() == wanted[name].to_numpy().tobytes() for name in numbers)
+
+
+def interrupted(after: int) -> Callable[[int, int | None], None]:
+    """Return a progress that raises once so many rows are done."""
+
+    def progress(done: int, total: int | None) -> None:
+        assert total == 2 * ROWS
+        if done >= after:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_columns_go_by_name_and_rows_stay_in_order(entry: Path, rows: Path, tmp_path: Path) -> None:
+    done = tr.score(entry, rows, tmp_path / "out.parquet", outputs=["y", "std"], keep=["id", "day"])
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    assert found.pop("day").tolist() == ["1"] * ROWS + ["2"] * ROWS
+    assert same(found, expected(entry, 1, 2))
+    assert (done.rows, done.files, done.empty, done.before, done.listed) == (2 * ROWS, 2, 0, 0, None)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "rows"] == ["out.parquet"]
+    tr.score(entry, str(rows / "*" / "*.parquet"), tmp_path / "each", outputs=["y", "std"], keep=["id"], workers=2)
+    assert same(tmp_path / "each" / "day=2" / "a.parquet", expected(entry, 2))
+
+
+def test_csv_goes_in_and_out(entry: Path, rows: Path, tmp_path: Path) -> None:
+    table(1).to_csv(tmp_path / "rows.csv", index=False)
+    tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.csv", outputs=["y", "std"], keep=["id"])
+    assert same(pd.read_csv(tmp_path / "out.csv", dtype={"y": np.float32, "std": np.float32}), expected(entry, 1))
+
+
+def test_an_interrupted_run_is_gone_on_with(entry: Path, rows: Path, tmp_path: Path) -> None:
+    out, asked = tmp_path / "out.parquet", {"outputs": ["y", "std"], "keep": ["id"]}
+    with pytest.raises(KeyboardInterrupt):
+        tr.score(entry, rows, out, **asked, progress=interrupted(after=1100))
+    assert not out.exists()
+    kept = {path: path.stat().st_mtime_ns for path in work_folder(out).glob("*.parquet")}
+    assert len(kept) == 4  # a part of 300, 300, 300 and 100 rows each; the fifth was under way
+    with pytest.raises(tr.ScoringError, match=r"another run: that was keeping id, this is keeping none\. --restart"):
+        tr.score(entry, rows, out, outputs=["y", "std"])
+    with only_run(work_folder(out)), pytest.raises(tr.ScoringError, match="Another process is at work in"):
+        tr.score(entry, rows, out, **asked)
+    done = tr.score(entry, rows, out, **asked)
+    assert (done.before, done.rows) == (ROWS, 2 * ROWS)
+    assert same(out, expected(entry, 1, 2))
+    assert not work_folder(out).exists()
+
+
+def test_a_run_is_not_gone_on_with_where_the_model_or_a_file_has_changed(
+    entry: Path, rows: Path, tmp_path: Path
+) -> None:
+    out, asked = tmp_path / "out.parquet", {"outputs": ["y", "std"], "keep": ["id"]}
+    with pytest.raises(KeyboardInterrupt):
+        tr.score(entry, rows, out, **asked, progress=interrupted(after=1100))
+    config = entry / "config.pbtxt"
+    before = config.read_text()
+    config.write_text(before.replace("max_batch_size: 4096", "max_batch_size: 64"))
+    with pytest.raises(tr.ScoringError, match=r"another run: the entry, or its config\.pbtxt, has changed since\."):
+        tr.score(entry, rows, out, **asked)
+    config.write_text(before)
+    table(3).to_parquet(rows / "day=2" / "a.parquet", index=False)
+    with pytest.raises(tr.ScoringError, match=r"another run: .*day=2/a\.parquet has changed\. --restart"):
+        tr.score(entry, rows, out, **asked)
+    assert tr.score(entry, rows, out, **asked, restart=True).before == 0
+    assert same(out, expected(entry, 1, 3))
+
+
+def test_what_is_refused_ends_the_run_or_is_left_out_or_empty(entry: Path, rows: Path, tmp_path: Path) -> None:
+    bad = table(2).astype({"bp": float})
+    bad.loc[[17, 700], "bmi"], bad.loc[430, "age"] = np.nan, 1e300
+    bad.to_parquet(rows / "day=2" / "a.parquet", index=False, row_group_size=100)
+    out, asked = tmp_path / "out.parquet", {"outputs": ["y", "std"], "keep": ["id"]}
+    nan = r"X must be finite: row 17, column 1 \('bmi'\) is nan\."
+    with pytest.raises(tr.ScoringError, match=rf"day=2/a\.parquet: {nan} With --errors row .* Parts done: 4 of 8"):
+        tr.score(entry, rows, out, **asked)
+    done = tr.score(entry, rows, out, **asked, errors="row")  # goes on
+    assert (done.before, done.rows, done.empty) == (ROWS, 2 * ROWS, 3)
+    found, wanted = pd.read_parquet(out), expected(entry, 1, 2)
+    wrong = [ROWS + 17, ROWS + 430, ROWS + 700]
+    assert np.flatnonzero(found["y"].isna()).tolist() == np.flatnonzero(found["std"].isna()).tolist() == wrong
+    assert same(found.drop(index=wrong), wanted.drop(index=wrong))
+    with (tmp_path / "out.refused.csv").open() as file:
+        listed = list(csv.DictReader(file))
+    assert [int(each["row"]) for each in listed] == [17, 430, 700]
+    assert "row 700, column 1 ('bmi') is nan" in listed[2]["reason"]
+    assert "X[430, 0] ('age') is 1e+300, beyond float32" in listed[1]["reason"]
+    (rows / "broken.parquet").write_bytes(b"PAR1")
+    done = tr.score(entry, rows, tmp_path / "files", **asked, errors="file")
+    assert (done.rows, done.files, len(done.left_out)) == (ROWS, 1, 2)
+    assert [path.parent.name for path in (tmp_path / "files").rglob("*.parquet")] == ["day=1"]
+
+
+def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+
+    def refused(why: str, *arguments: Any, **options: Any) -> None:
+        with pytest.raises(tr.TritonRegressorsError, match=why):
+            tr.score(*arguments, **options)
+        assert not work_folder(out).exists()
+
+    for name, wrong in {
+        "lacks": table().drop(columns="bmi"),
+        "kind": table().assign(bmi="high"),
+    }.items():
+        wrong.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    good = rows / "day=1" / "a.parquet"
+    lacks = r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; it has bp, id, age\."
+    refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
+    refused("column 'bmi' of input 'X' is .*string; the model takes numbers", entry, tmp_path / "kind.parquet", out)
+    refused("lacks column 'key' to keep", entry, good, out, keep=["key"])
+    refused("Model 'risk' has no output 'mean'; it has y, std", entry, good, out, outputs=["mean"])
+    refused("Column 'y' cannot be kept: an output has this name", entry, good, out, keep=["y"])
+    refused(r"risk has no version 7; it has 1\.", entry, good, out, version=7)
+    refused(r"There is no entry .*rsk; .* has risk\.", entry.with_name("rsk"), good, out)
+    refused("There is no file of rows at .*nothing", entry, tmp_path / "nothing*", out)
+    refused("lies among the rows", entry, rows, rows / "out.parquet")
+    refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="cuda")
+    out.write_bytes(b"mine")
+    refused(r"is there already; --overwrite", entry, good, out)
+    assert out.read_bytes() == b"mine"
+    tr.score(entry, good, out, outputs=["y", "std"], keep=["id"], overwrite=True)
+    assert same(out, expected(entry, 1))
+
+
+def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
+    """Types that a table may have, which are laid into the matrix faster than a client does it."""
+    frame, answer = table(), tr.Predictor(entry, keep=["id"])
+    for name, dtype in (("bp", "int64"), ("bp", "uint8"), ("bp", "category"), ("bp", "Int32"), ("bmi", "float16")):
+        given = frame.astype({name: dtype})
+        given.loc[0, "age"] = 2.0**60 + 2.0**36 + 1  # rounded twice it would be another float32
+        wanted = answer.predict(given[NAMES].astype(np.float64).to_numpy().astype(np.float32))[:, 0].tobytes()
+        assert answer(given)["y"].to_numpy().tobytes() == wanted, dtype
+        found = answer(pa.Table.from_pandas(given))
+        assert (found.column_names, found["y"].to_numpy().tobytes()) == (["id", "y"], wanted), dtype
+        batch = answer({column: given[column].to_numpy() for column in given})
+        assert (batch["id"].tolist(), batch["y"].tobytes()) == (given["id"].tolist(), wanted), dtype
+    for wrong, why in ((np.zeros((2, 4)), "takes 3 columns, not 4"), (frame[NAMES].iloc[:, :2], "lacks column 'bp'")):
+        with pytest.raises(tr.InvalidRequest, match=why):
+            answer.predict(wrong)
+    assert predictor(entry)()(frame)["y"].dtype == np.float32
+    with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `Predictor"):
+        predictor(entry)(frame)
+
+
+def test_strings_are_taken_as_a_request_takes_them(tmp_path: Path) -> None:
+    X = pd.DataFrame({"city": ["Bonn", "Köln", "Ulm", None], "rooms": [3, 5, 4, 2]})
+    model = make_pipeline(ColumnTransformer([("place", OneHotEncoder(), ["city"])], remainder="passthrough"), Ridge())
+    houses = tr.export(model.fit(X, [1.0, 2, 3, 4]), tmp_path, name="houses", sample=X).entry.directory
+    answer = tr.Predictor(houses)
+    for words in (pa.array(X["city"]), pa.array(X["city"]).dictionary_encode()):
+        pq.write_table(pa.table({"rooms": X["rooms"], "city": words}), tmp_path / "rows.parquet")
+        tr.score(houses, tmp_path / "rows.parquet", tmp_path / "out.parquet", overwrite=True)
+        assert pd.read_parquet(tmp_path / "out.parquet")["y"].tolist() == answer(X)["y"].tolist()
+    with pytest.raises(tr.InvalidRequest, match=r"row 1, column 0 \('city'\) is 'Rom'"):
+        answer(X.assign(city=["Bonn", "Rom", "Ulm", "Ulm"]))
+    pd.DataFrame({"city": [1, 2], "rooms": [1, 2]}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(tr.ScoringError, match="column 'city' of input 'place' is int64; the model takes strings"):
+        tr.score(houses, tmp_path / "rows.parquet", tmp_path / "out.parquet", overwrite=True)
+
+
+def test_a_model_without_names_takes_columns_in_the_order_of_the_first_file(tmp_path: Path) -> None:
+    X = table()[NAMES]
+    sums = tr.export(Ridge().fit(X.to_numpy(), X.sum(axis=1)), tmp_path, name="sums").entry.directory
+    X.to_parquet(tmp_path / "1.parquet")
+    X.iloc[:, ::-1].to_parquet(tmp_path / "2.parquet")
+    both, out = [tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out.csv"
+    tr.score(sums, both, out)
+    wanted = tr.Predictor(sums).predict(X.to_numpy())[:, 0]
+    assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == np.tile(wanted, 2).tobytes()
+    table().to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(tr.ScoringError, match=r"takes 3 columns; .*1\.parquet has 4 that are not kept: --columns"):
+        tr.score(sums, both, out, overwrite=True)
+    tr.score(sums, tmp_path / "1.parquet", out, columns=NAMES, overwrite=True)
+    assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == wanted.tobytes()
+
+
+def test_ray_scores_the_same(entry: Path, rows: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'triton-regressors[ray]'")
+    tr.score(entry, rows, tmp_path / "out.parquet", outputs=["y", "std"], keep=["id"], ray="local", workers=1)
+    assert same(tmp_path / "out.parquet", expected(entry, 1, 2))
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_wrong_file(
+    entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(tr.ScoringError, match=r"Cannot write .*000000\.parquet: .*No space left on device"):
+        tr.score(entry, rows, tmp_path / "out.parquet", errors="file")
+    assert not work_folder(tmp_path / "out.parquet").exists()
