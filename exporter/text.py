@@ -19,7 +19,7 @@ from triton_regressors.kernels.plan import INPUT, Plan
 
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
-RESERVED = (NUMBERS, INTEGERS, "y", "std")
+RESERVED = (NUMBERS, INTEGERS, "y", "std", "lower", "upper")
 
 
 class TextColumns:
