@@ -17,9 +17,10 @@ import sklearn
 
 from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
+from triton_regressors.exporter.calibration import check_level, find_interval
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
-from triton_regressors.exporter.intervals import STAGE, check_level, find_interval
+from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
-
-if TYPE_CHECKING:
-    from triton_regressors.exporter.intervals import Interval
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes where scikit-learn's estimators of one other estimator keep it."""
@@ -36,7 +34,7 @@ class Oracle:
         self, estimator: Any, profile: Profile, outputs: tuple[str, ...], interval: Interval | None = None
     ) -> None:
         self.estimator = estimator
-        self.outputs = outputs if interval is None else (*outputs, "lower", "upper")
+        self.outputs = outputs if interval is None else (*outputs, *ENDS)
         self._asked, self._interval = outputs, interval
         self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)

@@ -10,8 +10,8 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, WhiteKernel
 from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegressor, Ridge
 
 from triton_regressors import ExportError, export
+from triton_regressors.exporter.calibration import conformal_quantile, fewest_rows
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.intervals import conformal_quantile, fewest_rows
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.plan import load_plan
 from triton_regressors.kernels.run import Runner

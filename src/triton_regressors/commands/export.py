@@ -144,7 +144,7 @@ def export(
         triton-regressors export diabetes.skops --sample rows.csv
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
-        triton-regressors export diabetes.skops --calibrate held_out.parquet --target progression --level 0.9
+        triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
     """
     require("export", "Exporting a model")
     with loading():
