@@ -25,10 +25,12 @@ import numpy as np
 from triton_regressors.defaults import DEFAULT_LEVEL
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.intervals import ENDS, Interval
-from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.kernels.entry import ABSOLUTE, SCALED, IntervalReport
 from triton_regressors.kernels.inputs import Inputs
+
+CALLED = "The calibration table"
 
 
 def check_level(level: float | None, calibrate: Any | None) -> float:
@@ -44,14 +46,15 @@ def check_level(level: float | None, calibrate: Any | None) -> float:
     return float(level)
 
 
-def find_interval(oracle: Oracle, calibrate: Any, level: float, rounded: Inputs | None = None) -> Interval:
+def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, *, rounded: bool) -> Interval:
     """Return the interval around an estimator's answers.
 
     Args:
         oracle: the estimator with its own outputs.
+        inputs: the model's, with numbers in FP32.
         calibrate: a pair of rows as `predict` takes them and their targets, `[n]` or `[n, targets]`.
         level: which share of new rows the interval is for.
-        rounded: the inputs as which the rows are asked about; None: the rows are taken as they are.
+        rounded: whether the estimator is asked about the rows as these inputs hold them, or as they are given.
 
     Raises:
         ExportError: the rows, their targets or the estimator's outputs do not allow it, or the rows are too few.
@@ -62,30 +65,9 @@ def find_interval(oracle: Oracle, calibrate: Any, level: float, rounded: Inputs 
         raise ExportError(f"Cannot calibrate {name}: it has an output '{taken[0]}' of its own.")
     if not isinstance(calibrate, tuple | list) or len(calibrate) != 2:
         raise ExportError(f"calibrate must be a pair (X, y), not {type(calibrate).__name__}.")
-    table = oracle.table(calibrate[0], "The calibration table")
-    try:
-        if rounded is not None:
-            table = oracle.asked(rounded.rounded(oracle.matrix(table, rounded.numeric)))
-        answers = oracle.of_table(table)
-    except (TypeError, ValueError) as error:
-        raise ExportError(f"Cannot calibrate {name}: it refuses the calibration rows ({one_line(error)}).") from error
-    lost = ~np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in answers.values()])
-    if lost.any():
-        raise ExportError(
-            f"Cannot calibrate {name}: it predicts no finite number for row {int(np.argmax(lost))} of the calibration "
-            f"rows, of {int(lost.sum()):,} in all; leave such rows out."
-        )
-    y, std = answers["y"], answers.get("std")
-    scores = np.abs(_targets(calibrate[1], y.shape) - y)
-    if std is not None:
-        if std.shape != y.shape:
-            raise ExportError(f"Cannot calibrate {name}: its std has {std.shape[1]} columns, and its y {y.shape[1]}.")
-        if not (std > 0).all():
-            raise ExportError(
-                f"Cannot calibrate {name}: its std is 0 in row {int(np.argmin((std > 0).all(axis=1)))} of the "
-                "calibration rows, of which no residual is a multiple; give rows that it was not fitted on."
-            )
-        scores = scores / std
+    answers = _answers(oracle, inputs, calibrate[0], rounded)
+    std = answers.get("std")
+    scores = _scores(name, _targets(calibrate[1], answers["y"].shape), answers["y"], std)
     n = len(scores)
     quantile = conformal_quantile(scores, level)
     if quantile is None:
@@ -106,6 +88,41 @@ def find_interval(oracle: Oracle, calibrate: Any, level: float, rounded: Inputs 
         coverage=None if of_first is None else tuple((last <= of_first).mean(axis=0).tolist()),
     )
     return Interval(quantile, std is not None, report)
+
+
+def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answers:
+    """Return the estimator's answers to the calibration rows, all of them finite."""
+    name = type(oracle.estimator).__name__
+    table = oracle.table(given, CALLED)
+    X = oracle.matrix(table, inputs.numeric, CALLED)
+    try:
+        answers = oracle.of_table(oracle.asked(inputs.rounded(X)) if rounded else table)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"Cannot calibrate {name}: it refuses the calibration rows ({one_line(error)}).") from error
+    lost = ~np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in answers.values()])
+    if lost.any():
+        raise ExportError(
+            f"Cannot calibrate {name}: it predicts no finite number for {int(lost.sum()):,} of the calibration rows, "
+            f"row {int(np.argmax(lost))} first; leave such rows out."
+        )
+    return answers
+
+
+def _scores(name: str, targets: np.ndarray, y: np.ndarray, std: np.ndarray | None) -> np.ndarray:
+    """Return how far targets lie from the answers of the estimator of this name, all `[n, targets]`."""
+    residuals: np.ndarray = np.abs(targets - y)
+    if std is None:
+        return residuals
+    if std.shape != y.shape:
+        raise ExportError(f"Cannot calibrate {name}: its std has {std.shape[1]} columns, and its y {y.shape[1]}.")
+    known = (std > 0).all(axis=1)
+    if not known.all():
+        raise ExportError(
+            f"Cannot calibrate {name}: its std is 0 in row {int(np.argmin(known))} of the calibration rows, of which "
+            "no residual is a multiple; give rows that it was not fitted on."
+        )
+    scaled: np.ndarray = residuals / std
+    return scaled
 
 
 def conformal_quantile(scores: np.ndarray, level: float) -> np.ndarray | None:

@@ -171,7 +171,7 @@ def compile_estimator(
     lowered = lower(estimator, sample, missing_strings)
     oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs)), None
     if calibrate is not None:
-        interval = find_interval(oracle, calibrate, level, lowered.inputs if input == "fp32" else None)
+        interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
         oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval)
     rows = take_rows(oracle, lowered, sample)
     choice = choose_inputs(oracle, lowered, rows, input, tolerance)

@@ -69,7 +69,7 @@ class Oracle:
             )
         return self._profile.as_categories(table)
 
-    def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
+    def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
 
         Raises:
@@ -78,8 +78,8 @@ class Oracle:
         X = np.zeros(table.shape)
         for column in numeric:
             values = table.iloc[:, column] if hasattr(table, "columns") else table[:, column]
-            X[:, column] = self._numbers(values, column)
-        self._text.fill(X, table)
+            X[:, column] = self._numbers(values, column, called)
+        self._text.fill(X, table, called)
         return X
 
     def of_table(self, table: Any) -> Answers:
@@ -121,7 +121,7 @@ class Oracle:
             raise ExportError(f"{called} has the column '{twice[0]}' more than once.")
         return given[self._names]
 
-    def _numbers(self, values: Any, column: int) -> np.ndarray:
+    def _numbers(self, values: Any, column: int, called: str) -> np.ndarray:
         name = "" if self._names is None else f" ('{self._names[column]}')"
         try:
             if values.dtype.kind in "cmM":
@@ -132,9 +132,9 @@ class Oracle:
                 else values.astype(np.float64)
             )
         except (TypeError, ValueError) as error:
-            raise ExportError(f"The sample's column {column}{name} must be numbers: {error}.") from None
+            raise ExportError(f"{called}'s column {column}{name} must be numbers: {error}.") from None
         if np.isinf(numbers).any():
-            raise ExportError(f"The sample's column {column}{name} holds infinity; give rows that the model can take.")
+            raise ExportError(f"{called}'s column {column}{name} holds infinity; give rows that the model can take.")
         found: np.ndarray = numbers
         return found
 

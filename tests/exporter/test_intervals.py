@@ -193,6 +193,7 @@ REFUSED = {
         {},
         "Cannot calibrate Ridge: it refu",
     ),
+    "infinity": ((np.where(X > 2, np.inf, X), Y), {}, "The calibration table's column 0 holds infinity"),
     "few": ((X[:18], Y[:18]), {"level": 0.95}, "a level of 0.95 needs at least 19 calibration rows, not 18"),
     "level of 1": ((X, Y), {"level": 1.0}, "level must lie between 0 and 1, such as 0.9, not 1.0"),
     "level in percent": ((X, Y), {"level": 90}, "level must lie between 0 and 1, such as 0.9, not 90"),
@@ -217,5 +218,5 @@ def test_a_residual_in_units_of_no_deviation_is_refused():
 def test_rows_without_a_finite_answer_are_refused():
     estimator = PoissonRegressor().fit(TRAINING[0], TRAINING[1].clip(1))
     far = X * np.where(np.isin(np.arange(120), [5, 8]), 1e7, 1)[:, None]
-    with pytest.raises(ExportError, match=r"no finite number for row [58] of the calibration rows, of [12] in all"):
+    with pytest.raises(ExportError, match=r"no finite number for [12] of the calibration rows, row [58] first"):
         compile_estimator(estimator, calibrate=(far, Y))
