@@ -17,8 +17,10 @@ import sklearn
 
 from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
+from triton_regressors.exporter.calibration import check_level, find_interval
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
+from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
@@ -27,7 +29,7 @@ from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_erro
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
-from triton_regressors.kernels.entry import Document, Entry, Golden, Provenance, Stage, StepSummary
+from triton_regressors.kernels.entry import Document, Entry, Golden, IntervalReport, Provenance, Stage, StepSummary
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
@@ -51,6 +53,7 @@ class Compilation:
     precision: str | None  # what was asked for and chosen, in a sentence
     nan_columns: Sequence[int]  # where a request may hold NaN
     nan_sample: Sample  # rows with NaN there
+    interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
 
     @property
     def plan(self) -> Plan:
@@ -94,6 +97,7 @@ class Compilation:
             nan_columns=tuple(self.nan_columns),
             parity=dataclasses.replace(self.report.record(), precision=self.precision),
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
+            interval=self.interval,
         )
 
 
@@ -121,6 +125,8 @@ def compile_estimator(
     estimator: Any,
     *,
     sample: Any | None = None,
+    calibrate: tuple[Any, Any] | None = None,
+    level: float | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -134,6 +140,9 @@ def compile_estimator(
         estimator: a fitted regressor, or a Pipeline or search that ends in one.
         sample: rows like those to be served, as `predict` takes them: a DataFrame or a matrix `[rows, n_features]`;
             None: rows drawn to the fitted scale.
+        calibrate: rows that the estimator was not fitted on and their targets `(X, y)`, for the outputs `lower` and
+            `upper`; None: there are no such outputs.
+        level: which share of new rows these are for (default 0.9).
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
@@ -144,6 +153,7 @@ def compile_estimator(
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
     """
+    level = check_level(level, calibrate)
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
     if precision not in PRECISIONS:
@@ -159,7 +169,10 @@ def compile_estimator(
         )
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
     lowered = lower(estimator, sample, missing_strings)
-    oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs))
+    oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs)), None
+    if calibrate is not None:
+        interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
+        oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval)
     rows = take_rows(oracle, lowered, sample)
     choice = choose_inputs(oracle, lowered, rows, input, tolerance)
     sent = as_sent(rows, choice.inputs, oracle)
@@ -168,11 +181,14 @@ def compile_estimator(
         stages, choices = optimise(lowered.plan, sent.X, limit)
     except PlanError as error:
         raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
+    if interval is not None:
+        stages.append((STAGE, interval.after(stages[-1][1])))
     del lowered  # whose thresholds may be wider than those that are served
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     report = verify(runner, sent, choice, tolerance)
     nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
-    return Compilation(estimator, stages, choice.inputs, sent, report, in_words(precision, limit, choices), *nan)
+    lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
+    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found)
 
 
 def export(
@@ -181,6 +197,8 @@ def export(
     *,
     name: str | None = None,
     sample: Any | None = None,
+    calibrate: tuple[Any, Any] | None = None,
+    level: float | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -205,6 +223,14 @@ def export(
         repository: the model repository, a directory; it is made where there is none.
         name: the model's name on the server; None: the estimator's class in snake case, a Pipeline's last step's.
         sample: rows to verify on, as `predict` takes them; None: rows drawn to the fitted scale.
+        calibrate: a pair of rows as `predict` takes them, `[n, n_features]`, and their targets, `[n]` or
+            `[n, targets]`, which the estimator must not have been fitted on (that cannot be checked). With q the
+            ⌈(n + 1) · level⌉-th smallest of their scores the entry then also answers `lower` and `upper`, which are
+            `y ± q` with the scores |target − y|, or, where the model answers `std`, `y ± q · std` with
+            |target − y| / std: split conformal prediction, by Vovk, Gammerman and Shafer (2005) and Lei et al. (2018).
+            n must be at least ⌈1 / (1 − level)⌉ − 1. None: there are no such outputs.
+        level: the probability, between 0 and 1, with which at least a new row's target lies between `lower` and `upper`
+            if rows and new row are exchangeable (default 0.9); each target by itself.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
@@ -254,6 +280,8 @@ def export(
     compilation = compile_estimator(
         estimator,
         sample=sample,
+        calibrate=calibrate,
+        level=level,
         tolerance=tolerance,
         precision=precision,
         input=input,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
 
@@ -24,30 +25,38 @@ Answers = dict[str, np.ndarray]
 
 
 class Oracle:
-    """A fitted estimator, asked for some outputs; `profile` says how many columns it takes, and which are strings."""
+    """A fitted estimator, asked for some outputs; `profile` says how many columns it takes, and which are strings.
 
-    def __init__(self, estimator: Any, profile: Profile, outputs: tuple[str, ...]) -> None:
+    With an `interval` its ends are two outputs more, made of the estimator's own.
+    """
+
+    def __init__(
+        self, estimator: Any, profile: Profile, outputs: tuple[str, ...], interval: Interval | None = None
+    ) -> None:
         self.estimator = estimator
-        self.outputs = outputs
+        self.outputs = outputs if interval is None else (*outputs, *ENDS)
+        self._asked, self._interval = outputs, interval
         self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
 
-    def table(self, given: Any) -> Any:
-        """Return a sample as `predict` takes it: the model's columns, in order, of a DataFrame, or a matrix.
+    def table(self, given: Any, called: str = "The sample") -> Any:
+        """Return rows as `predict` takes them: the model's columns, in order, of a DataFrame, or a matrix.
+
+        `called` begins the sentences of errors.
 
         Raises:
             ExportError: columns are missing, or something is no number and no string.
         """
         if hasattr(given, "columns") and self._names is not None:
-            table = self._own_columns(given)
+            table = self._own_columns(given, called)
             single = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if dtype == np.float32]
             table = table.astype(dict.fromkeys(single, np.float64)) if single else table
         else:
             try:
                 table = np.asarray(given, dtype=object if self._text else None)
             except ValueError as error:
-                raise ExportError(f"The sample must be numbers: {error}.") from None
+                raise ExportError(f"{called} must be numbers: {error}.") from None
             if table.dtype.kind == "f":
                 table = table.astype(np.float64)
             if self._names is not None and table.ndim == 2 and table.shape[1] == len(self._names):
@@ -56,11 +65,11 @@ class Oracle:
                 table = pd.DataFrame(table, columns=self._names).infer_objects()
         if np.ndim(table) != 2 or table.shape[1] != self._n_features or not len(table):
             raise ExportError(
-                f"The sample must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
+                f"{called} must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
         return self._profile.as_categories(table)
 
-    def matrix(self, table: Any, numeric: tuple[int, ...]) -> np.ndarray:
+    def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
 
         Raises:
@@ -69,16 +78,17 @@ class Oracle:
         X = np.zeros(table.shape)
         for column in numeric:
             values = table.iloc[:, column] if hasattr(table, "columns") else table[:, column]
-            X[:, column] = self._numbers(values, column)
-        self._text.fill(X, table)
+            X[:, column] = self._numbers(values, column, called)
+        self._text.fill(X, table, called)
         return X
 
     def of_table(self, table: Any) -> Answers:
         """Return the answers to a table that `table` returned."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = ask(self.estimator, table, self.outputs)
-        return {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
+            found = ask(self.estimator, table, self._asked)
+        own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
+        return own if self._interval is None else self._interval.added(own)
 
     def of_matrix(self, X: np.ndarray) -> Answers:
         """Return the answers to rows of the plan's matrix."""
@@ -97,7 +107,7 @@ class Oracle:
             return None
         return found if all(np.isfinite(values).all() for values in found.values()) else None
 
-    def _own_columns(self, given: Any) -> Any:
+    def _own_columns(self, given: Any, called: str) -> Any:
         """Return the columns of a DataFrame that the estimator was fitted on, in their order."""
         assert self._names is not None
         if not all(isinstance(name, str) for name in given.columns):  # without names: a matrix
@@ -105,13 +115,13 @@ class Oracle:
         absent = [name for name in self._names if name not in given.columns]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise ExportError(f"The sample lacks the column '{absent[0]}'{more}, which the model was fitted on.")
+            raise ExportError(f"{called} lacks the column '{absent[0]}'{more}, which the model was fitted on.")
         twice = [name for name in self._names if (given.columns == name).sum() > 1]
         if twice:
-            raise ExportError(f"The sample has the column '{twice[0]}' more than once.")
+            raise ExportError(f"{called} has the column '{twice[0]}' more than once.")
         return given[self._names]
 
-    def _numbers(self, values: Any, column: int) -> np.ndarray:
+    def _numbers(self, values: Any, column: int, called: str) -> np.ndarray:
         name = "" if self._names is None else f" ('{self._names[column]}')"
         try:
             if values.dtype.kind in "cmM":
@@ -122,9 +132,9 @@ class Oracle:
                 else values.astype(np.float64)
             )
         except (TypeError, ValueError) as error:
-            raise ExportError(f"The sample's column {column}{name} must be numbers: {error}.") from None
+            raise ExportError(f"{called}'s column {column}{name} must be numbers: {error}.") from None
         if np.isinf(numbers).any():
-            raise ExportError(f"The sample's column {column}{name} holds infinity; give rows that the model can take.")
+            raise ExportError(f"{called}'s column {column}{name} holds infinity; give rows that the model can take.")
         found: np.ndarray = numbers
         return found
 

@@ -19,7 +19,7 @@ from triton_regressors.kernels.plan import INPUT, Plan
 
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
-RESERVED = (NUMBERS, INTEGERS, "y", "std")
+RESERVED = (NUMBERS, INTEGERS, "y", "std", "lower", "upper")
 
 
 class TextColumns:
@@ -107,8 +107,10 @@ class TextColumns:
             if column not in self._closed:
                 X[rng.random(len(X)) < UNKNOWN_SHARE, column] = UNKNOWN
 
-    def fill(self, X: np.ndarray, table: Any) -> None:
+    def fill(self, X: np.ndarray, table: Any, called: str = "The sample") -> None:
         """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`.
+
+        `called` begins the sentence of an error.
 
         Raises:
             ExportError: the entry takes a string for a missing value, and the estimator does not.
@@ -121,7 +123,7 @@ class TextColumns:
             if spelt:
                 name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
                 raise ExportError(
-                    f"The sample's column {column}{name} holds the string {min(spelt)!r}, which is no category of the "
+                    f"{called}'s column {column}{name} holds the string {min(spelt)!r}, which is no category of the "
                     "model and which its entry takes for a missing value: give None, NaN or an empty string, or leave "
                     f"{min(spelt)!r} out of missing_strings (--missing-string)."
                 )

@@ -41,6 +41,9 @@ MODEL, PLAN, WEIGHTS, GOLDEN = "model.py", "plan.json", "weights.safetensors", "
 KERNELS = Path(__file__).parent
 LARGEST_VERSION = 2**63 - 1
 
+ABSOLUTE, SCALED = "absolute residuals", "residuals in units of std"
+"""The methods of a prediction interval."""
+
 MODEL_CODE = b'''"""The model of this entry, where the Triton server's Python backend looks for it."""
 from .kernels.backend import TritonPythonModel
 '''
@@ -119,6 +122,25 @@ class ParityReport:
 
 
 @dataclass(frozen=True)
+class IntervalReport:
+    """How the prediction interval from `lower` to `upper` was calibrated; tuples have a number for each target.
+
+    It is `y ± quantile` with the method `ABSOLUTE`, and `y ± quantile · std` with `SCALED`, where `quantile` is the
+    ⌈(rows + 1) · level⌉-th smallest score of the calibration rows, and `mean_width` is over these. `coverage` says in
+    which share of the last `held_out_rows` of them the target lies in the interval that the rows before these give;
+    None, and 0 rows, where those are too few for the level.
+    """
+
+    method: str
+    level: float
+    rows: int
+    quantile: tuple[float, ...]
+    mean_width: tuple[float, ...]
+    held_out_rows: int = 0
+    coverage: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """A step of a plan as `describe --passes` shows it."""
 
@@ -144,7 +166,7 @@ class Document:
     """What `plan.json` holds.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. NaN may stand in the columns `nan_columns` of the
-    plan's matrix.
+    plan's matrix. `interval` is None where the model has no outputs `lower` and `upper`.
     """
 
     plan: Mapping[str, Any]
@@ -153,6 +175,7 @@ class Document:
     nan_columns: tuple[int, ...]
     parity: ParityReport
     stages: tuple[Stage, ...]
+    interval: IntervalReport | None = None
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
+from triton_regressors.intervals import in_words
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport
 from triton_regressors.kernels.inputs import TextInput
 from triton_regressors.snippets import curl_command, python_snippet
 
-MEANINGS = {"y": "the prediction", "std": "the standard deviation of the prediction"}
+MEANINGS = {
+    "y": "the prediction",
+    "std": "the standard deviation of the prediction",
+    "lower": "the lower end of the prediction interval",
+    "upper": "the upper end of the prediction interval",
+}
 FEW = 4
 """How many of a column's categories are shown."""
 BRIEF_INPUTS = 6
@@ -78,7 +84,8 @@ class Output:
 class Contract:
     """What a model is asked and answers under its name on a server; `version` is None before it is exported.
 
-    `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine.
+    `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
+    `interval` are sentences on the prediction interval, if there is one.
     """
 
     name: str
@@ -89,6 +96,7 @@ class Contract:
     report: ParityReport
     python: str
     shell: str
+    interval: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -132,6 +140,7 @@ class Contract:
             '<div style="max-width: 64em; line-height: 1.4">'
             f"{_paragraph(' · '.join(about))}{_table('input', 'columns', inputs)}{_table('output', 'meaning', outputs)}"
             f"{_paragraph('<br>'.join(map(escape, self._measured())))}"
+            f"{_paragraph('<br>'.join(map(escape, self.interval))) if self.interval else ''}"
             f"{_paragraph('Ask it from Python')}{_code(self.python)}"
             f"{_details('Ask it from a shell', _code(self.shell))}</div>"
         )
@@ -154,6 +163,10 @@ class Contract:
         yield from ("", "Parity with the estimator's own predict")
         for sentence in (*(f"{each.name}: {self._error(each)}." for each in self.outputs), *self._measured()):
             yield from _wrapped(sentence, width, 2)
+        if self.interval:
+            yield from ("", "Prediction interval")
+            for sentence in self.interval:
+                yield from _wrapped(sentence, width, 2)
         yield from ("", "Ask it from Python", textwrap.indent(self.python, "    "))
         yield from ("", "Ask it from a shell", textwrap.indent(self.shell, "    "))
 
@@ -221,6 +234,7 @@ def contract_of(name: str, version: int | None, document: Document, golden: Gold
         document.parity,
         python_snippet(name, inputs, outputs, names, golden),
         curl_command(name, inputs, outputs, golden),
+        () if document.interval is None else tuple(in_words(document.interval)),
     )
 
 

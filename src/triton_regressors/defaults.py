@@ -10,6 +10,9 @@ DEFAULT_TOLERANCE = 1e-5
 DEFAULT_PRECISION = "exact"
 """What kernels may lose by computing in less than float64: half a millionth of a standard deviation."""
 
+DEFAULT_LEVEL = 0.9
+"""The share of new rows that a prediction interval is for."""
+
 PICKLES = (".joblib", ".pkl", ".pickle")
 
 BOOSTER_FILES = (".cbm", ".json", ".txt", ".ubj")

@@ -44,8 +44,8 @@ def test_options_stand_in_groups_with_what_they_take() -> None:
     text = printed("export", "-h")
     headings = re.findall(r"^(?!Usage|Write)[A-Z].+", text, re.MULTILINE)
     assert [heading.strip() for heading in headings] == [
-        *("Arguments", "What is exported", "How it is verified", "Reading the file", "How the server runs it"),
-        *("Options", "Examples"),
+        *("Arguments", "What is exported", "How it is verified", "Prediction intervals", "Reading the file"),
+        *("How the server runs it", "Options", "Examples"),
     ]
     for words in ("--repository DIR ", "--preferred-batch-size ROWS ", "--dynamic-batching /", "[default: 1e-05]"):
         assert words in text

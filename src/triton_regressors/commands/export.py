@@ -23,9 +23,11 @@ from triton_regressors.commands.model_file import (
     TrustPickle,
     TrustType,
     make_console,
+    read_calibration,
     read_model,
 )
 from triton_regressors.defaults import (
+    DEFAULT_LEVEL,
     DEFAULT_PRECISION,
     DEFAULT_REPOSITORY,
     DEFAULT_TOLERANCE,
@@ -35,6 +37,7 @@ from triton_regressors.defaults import (
 from triton_regressors.extras import require
 
 _RUN = "How the server runs it"
+_INTERVAL = "Prediction intervals"
 
 
 def export(
@@ -47,6 +50,32 @@ def export(
         typer.Option(help="The model's name on the server; by default the file's.", rich_help_panel=WHAT),
     ] = None,
     sample: SampleOption = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that the model was not fitted on, with their target: .npy, .csv or .parquet. Adds the outputs "
+            "lower and upper.",
+            rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="That file's column of targets; by default the one that the model does not know, or the last where "
+            "columns have no names. Can be repeated.",
+            rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
+            rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -115,10 +144,14 @@ def export(
         triton-regressors export diabetes.skops --sample rows.csv
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
+        triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
     """
     require("export", "Exporting a model")
     with loading():
         from triton_regressors.exporter.compiler import export as export_estimator
+        from triton_regressors.exporter.errors import ExportError
+    if target and calibrate is None:
+        raise ExportError("--target goes with --calibrate.")
     estimator, rows = read_model(
         model,
         sample,
@@ -133,6 +166,8 @@ def export(
         repository,
         name=model.stem if name is None else name,
         sample=rows,
+        calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
+        level=level,
         tolerance=tolerance,
         precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
@@ -163,6 +198,7 @@ def export(
     for line in (
         contract.brief(),
         *contract.notes(),
+        *contract.interval,
         f"Serve it with: triton-regressors serve {at}",
         f"Its columns, and how to ask it: triton-regressors describe {of_it}",
     ):

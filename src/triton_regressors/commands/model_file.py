@@ -121,6 +121,45 @@ def read_model(
     return estimator, read_table(sample, string_columns(estimator) or None, names)
 
 
+def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:
+    """Return the rows of a file and their targets, which `export` takes as `calibrate`.
+
+    The targets are the named columns. Without a name it is the one column that the model does not know, or the last one
+    where the model or the file has no names.
+
+    Raises:
+        RowsError: the file cannot be read, or does not say which column is the target.
+    """
+    with loading():
+        from triton_regressors.clients.errors import RowsError
+        from triton_regressors.clients.rows import read_table
+        from triton_regressors.clients.tables import in_words
+        from triton_regressors.exporter.lower import string_columns
+        from triton_regressors.exporter.oracle import feature_names
+    names = feature_names(estimator)
+    table = read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
+    named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise RowsError(f"{path} has shape {table.shape}; the model's columns and one for the target are needed.")
+    if not named:
+        if targets:
+            raise RowsError(f"--target names {in_words(targets)}, and {path} does not name its columns.")
+        array = table.to_numpy() if hasattr(table, "columns") else table
+        return array[:, :-1], array[:, -1]
+    others = [name for name in table.columns if name not in (names or ())]
+    beside = f"beside the model's own it has {in_words(others) if others else 'none'}"
+    absent = [name for name in targets or () if name not in others]
+    if absent:
+        why = "the model itself reads" if absent[0] in (names or ()) else "is not there"
+        raise RowsError(f"--target names the column '{absent[0]}' of {path}, which {why}; {beside}.")
+    if not targets:
+        if names is not None and len(others) != 1:
+            raise RowsError(f"Say with --target which column of {path} is the target: {beside}.")
+        targets = others[-1:]
+    chosen = list(targets)
+    return table.drop(columns=chosen), table[chosen]
+
+
 def make_console() -> Console:
     """Return a console that prints names and paths as they are, brackets and colons included."""
     return Console(markup=False, emoji=False, highlight=False)

@@ -1,0 +1,168 @@
+"""Calibrates prediction intervals around an estimator's answers, by split conformal prediction.
+
+On rows that the estimator was not fitted on, a score says how far each target lies from the answer:
+
+    |target − y|          where the model answers `y` alone
+    |target − y| / std    where it also answers `std`
+
+With n scores, q is the ⌈(n + 1) · level⌉-th smallest, and a new row's interval is `y ± q`, or `y ± q · std`. If the n
+rows and the new one are exchangeable, its target lies in there with a probability of at least `level`, whatever the
+model, and of at most `level + 1 / (n + 1)` if no two scores are equal. That is over the draw of all of these rows; it
+promises nothing of a kind of rows by itself. Each target has an interval of its own.
+
+Sources: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Lei, G'Sell, Rinaldo, Tibshirani,
+Wasserman, "Distribution-Free Predictive Inference for Regression" (2018), sections 2.2 and 5.2.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.defaults import DEFAULT_LEVEL
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.intervals import ENDS, Interval
+from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.soundness import one_line
+from triton_regressors.kernels.entry import ABSOLUTE, SCALED, IntervalReport
+from triton_regressors.kernels.inputs import Inputs
+
+CALLED = "The calibration table"
+
+
+def check_level(level: float | None, calibrate: Any | None) -> float:
+    """Return the level, or the default for None; raise `ExportError` unless it is a share and rows go with it."""
+    if level is None:
+        return DEFAULT_LEVEL
+    if calibrate is None:
+        raise ExportError(
+            "level is that of a prediction interval, which takes rows to calibrate it on: give calibrate."
+        )
+    if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
+        raise ExportError(f"level must lie between 0 and 1, such as 0.9, not {level!r}.")
+    return float(level)
+
+
+def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, *, rounded: bool) -> Interval:
+    """Return the interval around an estimator's answers.
+
+    Args:
+        oracle: the estimator with its own outputs.
+        inputs: the model's, with numbers in FP32.
+        calibrate: a pair of rows as `predict` takes them and their targets, `[n]` or `[n, targets]`.
+        level: which share of new rows the interval is for.
+        rounded: whether the estimator is asked about the rows as these inputs hold them, or as they are given.
+
+    Raises:
+        ExportError: the rows, their targets or the estimator's outputs do not allow it, or the rows are too few.
+    """
+    name = type(oracle.estimator).__name__
+    taken = [output for output in oracle.outputs if output in ENDS]
+    if taken:
+        raise ExportError(f"Cannot calibrate {name}: it has an output '{taken[0]}' of its own.")
+    if not isinstance(calibrate, tuple | list) or len(calibrate) != 2:
+        raise ExportError(f"calibrate must be a pair (X, y), not {type(calibrate).__name__}.")
+    answers = _answers(oracle, inputs, calibrate[0], rounded)
+    std = answers.get("std")
+    scores = _scores(name, _targets(calibrate[1], answers["y"].shape), answers["y"], std)
+    n = len(scores)
+    quantile = conformal_quantile(scores, level)
+    if quantile is None:
+        raise ExportError(
+            f"Cannot calibrate {name}: a level of {level:g} needs at least {fewest_rows(level):,} calibration rows, "
+            f"not {n:,}; give more rows, or a lower level."
+        )
+    first, last = scores[: n // 2], scores[n // 2 :]
+    of_first = conformal_quantile(first, level)
+    width = 2 * quantile * (1.0 if std is None else std.mean(axis=0))
+    report = IntervalReport(
+        method=ABSOLUTE if std is None else SCALED,
+        level=level,
+        rows=n,
+        quantile=tuple(quantile.tolist()),
+        mean_width=tuple(width.tolist()),
+        held_out_rows=0 if of_first is None else len(last),
+        coverage=None if of_first is None else tuple((last <= of_first).mean(axis=0).tolist()),
+    )
+    return Interval(quantile, std is not None, report)
+
+
+def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answers:
+    """Return the estimator's answers to the calibration rows, all of them finite."""
+    name = type(oracle.estimator).__name__
+    table = oracle.table(given, CALLED)
+    X = oracle.matrix(table, inputs.numeric, CALLED)
+    try:
+        answers = oracle.of_table(oracle.asked(inputs.rounded(X)) if rounded else table)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"Cannot calibrate {name}: it refuses the calibration rows ({one_line(error)}).") from error
+    lost = ~np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in answers.values()])
+    if lost.any():
+        raise ExportError(
+            f"Cannot calibrate {name}: it predicts no finite number for {int(lost.sum()):,} of the calibration rows, "
+            f"row {int(np.argmax(lost))} first; leave such rows out."
+        )
+    return answers
+
+
+def _scores(name: str, targets: np.ndarray, y: np.ndarray, std: np.ndarray | None) -> np.ndarray:
+    """Return how far targets lie from the answers of the estimator of this name, all `[n, targets]`."""
+    residuals: np.ndarray = np.abs(targets - y)
+    if std is None:
+        return residuals
+    if std.shape != y.shape:
+        raise ExportError(f"Cannot calibrate {name}: its std has {std.shape[1]} columns, and its y {y.shape[1]}.")
+    known = (std > 0).all(axis=1)
+    if not known.all():
+        raise ExportError(
+            f"Cannot calibrate {name}: its std is 0 in row {int(np.argmin(known))} of the calibration rows, of which "
+            "no residual is a multiple; give rows that it was not fitted on."
+        )
+    scaled: np.ndarray = residuals / std
+    return scaled
+
+
+def conformal_quantile(scores: np.ndarray, level: float) -> np.ndarray | None:
+    """Return the ⌈(n + 1) · level⌉-th smallest of n scores `[n, targets]`, for each target; None if n is too small."""
+    rank = _rank(len(scores), level)
+    if rank > len(scores):
+        return None
+    found: np.ndarray = np.sort(scores, axis=0)[rank - 1]
+    return found
+
+
+def fewest_rows(level: float) -> int:
+    """Return how many rows a level takes: ⌈1 / (1 − level)⌉ − 1."""
+    return math.ceil(1 / (1 - _exact(level))) - 1
+
+
+def _rank(n: int, level: float) -> int:
+    return math.ceil((n + 1) * _exact(level))
+
+
+def _exact(level: float) -> Fraction:
+    """Return the level as it is written: 0.9 is nine tenths, of which ten are nine, and not the float above it."""
+    return Fraction(repr(float(level)))
+
+
+def _targets(given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the calibration rows' targets as float64 `[n, targets]`."""
+    n, width = shape
+    try:
+        targets = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"The calibration targets must be numbers: {one_line(error)}.") from None
+    if targets.shape != (n, width) and not (width == 1 and targets.shape == (n,)):
+        wanted = f"[{n}] or [{n}, 1]" if width == 1 else f"[{n}, {width}]"
+        raise ExportError(
+            f"The calibration targets must be {wanted}, as the rows and the model say, not {list(targets.shape)}."
+        )
+    targets = targets.reshape(n, width)
+    lost = ~np.isfinite(targets).all(axis=1)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise ExportError(f"The calibration targets must be finite; that of row {row} is not. Leave such rows out.")
+    return targets

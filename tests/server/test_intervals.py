@@ -1,0 +1,63 @@
+"""A prediction interval from the real Triton server: its ends in their order, and the same bits in every batch."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.server.conftest import Unload
+from tests.server.models import models, rows
+from triton_regressors import export
+from triton_regressors.clients.infer import Client
+from triton_regressors.clients.verify import verify
+
+pytestmark = pytest.mark.server
+
+CALIBRATION = rows(100, seed=5)
+LEVEL = 0.8
+
+
+def targets() -> np.ndarray:
+    """Return targets some way from what the model says of the calibration rows."""
+    answers = models()["bayes"].expected(CALIBRATION)
+    noise = np.random.default_rng(6).standard_normal((len(CALIBRATION), 1))
+    found: np.ndarray = answers["y"] + 2 * answers["std"] * noise
+    return found
+
+
+@pytest.fixture(scope="module")
+def calibrated(repository: Path, client: Client, unload: Unload) -> Iterator[str]:
+    """The name of a served model whose interval is scaled by its standard deviation."""
+    name = "bayes_calibrated"
+    export(models()["bayes"].estimator, repository, name=name, calibrate=(CALIBRATION, targets()), level=LEVEL)
+    client.load(name)
+    yield name
+    unload(name)
+
+
+def test_the_ends_are_asked_for_like_any_output(either: Client, calibrated: str) -> None:
+    X = rows(300, seed=7)
+    own = models()["bayes"].expected(CALIBRATION)
+    scores = np.sort(np.abs(targets() - own["y"]) / own["std"], axis=0)
+    answers = models()["bayes"].expected(X)
+    half = scores[80] * answers["std"]  # ⌈101 · 0.8⌉ = 81
+    found = either.infer(calibrated, X, outputs=("y", "lower", "upper"))
+    np.testing.assert_allclose(found["lower"], answers["y"] - half, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(found["upper"], answers["y"] + half, rtol=1e-6, atol=1e-5)
+    assert (found["lower"] <= found["y"]).all()
+    assert (found["y"] <= found["upper"]).all()
+    assert either.predict(calibrated, X).tobytes() == found["y"].tobytes()
+
+    parts = np.array_split(np.random.default_rng(0).permutation(len(X)), 60)
+    with ThreadPoolExecutor(16) as threads:
+        alone = list(threads.map(lambda part: either.infer(calibrated, X[part], outputs=("lower",)), parts))
+    for part, answer in zip(parts, alone, strict=True):
+        assert answer["lower"].tobytes() == found["lower"][part].tobytes()
+
+
+def test_verify_compares_the_ends_too(repository: Path, client: Client, calibrated: str) -> None:
+    verification = verify(client, calibrated, repository=repository)
+    assert verification.passed
+    assert [output.name for output in verification.outputs] == ["y", "std", "lower", "upper"]
