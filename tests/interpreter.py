@@ -10,7 +10,7 @@ from triton.runtime import interpreter
 
 
 def spare_repeated_work() -> None:
-    """Have kernels take about a seventh of the time, and compute what they computed."""
+    """Have kernels take about an eighth of the time, and compute what they computed."""
     call_functions_directly()
     look_up_number_types_once()
     replace_the_language_once()
@@ -22,9 +22,10 @@ def spare_repeated_work() -> None:
 def call_functions_directly() -> None:
     """Each function of the language is wrapped twice, and asks of each argument whether it is a constant."""
     unwrap = tl.core._unwrap_if_constexpr
+    never_constant = frozenset([tl.tensor, tl.dtype, tl.block_type, int, float, bool, str, type(None)])
 
     def unwrap_constant(value: Any) -> Any:
-        return value if type(value) is tl.tensor else unwrap(value)
+        return value if type(value) in never_constant else unwrap(value)
 
     def replace_function(owner: Any, name: str, function: Any, builder: Any, scope: Any) -> None:
         function = getattr(function, "__wrapped__", function)
@@ -189,6 +190,18 @@ def convert_operands_as_before() -> None:
 
 
 def spare_unread_checks() -> None:
-    """It computes sums and products of integers again in 64 bits, to ask for what only a debugger would be told."""
+    """It computes sums and products of integers again in 64 bits, to ask for what only a debugger would be told.
+
+    And of each array it asks whether its numbers are as wide as those of its type, whose answer is the types' own.
+    """
+    fitting: set[tuple[np.dtype[Any], str]] = set()
+
+    def hold(self: Any, data: Any, dtype: Any) -> None:
+        self.data, self.dtype, self.attr = data, dtype, {}
+        if (data.dtype, dtype.name) not in fitting:
+            self.__post_init__()
+            fitting.add((data.dtype, dtype.name))
+
+    interpreter.TensorHandle.__init__ = hold
     assert not interpreter.interpreter_builder.options.debug
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
