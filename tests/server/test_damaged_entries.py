@@ -1,4 +1,8 @@
-"""A damaged entry does not load on the real Triton server, says why, and harms no other."""
+"""A damaged entry does not load on the real Triton server, says why, and harms no other.
+
+The server starts a process for each, which takes seconds: it is shown each kind of damage once, and the rest is loaded
+in this process.
+"""
 
 import dataclasses
 import re
@@ -14,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 from tritonclient.grpc import model_config_pb2
 
 from tests.server.conftest import CheckAnswers
+from tests.server.in_process import loaded
 from tests.server.models import models, rows
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
@@ -147,16 +152,28 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
 }
 
+SERVED = (
+    *("weights_bit", "plan_broken", "not_json", "other_weights"),
+    *("dims", "input_type", "huge_batch", "output_dims", "output_name"),
+)
+"""What the real server is shown: damage to each kind of file, and to all that it reads of the configuration itself."""
+
+
+def damaged(repository: Path, damage: str) -> Path:
+    """Write a damaged copy of an entry and return its directory."""
+    config = from_pbtxt((repository / "ridge" / "config.pbtxt").read_text())
+    entry = Path(shutil.copytree(repository / "ridge", repository / damage))
+    config.name = damage
+    (entry / "config.pbtxt").write_text(to_pbtxt(config))
+    DAMAGE[damage][0](entry / "1")
+    return entry
+
 
 @pytest.fixture(scope="module")
 def load_errors(repository: Path, server: TritonServer, client: Client) -> dict[str, str]:
     """Damage → what loading such an entry says."""
-    config = from_pbtxt((repository / "ridge" / "config.pbtxt").read_text())
-    for damage, (inflict, _) in DAMAGE.items():
-        shutil.copytree(repository / "ridge", repository / damage)
-        config.name = damage
-        (repository / damage / "config.pbtxt").write_text(to_pbtxt(config))
-        inflict(repository / damage / "1")
+    for damage in SERVED:
+        damaged(repository, damage)
 
     def load(damage: str) -> str:
         with pytest.raises(ServerFault) as caught:
@@ -164,14 +181,24 @@ def load_errors(repository: Path, server: TritonServer, client: Client) -> dict[
         return str(caught.value)
 
     with ThreadPoolExecutor(2) as threads:
-        return dict(zip(DAMAGE, threads.map(load, DAMAGE), strict=True))
+        return dict(zip(SERVED, threads.map(load, SERVED), strict=True))
 
 
-@pytest.mark.parametrize("damage", list(DAMAGE))
+@pytest.mark.parametrize("damage", SERVED)
 def test_a_damaged_entry_does_not_load_and_says_why(load_errors: dict[str, str], damage: str) -> None:
     sentence = load_errors[damage]
     assert re.search(DAMAGE[damage][1], sentence), sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("damage", [damage for damage in DAMAGE if damage not in SERVED])
+def test_damage_in_this_process(repository: Path, tmp_path: Path, damage: str) -> None:
+    shutil.copytree(repository / "ridge", tmp_path / "ridge")
+    with loaded(tmp_path / "ridge"):  # which is how the harness loads an entry that is whole
+        pass
+    with pytest.raises(Exception, match=DAMAGE[damage][1]) as caught, loaded(damaged(tmp_path, damage)):
+        pass
+    assert "\n" not in str(caught.value)
 
 
 def test_damaged_entries_harm_no_other(
@@ -179,5 +206,5 @@ def test_damaged_entries_harm_no_other(
 ) -> None:
     assert load_errors
     assert server.running
-    assert not any(client.ready(damage) for damage in DAMAGE)
+    assert not any(client.ready(damage) for damage in SERVED)
     check_answers(models()["ridge"], rows(3), client.infer("ridge", rows(3)))

@@ -1,9 +1,6 @@
 """What an entry and its plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
 
-import importlib
 import json
-import sys
-import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import pytest
 import torch
 
 from tests.server.conftest import CheckAnswers
+from tests.server.in_process import loaded
 from tests.server.models import models, rows
 from triton_regressors.kernels.plan import load_plan
 from triton_regressors.kernels.run import Runner
@@ -64,53 +62,11 @@ class FakeRequest:
         return self.cancelled
 
 
-class FakeTensor:
-    def __init__(self, name: str, array: np.ndarray) -> None:
-        self.name, self.array = name, array
-
-    def to_dlpack(self) -> Any:
-        return torch.utils.dlpack.to_dlpack(torch.from_numpy(self.array))
-
-    @classmethod
-    def from_dlpack(cls, name: str, capsule: Any) -> "FakeTensor":
-        return cls(name, torch.utils.dlpack.from_dlpack(capsule).numpy())
-
-
-class FakeError:
-    INVALID_ARG, INTERNAL, CANCELLED = "INVALID_ARG", "INTERNAL", "CANCELLED"
-
-    def __init__(self, message: str, code: str) -> None:
-        self.message, self.code = message, code
-
-
 @pytest.fixture
-def in_process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def in_process(repository: Path) -> Iterator[Any]:
     """The entry `gathered` in this process, for what a real server cannot be made to do at a chosen moment."""
-    backend = types.ModuleType("triton_python_backend_utils")
-    backend.TritonError, backend.Tensor = FakeError, FakeTensor
-    backend.InferenceResponse = lambda output_tensors=(), error=None: types.SimpleNamespace(
-        outputs={tensor.name: tensor.array for tensor in output_tensors}, error=error
-    )
-    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(name, request.X)
-    monkeypatch.setitem(sys.modules, backend.__name__, backend)
-    monkeypatch.syspath_prepend(repository / "gathered")
-    module = importlib.import_module("1.model")  # as the Python backend imports it
-    entry = module.TritonPythonModel()
-    config = {
-        "max_batch_size": 16,
-        "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": ["8"]}],
-        "output": [{"name": name, "data_type": "TYPE_FP32", "dims": ["1"]} for name in ("y", "std")],
-        "parameters": {"engine": {"string_value": "torch"}},
-    }
-    threads = torch.get_num_threads()
-    entry.initialize(
-        {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}
-    )
-    yield entry
-    entry.finalize()
-    torch.set_num_threads(threads)
-    for name in [name for name in sys.modules if name == "1" or name.startswith("1.")]:
-        del sys.modules[name]
+    with loaded(repository / "gathered") as model:
+        yield model
 
 
 def test_a_large_request_that_was_cancelled_is_skipped(in_process: Any, check_answers: CheckAnswers) -> None:

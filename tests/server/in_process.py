@@ -1,0 +1,62 @@
+"""An entry's model in this process, in place of one that a Triton server starts: its own files, imported as there."""
+
+import importlib
+import json
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from google.protobuf.json_format import MessageToDict
+
+from triton_regressors.model_config import from_pbtxt
+
+
+class FakeTensor:
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        self.name, self.array = name, array
+
+    def to_dlpack(self) -> Any:
+        return torch.utils.dlpack.to_dlpack(torch.from_numpy(self.array))
+
+    @classmethod
+    def from_dlpack(cls, name: str, capsule: Any) -> "FakeTensor":
+        return cls(name, torch.utils.dlpack.from_dlpack(capsule).numpy())
+
+
+class FakeError:
+    INVALID_ARG, INTERNAL, CANCELLED = "INVALID_ARG", "INTERNAL", "CANCELLED"
+
+    def __init__(self, message: str, code: str) -> None:
+        self.message, self.code = message, code
+
+
+@contextmanager
+def loaded(entry: Path) -> Iterator[Any]:
+    """Load version 1 of an entry as the Python backend does; an answer has `outputs`, arrays by name, or an `error`."""
+    backend = types.ModuleType("triton_python_backend_utils")
+    backend.TritonError, backend.Tensor = FakeError, FakeTensor
+    backend.InferenceResponse = lambda output_tensors=(), error=None: types.SimpleNamespace(
+        outputs={tensor.name: tensor.array for tensor in output_tensors}, error=error
+    )
+    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(name, request.X)
+    config = MessageToDict(from_pbtxt((entry / "config.pbtxt").read_text()), preserving_proto_field_name=True)
+    arguments = {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, backend.__name__, backend)
+        patch.syspath_prepend(entry)
+        try:
+            model = importlib.import_module("1.model").TritonPythonModel()
+            model.initialize(arguments)
+            yield model
+            model.finalize()
+        finally:
+            torch.set_num_threads(threads)
+            for name in [name for name in sys.modules if name == "1" or name.startswith("1.")]:
+                del sys.modules[name]
