@@ -14,13 +14,10 @@ from triton_regressors.kernels.chunks import Chunk, Lane, Piece
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What streams and events are asked, one after the other."""
     asked: list[str] = []
-    names = iter(("there", "done"))
 
     def event(_: Lane) -> Any:
-        name = next(names)
         return SimpleNamespace(
-            record=lambda stream: asked.append(f"{name} on {stream.name}"),
-            synchronize=lambda: asked.append(f"until {name}"),
+            record=lambda stream: asked.append(f"done on {stream.name}"), synchronize=lambda: asked.append("until done")
         )
 
     monkeypatch.setattr(chunks, "_event", event)
@@ -31,32 +28,21 @@ def chunk(name: str, log: list[str]) -> Chunk:
     return Chunk([Task((), name, lambda rows: log.append(f"{name} {rows}"))], Lane(()))
 
 
-def lane(log: list[str]) -> Any:
-    return SimpleNamespace(
-        streams=[SimpleNamespace(name="lane", wait_event=lambda event: log.append(f"after {event}"))]
-    )
+LANE: Any = SimpleNamespace(streams=[SimpleNamespace(name="lane")])
 
 
-def test_staged_rows_wait_for_those_of_another_piece(log: list[str]) -> None:
+def test_a_piece_is_brought_computed_and_waited_for(log: list[str]) -> None:
     compute = chunk("compute", log)
-    ways = [[chunk("upload", log), compute], [chunk("gather", log), compute]]
-    other: Any = "the other's"
-    piece = Piece(16, 32, ways, lane(log), other)
+    piece = Piece(16, 32, [[chunk("upload", log), compute], [chunk("gather", log), compute]], LANE)
     piece.begin(9)
     piece.wait()
-    assert log == ["after the other's", "upload 9", "there on lane", "compute 9", "done on lane", "until done"]
+    assert log == ["upload 9", "compute 9", "done on lane", "until done"]
     log.clear()
     piece.begin(16, gathered=True)
-    assert log == ["gather 16", "there on lane", "compute 16", "done on lane"]
-
-
-def test_a_piece_that_is_brought_as_it_is_computed(log: list[str]) -> None:
-    piece = Piece(0, 16, [[chunk("all", log)]], lane(log), None)
-    piece.begin(16)
-    assert log == ["all 16", "there on lane", "done on lane"]
+    assert log == ["gather 16", "compute 16", "done on lane"]
 
 
 def test_every_kernel_is_launched_for_all_rows(log: list[str]) -> None:
-    piece = Piece(16, 32, [[chunk("upload", log), chunk("compute", log)]], lane(log), None)
+    piece = Piece(16, 32, [[chunk("upload", log), chunk("compute", log)]], LANE)
     piece.launch()
     assert log == ["upload 16", "compute 16"]
