@@ -22,6 +22,7 @@ TAKEN = (
     "docs/images/**/*.png",
     "docs/images/**/*.svg",
     "docker/README.md",
+    "docker/kubernetes/README.md",
     "model_repository/README.md",
     "benchmarks/README.md",
     "benchmarks/results/*/*.png",

@@ -59,6 +59,9 @@ def of_the_package() -> set[str]:
     own = {f"triton_regressors/{path.name}" for path in (ROOT / "src/triton_regressors").glob("*.*") if path.is_file()}
     folders = {name: ROOT / name for name in ("exporter", "kernels", "clients")}
     folders |= {name: ROOT / "src/triton_regressors" / name for name in ("commands", "scoring")}
+    deployed = [*(ROOT / "docker").glob("*.yaml"), *(ROOT / "docker").glob("*.py")]
+    deployed += [path for name in ("grafana", "kubernetes") for path in (ROOT / "docker" / name).rglob("*.*")]
+    own |= {f"triton_regressors/{path.relative_to(ROOT)}" for path in deployed}
     return own | {
         f"triton_regressors/{name}/{path.relative_to(folder)}"
         for name, folder in folders.items()

@@ -24,6 +24,7 @@ def make_app() -> Any:
     import typer
 
     from triton_regressors.commands.compare import compare
+    from triton_regressors.commands.deploy import deploy
     from triton_regressors.commands.describe import describe
     from triton_regressors.commands.export import export
     from triton_regressors.commands.help import Command, Group
@@ -38,7 +39,7 @@ def make_app() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for command in (export, describe, serve, predict, verify, compare, score):
+    for command in (export, describe, serve, predict, verify, compare, score, deploy):
         app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)

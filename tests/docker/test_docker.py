@@ -70,7 +70,7 @@ def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run
         assert not (version and name in pins) or version == pins[name], name
     assert "--mount=type=bind,source=constraints.txt,target=/tmp/constraints.txt" in DOCKERFILE
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
-    assert rules == ["*", "!constraints.txt", "!docker/probe.py"]
+    assert rules == ["*", "!constraints.txt", "!docker/probe.py", "!docker/warm.py"]
 
 
 def test_nothing_runs_as_root() -> None:
@@ -85,8 +85,8 @@ def test_nothing_runs_as_root() -> None:
 
 def test_every_service_has_a_health_check() -> None:
     (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", STAGES["server"])
-    (copied,) = re.findall(r"(?m)^COPY docker/probe\.py (\S+)$", DOCKERFILE)
-    assert check.endswith(f'CMD ["python3", "{copied}"]')
+    (folder,) = re.findall(r"(?m)^COPY docker/probe\.py docker/warm\.py (\S+)$", DOCKERFILE)
+    assert check.endswith(f'CMD ["python3", "{folder}probe.py"]')
     assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # what a plain build makes
     assert all("healthcheck" in service for name, service in SERVED.items() if name != "triton-server")
 

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_what_kustomize_makes_fits_the_schemas(overlay: Path, schemas: dict[tupl
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: "-".join(path.relative_to(KUBERNETES).parts))
 def test_a_misspelt_field_would_be_found(overlay: Path, schemas: dict[tuple[str, str], Any]) -> None:
+    """In the spec, and in the containers of the pod that is in it."""
     for resource in built(overlay):
-        resource["spec"]["misspelt"] = {}
-        assert any("misspelt" in problem for problem in errors(resource, schemas)), resource["kind"]
+        for place in (resource["spec"], *containers(resource["spec"])):
+            place["misspelt"] = {}
+            assert any("misspelt" in problem for problem in errors(resource, schemas)), resource["kind"]
+            del place["misspelt"]
+
+
+def containers(value: Any) -> Iterator[dict[str, Any]]:
+    """Every container within a resource."""
+    if isinstance(value, dict):
+        yield from (each for name in ("containers", "initContainers") for each in value.get(name, ()))
+        value = list(value.values())
+    for each in value if isinstance(value, list) else ():
+        yield from containers(each)

@@ -1,0 +1,113 @@
+"""How many requests may wait at a server before it needs help, from a comparison's report.
+
+By Little's law the seconds that requests wait in a second, all together, are how many wait on average: the rate of
+`nv_inference_queue_duration_us` over a million. A comparison has both factors, requests per second and their mean
+time in the queue, at the load that its latency limit just allows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.errors import ComparisonError
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a comparison says: requests that wait on average at one server, and how that was measured.
+
+    reached: whether a load was measured that breaks the limit; if not, more may wait than is known. stable: whether
+    the measurement became so.
+    """
+
+    requests: float
+    p99_limit_ms: float
+    p99_ms: float
+    requests_per_s: float
+    queue_ms: float
+    load: str
+    measured_on: str
+    reached: bool
+    stable: bool
+
+    def text(self) -> str:
+        """Return it as a sentence."""
+        return (
+            f"at p99 {self.p99_ms:.3g} ms (limit {self.p99_limit_ms:g} ms) {self.requests_per_s:,.0f} requests/s "
+            f"waited {self.queue_ms:.3g} ms each, {self.requests:.3g} at a time, with {self.load} on {self.measured_on}"
+            + ("" if self.stable else " (not stable)")
+        )
+
+
+def read_waiting(report: Path, name: str, config: model_config_pb2.ModelConfig, p99_ms: float | None = None) -> Waiting:
+    """Read it from `comparison.json`, for the batching configuration that the model has.
+
+    report: the file, or the directory that `compare` wrote. name: the model's. p99_ms: None: the comparison's limit.
+    Of the loads without errors within the limit it is the one with the most requests per second.
+
+    Raises ComparisonError, with what to do, where the report cannot be read, is of another model or of other batching
+    configurations, has no limit, or has no load within it, or where nothing waited.
+    """
+    file = report / "comparison.json" if report.is_dir() else report
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        model, points, limit = document["model"], document["points"], document["p99_limit_ms"]
+        environment = document["environment"]
+    except OSError as error:
+        raise ComparisonError(f"The comparison {file} cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError):
+        raise ComparisonError(f"{file} is no comparison.json of `triton-regressors compare`.") from None
+    if model != name:
+        raise ComparisonError(f"{file} compares {model!r}, not {name!r}.")
+    limit = limit if p99_ms is None else p99_ms
+    if limit is None or not limit > 0:
+        raise ComparisonError(f"{file} has no latency limit; give --p99-ms, a number of milliseconds above 0.")
+    alike = [point for point in points if _is_of(point["configuration"], config)]
+    if not alike:
+        raise ComparisonError(
+            f"{file} has no measurement of the batching configuration in config.pbtxt of {name!r}: `triton-regressors "
+            f"compare {name} --p99-ms {limit:g} --apply` measures, and writes what it recommends there."
+        )
+    sound = [point for point in alike if not point["model"]["errors"] and point["model"]["requests"]]
+    within = [point for point in sound if point["model"]["latency"]["p99_ms"] <= limit]
+    if not within:
+        raise ComparisonError(
+            f"{file} has no load without errors at which {name!r}, as its config.pbtxt is, keeps p99 within {limit:g} "
+            "ms; allow more, or compare again with --apply."
+        )
+    point = max(within, key=lambda point: float(point["model"]["requests_per_s"]))
+    figures = point["model"]
+    queue_ms = figures["server"]["queue_ms"]
+    if not queue_ms:
+        raise ComparisonError(
+            f"{file} has no time in the queue at {_load(point['load'])}; compare with more --concurrency."
+        )
+    return Waiting(
+        requests=figures["requests_per_s"] * queue_ms / 1e3,
+        p99_limit_ms=limit,
+        p99_ms=figures["latency"]["p99_ms"],
+        requests_per_s=figures["requests_per_s"],
+        queue_ms=queue_ms,
+        load=_load(point["load"]),
+        measured_on=environment.get("runs_on") or "a server that did not say what it runs on",
+        reached=any(point["model"]["latency"]["p99_ms"] > limit for point in sound),
+        stable=figures["stable"],
+    )
+
+
+def _is_of(configuration: Mapping[str, Any], config: model_config_pb2.ModelConfig) -> bool:
+    """Whether a model has this batching configuration."""
+    return bool(BatchingConfiguration(**configuration).apply(config) == config)
+
+
+def _load(load: Mapping[str, Any]) -> str:
+    if load["rate"] is not None:
+        return f"{load['rate']:,.0f} requests/s offered"
+    return f"{load['concurrency']} client{'s' * (load['concurrency'] != 1)}"

@@ -1,0 +1,280 @@
+"""The command `deploy NAME`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from triton_regressors.commands.connection import entry_names
+from triton_regressors.commands.loading import loading
+from triton_regressors.defaults import DEFAULT_REPOSITORY
+from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.extras import require
+
+if TYPE_CHECKING:
+    from triton_regressors.deployment import Number, Resources, Scaling
+
+_WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "When there is another replica"
+SHARE = 0.8
+"""How much of what may wait brings the next replica: it takes time to be ready, and the autoscaler allows 10 % more."""
+
+
+class Platform(str, Enum):
+    """What `--for` accepts."""
+
+    kserve = "kserve"
+    kubernetes = "kubernetes"
+    compose = "compose"
+
+
+def deploy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry.", autocompletion=entry_names)],
+    platform: Annotated[
+        Platform, typer.Option("--for", metavar="WHAT", help="kserve, kubernetes or compose.", rich_help_panel=_WHERE)
+    ],
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="Its model repository here, all of which is served.")
+    ] = DEFAULT_REPOSITORY,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; default: ./deploy-NAME.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a directory that is not empty.")] = False,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="The server's image, built from docker/Dockerfile.", rich_help_panel=_WHERE),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where the cluster finds the repository's root: pvc://CLAIM[/FOLDER]; for KServe any URI it knows.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="The namespace in the cluster.", rich_help_panel=_WHERE)
+    ] = "default",
+    service: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="What it is called in the cluster; default: as the entry.", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MIB",
+            help="What the server takes with all its models; by default it is started here and measured.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = None,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The report of `compare`; default: ./comparison-NAME.", rich_help_panel=_SCALING
+        ),
+    ] = None,
+    p99_ms: Annotated[
+        float | None,
+        typer.Option(metavar="MS", help="The latency limit, if not the comparison's.", rich_help_panel=_SCALING),
+    ] = None,
+    queue_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Instead of a comparison: seconds of queueing in a second, for each replica, that bring another.",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    min_replicas: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The least replicas.", rich_help_panel=_SCALING)
+    ] = 1,
+    max_replicas: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most replicas.", rich_help_panel=_SCALING)
+    ] = 4,
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Where KEDA asks Prometheus.", rich_help_panel=_SCALING)
+    ] = "http://prometheus-operated.monitoring.svc:9090",
+) -> None:
+    """Write what deploys a repository for an entry: manifests for KServe or Kubernetes, or files for Docker Compose.
+
+    Memory is measured by a Triton server that is started here on the repository, instances are those of config.pbtxt,
+    and the autoscaler's threshold is what `compare` measured at its latency limit. Each number is printed with where
+    it comes from, and stands so in the files.
+
+    Examples:
+        triton-regressors deploy demand --for compose --output deploy
+        triton-regressors deploy demand --for kserve --image r/s:1 --storage s3://b/m
+        triton-regressors deploy demand --for kubernetes --image s:1 --storage pvc://m
+    """
+    with loading():
+        from triton_regressors import deployment
+        from triton_regressors.clients.entries import read_config
+    directory = output or Path(f"deploy-{name}")
+    configs = _configs(repository, name, read_config)
+    if platform is not Platform.compose:
+        for option, value in (("--image", image), ("--storage", storage)):
+            if value is None:
+                raise TritonRegressorsError(f"--for {platform.value} needs {option}; see `deploy --help`.")
+    gpu = any(deployment.uses_gpu(config) for config in configs.values())
+    numbers: list[Number] = []
+    scaling = None
+    if platform is not Platform.compose:
+        called = service or deployment.service_name(name)
+        deployment.check_names(name, called, namespace, prometheus)
+        if min_replicas > max_replicas:
+            raise TritonRegressorsError(f"--min-replicas {min_replicas} is more than --max-replicas {max_replicas}.")
+        report = comparison or Path(f"comparison-{name}")
+        waiting, source = _waiting(name, configs[name], report, p99_ms, queue_seconds, gpu)
+        scaling = deployment.Scaling(min_replicas, max_replicas, waiting, prometheus)
+        if scaling.waiting < deployment.LEAST_WAITING:
+            raise TritonRegressorsError(
+                f"A threshold of {scaling.waiting:.2g} s of queueing in a second would scale by chance; compare with "
+                f"more --concurrency, or give --queue-seconds, {deployment.LEAST_WAITING} or more."
+            )
+        numbers.append(deployment.Number("threshold", scaling.threshold, source))
+    resources = _resources(configs, repository, memory_mib, gpu, numbers)
+    if platform is Platform.compose:
+        files = deployment.compose_files(
+            repository=repository,
+            image=image or deployment.IMAGE,
+            gpu=gpu,
+            resources=resources,
+            numbers=[each for each in numbers if each.name != "cpu"],
+        )
+    else:
+        assert scaling is not None
+        files = deployment.manifests(
+            "kserve" if platform is Platform.kserve else "plain",
+            entry=name,
+            service=called,
+            namespace=namespace,
+            image=str(image),
+            storage=str(storage),
+            gpu=gpu,
+            resources=resources,
+            scaling=scaling,
+            numbers=numbers,
+        )
+    deployment.write(files, directory, overwrite)
+    _report(platform, directory, numbers, scaling, gpu, str(storage))
+
+
+def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
+    """Return the configuration of every model in the repository, which must hold the named one."""
+    if not repository.is_dir():
+        raise TritonRegressorsError(f"There is no model repository {repository}; give --repository.")
+    found = {path.parent.name: read_config(path.parent) for path in sorted(repository.glob("*/config.pbtxt"))}
+    if found.get(name) is None:
+        known = ", ".join(found) or "none"
+        raise TritonRegressorsError(f"{repository} has no entry {name!r} with a config.pbtxt to read; it has {known}.")
+    return {each: config for each, config in found.items() if config is not None}
+
+
+def _waiting(
+    name: str, config: Any, report: Path, p99_ms: float | None, queue_seconds: float | None, gpu: bool
+) -> tuple[float, str]:
+    """Return the threshold, and where it comes from."""
+    if queue_seconds is not None:
+        return queue_seconds, "as given by --queue-seconds"
+    if not report.exists():
+        raise TritonRegressorsError(
+            f"There is no comparison {report}, from which the autoscaler's threshold comes: `triton-regressors compare "
+            f"{name} --p99-ms MS --apply` makes it; or give --queue-seconds."
+        )
+    with loading():
+        from triton_regressors.clients.compare.threshold import read_waiting
+    found = read_waiting(report, name, config, p99_ms)
+    source = f"{SHARE:.0%} of what was measured: {found.text()}"
+    if gpu and found.measured_on == "CPU":
+        source += "; replicas use a GPU, so compare again on one"
+    if not found.reached:
+        source += "; no load that was measured breaks the limit, so more --concurrency may allow more"
+    return SHARE * found.requests, source
+
+
+def _resources(
+    configs: dict[str, Any], repository: Path, memory_mib: int | None, gpu: bool, numbers: list[Number]
+) -> Resources:
+    """Return what a replica asks for, and add to the numbers where that comes from."""
+    with loading():
+        from triton_regressors import deployment
+        from triton_regressors.commands import serving_memory
+    instances = sum(map(deployment.instances_of, configs.values()))
+    several = f"{instances} instance{'s' * (instances != 1)} in config.pbtxt of {', '.join(configs)}"
+    if memory_mib is not None:
+        used = memory_mib * deployment.MIB
+        source = "as given by --memory-mib"
+    else:
+        require("serve", "The Triton server whose memory is measured (--memory-mib gives it instead)")
+        with Console(stderr=True).status("measuring what a Triton server takes for the repository"):
+            found = serving_memory.measure(repository)
+        assumed = gpu and not found.gpu
+        used = found.total(deployment.GPU_PROCESS_MIB * deployment.MIB if assumed else 0)
+        source = (
+            f"measured here: {found.total() / deployment.MIB:,.0f} MiB of a Triton server with "
+            f"{len(found.instances)} process{'es' * (len(found.instances) != 1)} of models"
+        )
+        if assumed:
+            source += f", on a CPU; assumed: {deployment.GPU_PROCESS_MIB} MiB for each on a GPU"
+    resources = deployment.resources_of(used, instances)
+    numbers += [
+        deployment.Number("memory request", f"{resources.memory_mib} MiB", source),
+        deployment.Number(
+            "memory limit",
+            f"{resources.memory_limit_mib} MiB",
+            f"{deployment.HEADROOM} times what it takes, and {deployment.INSTANCE_SHARED_MIB} MiB of shared memory for "
+            "each instance",
+        ),
+        deployment.Number(
+            "shared memory",
+            f"{resources.shared_mib} MiB",
+            f"assumed: {deployment.INSTANCE_SHARED_MIB} MiB for each of {several}, 1024 at least",
+        ),
+        deployment.Number(
+            "cpu",
+            f"{resources.cpu}, at most {resources.cpu_limit}",
+            f"assumed: one for each of {several} and one for the server",
+        ),
+    ]
+    return resources
+
+
+def _report(
+    platform: Platform, directory: Path, numbers: list[Number], scaling: Scaling | None, gpu: bool, storage: str
+) -> None:
+    """Print what was written, where each number comes from, and what to type next."""
+    from triton_regressors.deployment import Number
+
+    console = Console(highlight=False)
+    console.print(Text(f"Wrote {directory}."), soft_wrap=True)
+    if scaling is not None:
+        given = "as given by --min-replicas, --max-replicas"
+        numbers = [
+            *numbers,
+            Number("replicas", f"{scaling.least} to {scaling.most}", given),
+            Number("Prometheus", scaling.prometheus, "as given by --prometheus; not asked from here"),
+        ]
+    for number in numbers:
+        console.print(Text.assemble((f"  {number.name} ", "bold"), f"{number.value}: {number.source}"), soft_wrap=True)
+    console.print("Next:", style="bold")
+    if platform is Platform.compose:
+        steps = [
+            "export TRITON_ADMIN_KEY=$(openssl rand -hex 32) GRAFANA_ADMIN_PASSWORD=$(openssl rand -hex 16)",
+            f"cd {directory} && docker compose up --detach --wait",
+        ]
+    else:
+        one = f"{directory}/overlays/{'gpu' if gpu else 'cpu'}"
+        steps = [
+            f"copy the repository to {storage}",
+            f"kubectl apply -k {one}   # one replica",
+            f"kubectl apply -k {directory}/overlays/autoscaled   # as many as are needed, by KEDA and Prometheus",
+        ]
+    for step in steps:
+        console.print(Text(f"  {step}"), soft_wrap=True)

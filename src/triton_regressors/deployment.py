@@ -1,0 +1,282 @@
+"""What `triton-regressors deploy` writes: the manifests of docker/, with an entry's own names and numbers in them.
+
+docker/kubernetes/ and docker/compose.yaml are the templates: they hold an example's values, and each value is replaced
+where it stands. A template that has not the value, because somebody changed one of the two, is an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from triton_regressors.errors import TritonRegressorsError
+
+DOCKER = Path(__file__).with_name("docker")
+IMAGE = "triton-regressors-server:26.09"
+NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
+MIB = 2**20
+STEP_MIB = 256
+HEADROOM = 1.5
+"""How many times the memory that was measured a container may take: for requests in flight and for the probes."""
+INSTANCE_SHARED_MIB = 128
+"""Shared memory of an instance: 64 MB at most for the rows of its largest batch, as exported, and as much again."""
+GPU_PROCESS_MIB = 800
+"""Memory of a process that uses a GPU, apart from its weights, where it was not measured on one: docker/README.md."""
+LEAST_WAITING = 0.01
+"""A threshold below it would scale by chance."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a deployment, as it is written, and where it comes from in words."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a replica asks for: whole CPUs, MiB of memory, and how much of it may be shared memory."""
+
+    cpu: int
+    cpu_limit: int
+    memory_mib: int
+    memory_limit_mib: int
+    shared_mib: int
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How many replicas there may be, and when there is to be one more: requests that wait, for each replica."""
+
+    least: int
+    most: int
+    waiting: float
+    prometheus: str
+
+    @property
+    def threshold(self) -> str:
+        """The threshold as it is written: a decimal number."""
+        return f"{self.waiting:.4f}".rstrip("0").rstrip(".")
+
+
+def instances_of(config: Any) -> int:
+    """Return how many processes a `ModelConfig` starts on a machine with one GPU at most."""
+    return sum(max(group.count, 1) for group in config.instance_group) or 1
+
+
+def uses_gpu(config: Any) -> bool:
+    """Whether a `ModelConfig` has its instances on a GPU where there is one."""
+    kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
+    return kinds != {"KIND_CPU"}
+
+
+def resources_of(memory_bytes: float, instances: int) -> Resources:
+    """Return what a replica asks for, of the memory that the server and its processes were seen to take together."""
+    shared = _up(max(1024, INSTANCE_SHARED_MIB * instances))
+    return Resources(
+        cpu=instances + 1,
+        cpu_limit=2 * (instances + 1),
+        memory_mib=_up(memory_bytes / MIB),
+        memory_limit_mib=_up(HEADROOM * memory_bytes / MIB + INSTANCE_SHARED_MIB * instances),
+        shared_mib=shared,
+    )
+
+
+def service_name(entry: str) -> str:
+    """Return what Kubernetes' objects are called for an entry, unless they are given another name."""
+    return entry.lower().replace("_", "-").replace(".", "-")
+
+
+def check_names(entry: str, service: str, namespace: str, prometheus: str) -> None:
+    """Raise TritonRegressorsError unless KServe, Kubernetes and the queries take these names and this address."""
+    if not re.fullmatch(r"[\w.-]+", entry, re.ASCII):
+        raise TritonRegressorsError(
+            f"The entry {entry!r} cannot be deployed: its name must consist of letters, digits, '_', '.' and '-'."
+        )
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", service) or len(service) > 40:
+        raise TritonRegressorsError(
+            f"The service cannot be called {service!r}: KServe takes small letters, digits and hyphens, from a letter "
+            "on, 40 at most; give another with --service."
+        )
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", namespace) or len(namespace) > 63:
+        raise TritonRegressorsError(
+            f"The namespace cannot be called {namespace!r}: Kubernetes takes small letters, digits and hyphens."
+        )
+    if not re.fullmatch(r"https?://[^\s\"'#{}]+", prometheus):
+        raise TritonRegressorsError(
+            f"--prometheus is {prometheus!r}; accepted: a URL, such as http://prometheus-operated.monitoring.svc:9090."
+        )
+
+
+def manifests(
+    kind: str,
+    *,
+    entry: str,
+    service: str,
+    namespace: str,
+    image: str,
+    storage: str,
+    gpu: bool,
+    resources: Resources,
+    scaling: Scaling,
+    numbers: Sequence[Number],
+) -> dict[str, str]:
+    """Return the files of docker/kubernetes/`kind` ("plain" or "kserve") for an entry, by their paths.
+
+    entry: its name in the repository. service: the name of Kubernetes' objects. storage: the repository's root, as
+    KServe's storageUri; for "plain" it must be pvc://CLAIM[/FOLDER]. gpu: whether replicas that are scaled have one.
+    numbers: what stands at the top of the files that hold them.
+
+    Raises:
+        TritonRegressorsError: a storage or an image that cannot be, or a template without a value to replace.
+    """
+    folder = DOCKER / "kubernetes" / kind
+    texts = {str(path.relative_to(folder)): path.read_text("utf-8") for path in sorted(folder.rglob("*.yaml"))}
+    texts["kernels.Dockerfile"] = (DOCKER / "kubernetes" / "kernels.Dockerfile").read_text("utf-8")
+    names = {"house-prices": service, "house_prices": entry}
+    texts = {path: _replaced(text, names) for path, text in texts.items()}
+    of_entry, of_scaling = "entry/kustomization.yaml", "overlays/autoscaled/scaling.yaml"
+    shared, least, most = (
+        ("sizeLimit: ", "minReplicaCount: ", "maxReplicaCount: ")
+        if kind == "plain"
+        else ("value: ", "minReplicas: ", "maxReplicas: ")
+    )
+    texts[of_entry] = put(
+        texts[of_entry],
+        {
+            NOTE: _notes(each for each in numbers if each.name != "threshold"),
+            "namespace: default\n": f"namespace: {namespace}\n",
+            'newName: triton-regressors-server, newTag: "26.09"': _image(image),
+            '{cpu: "2", memory: 2048Mi}': f'{{cpu: "{resources.cpu}", memory: {resources.memory_mib}Mi}}',
+            '{cpu: "4", memory: 3072Mi}': f'{{cpu: "{resources.cpu_limit}", memory: {resources.memory_limit_mib}Mi}}',
+            f"{shared}1024Mi": f"{shared}{resources.shared_mib}Mi",
+            **_storage(kind, storage),
+        },
+    )
+    texts[of_scaling] = put(
+        texts[of_scaling],
+        {
+            NOTE: _notes(each for each in numbers if each.name == "threshold"),
+            "http://prometheus-operated.monitoring.svc:9090": scaling.prometheus,
+            'job="default/': f'job="{namespace}/',
+            ': "1"': f': "{scaling.threshold}"',
+            f"{least}1": f"{least}{scaling.least}",
+            f"{most}4": f"{most}{scaling.most}",
+        },
+    )
+    if not gpu:
+        scaled = "overlays/autoscaled/kustomization.yaml"
+        texts[scaled] = put(texts[scaled], {"[../../entry, ../../gpu]": "[../../entry]"})
+    return texts
+
+
+def compose_files(
+    *, repository: Path, image: str, gpu: bool, resources: Resources, numbers: Sequence[Number]
+) -> dict[str, str]:
+    """Return compose.yaml with what it mounts, and `.env` with an entry's own values, by their paths.
+
+    Raises:
+        TritonRegressorsError: an image or a path that cannot be, or a template without a value to replace.
+    """
+    _image(image)
+    if set("'\n") & set(str(repository.resolve())):
+        raise TritonRegressorsError(f"Compose cannot mount {str(repository.resolve())!r}, which has a quote in it.")
+    texts = {name: (DOCKER / name).read_text("utf-8") for name in ("compose.yaml", "prometheus.yaml", "alerts.yaml")}
+    for path in sorted((DOCKER / "grafana").rglob("*.*")):
+        texts[str(path.relative_to(DOCKER))] = path.read_text("utf-8")
+    text = texts["compose.yaml"]
+    start, end = text.index("\n  # Not part of the deployment: `docker compose run"), text.index("\nnetworks:")
+    text = text[:start] + text[end:]  # the gallery needs the checkout
+    build = "    build:\n      context: ..\n      dockerfile: docker/Dockerfile\n      target: server\n"
+    text = put(text, {build: "", f"image: {IMAGE}": f"image: {image}"})
+    texts["compose.yaml"] = text if gpu else put(text, {"        reservations: *gpu\n": ""})
+    values = {
+        "MODEL_REPOSITORY": f"'{repository.resolve()}'",
+        "MEMORY_LIMIT": f"{resources.memory_limit_mib}m",
+        "SHARED_MEMORY": f"{resources.shared_mib}m",
+    }
+    texts[".env"] = _notes(numbers) + "".join(f"{name}={value}\n" for name, value in values.items())
+    return texts
+
+
+def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> None:
+    """Write the files, by their paths in `directory`, which is new or empty unless they are to be overwritten.
+
+    Raises:
+        TritonRegressorsError: it holds something, or cannot be written to.
+    """
+    try:
+        if directory.is_dir() and any(directory.iterdir()) and not overwrite:
+            raise TritonRegressorsError(f"{directory} holds something already; give another --output, or --overwrite.")
+        for name, text in files.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TritonRegressorsError(f"Nothing can be written into {directory}: {error.strerror}.") from error
+
+
+def put(text: str, values: Mapping[str, str]) -> str:
+    """Return a template with values in place of an example's, each of which must stand in it."""
+    for old in values:
+        if old not in text:
+            raise TritonRegressorsError(f"A template of this installation has no {old.strip()!r} to replace.")
+    return _replaced(text, values)
+
+
+def _replaced(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with values in place of others, none of which is looked for in what was put there."""
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
+
+
+def _up(mib: float) -> int:
+    return max(math.ceil(mib / STEP_MIB), 1) * STEP_MIB
+
+
+def _notes(numbers: Any) -> str:
+    """Return comments that say where numbers come from."""
+    lines = [line for each in numbers for line in textwrap.wrap(f"{each.name} {each.value}: {each.source}", 117)]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _image(image: str) -> str:
+    """Return an image's name and its tag or digest as kustomize takes them apart."""
+    if re.search(r"\s|[{}\",]", image) or not image:
+        raise TritonRegressorsError(
+            f"{image!r} is no name of an image; give one such as registry.example/server:26.09."
+        )
+    name, at, digest = image.partition("@")
+    if at:
+        return f'newName: "{name}", digest: "{digest}"'
+    name, colon, tag = image.rpartition(":")
+    if not colon or "/" in tag:
+        raise TritonRegressorsError(f"The image {image!r} has no tag; a cluster must know which build it starts.")
+    return f'newName: "{name}", newTag: "{tag}"'
+
+
+def _storage(kind: str, storage: str) -> dict[str, str]:
+    """Return what is replaced for the model repository to be found."""
+    if re.search(r"[\s\"{}]", storage) or not re.match(r"[a-z0-9+]+://[^/]", storage):
+        raise TritonRegressorsError(
+            f"--storage is {storage!r}; accepted: the URI of the repository's root, such as pvc://models or "
+            "s3://bucket/models."
+        )
+    if kind == "kserve":
+        return {"storageUri: pvc://models/\n": f"storageUri: {storage}\n"}
+    scheme, _, rest = storage.partition("://")
+    claim, _, folder = rest.partition("/")
+    if scheme != "pvc":
+        raise TritonRegressorsError(
+            f"--storage is {storage!r}; without KServe nothing downloads a repository, so it must be a volume: "
+            "pvc://CLAIM or pvc://CLAIM/FOLDER."
+        )
+    found = {"claimName: models}": f"claimName: {claim}}}"}
+    if folder.strip("/"):
+        found["mountPath: /mnt/models}"] = f"mountPath: /mnt/models, subPath: {folder.strip('/')}}}"
+    return found

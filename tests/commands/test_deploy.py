@@ -1,0 +1,193 @@
+"""`deploy`: what it writes is what kustomize and Compose read, with the numbers that it says, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sklearn.linear_model import Ridge
+from typer.testing import CliRunner
+
+from tests.servers import triton_server
+from triton_regressors import export
+from triton_regressors.__main__ import make_app
+from triton_regressors.commands.serving_memory import Resident, ServingMemory, family, measure, resident
+from triton_regressors.deployment import DOCKER, resources_of, service_name
+from triton_regressors.errors import TritonRegressorsError
+
+CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'
+CLUSTER = ("--image", "reg.example:5000/team/server:26.09", "--storage", "pvc://models/prod", "--queue-seconds", "2.5")
+MEMORY = ("--memory-mib", "900")
+
+
+def repository(folder: Path, kind: str = "KIND_AUTO") -> Path:
+    for name, count in (("demand_2", 9), ("other", 1)):
+        (folder / "models" / name).mkdir(parents=True)
+        (folder / "models" / name / "config.pbtxt").write_text(CONFIG.format(name=name, kind=kind, count=count))
+    return folder / "models"
+
+
+def deploy(folder: Path, *arguments: str, models: Path | None = None) -> Any:
+    path = models or repository(folder)
+    words = ["deploy", "demand_2", "--repository", str(path), "--output", str(folder / "out"), *arguments]
+    return CliRunner().invoke(make_app(), words)
+
+
+def build(overlay: Path) -> dict[str, Any]:
+    """What kustomize makes of it, by kind."""
+    program = shutil.which("kubectl") or shutil.which("kustomize")
+    if program is None:
+        pytest.skip("neither kubectl nor kustomize is installed")
+    words = [program, "kustomize" if program.endswith("kubectl") else "build", str(overlay)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+
+
+def test_for_kubernetes(tmp_path: Path) -> None:
+    done = deploy(tmp_path, "--for", "kubernetes", *CLUSTER, *MEMORY, "--namespace", "team", "--max-replicas", "7")
+    assert done.exit_code == 0, done.exception
+    for words in ("threshold 2.5: as given by --queue-seconds", "memory request 1024 MiB: as given by --memory-mib",
+                  "memory limit 2816 MiB: 1.5 times", "cpu 11, at most 22: assumed: one for each of 10 instances",
+                  f"kubectl apply -k {tmp_path}/out/overlays/gpu "):  # fmt: skip
+        assert words in done.stdout
+    text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.yaml"))
+    assert not re.search("house.prices|example's values", text)
+    found = build(tmp_path / "out/overlays/autoscaled")
+    assert {each["metadata"]["namespace"] for each in found.values()} == {"team"}
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    (server,) = pod["containers"]
+    assert server["image"] == pod["initContainers"][0]["image"] == "reg.example:5000/team/server:26.09"
+    assert server["resources"] == {
+        "requests": {"cpu": "11", "memory": "1024Mi"},
+        "limits": {"cpu": "22", "memory": "2816Mi", "nvidia.com/gpu": "1"},
+    }
+    assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demand_2/ready"
+    (models,) = [mount for mount in server["volumeMounts"] if mount["name"] == "models"]
+    assert models == {"name": "models", "mountPath": "/mnt/models", "subPath": "prod", "readOnly": True}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1280Mi"}
+    assert volumes["models"]["persistentVolumeClaim"]["claimName"] == "models"
+    scaled = found["ScaledObject"]["spec"]
+    assert (scaled["scaleTargetRef"]["name"], scaled["maxReplicaCount"]) == ("demand-2", 7)
+    assert scaled["triggers"][0]["metadata"]["threshold"] == "2.5"
+    assert '{job="team/demand-2",model="demand_2"}' in scaled["triggers"][0]["metadata"]["query"]
+
+
+def test_for_kserve_on_cpus(tmp_path: Path) -> None:
+    models = repository(tmp_path, "KIND_CPU")
+    storage = ("--storage", "s3://bucket/house_prices", "--service", "demand", "--min-replicas", "2")
+    done = deploy(tmp_path, "--for", "kserve", *CLUSTER, *MEMORY, *storage, models=models)
+    assert done.exit_code == 0, done.exception
+    assert f"kubectl apply -k {tmp_path}/out/overlays/cpu " in done.stdout
+    found = build(tmp_path / "out/overlays/autoscaled")
+    predictor = found["InferenceService"]["spec"]["predictor"]
+    assert predictor["model"]["storageUri"] == "s3://bucket/house_prices"
+    assert predictor["model"]["runtime"] == found["ServingRuntime"]["metadata"]["name"] == "demand"
+    assert predictor["model"]["resources"]["limits"] == {"cpu": "22", "memory": "2816Mi"}
+    assert found["ServingRuntime"]["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] == "1280Mi"
+    (metric,) = predictor["autoScaling"]["metrics"]
+    assert metric["external"]["target"] == {"type": "Value", "value": "2.5"}
+    assert (predictor["minReplicas"], predictor["maxReplicas"]) == (2, 4)
+    assert found["InferenceService"]["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"] == "keda"
+    alone = build(tmp_path / "out/overlays/gpu")["InferenceService"]
+    assert alone["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"] == "none"
+
+
+@pytest.mark.parametrize("kind", ["KIND_AUTO", "KIND_CPU"])
+def test_for_compose(tmp_path: Path, kind: str) -> None:
+    models = repository(tmp_path, kind)
+    done = deploy(tmp_path, "--for", "compose", *MEMORY, "--image", "reg/server:1", models=models)
+    assert done.exit_code == 0, done.exception
+    values = dict(line.split("=") for line in (tmp_path / "out/.env").read_text().splitlines() if line[0] != "#")
+    assert values == {"MODEL_REPOSITORY": f"'{models}'", "MEMORY_LIMIT": "2816m", "SHARED_MEMORY": "1280m"}
+    compose = yaml.safe_load((tmp_path / "out/compose.yaml").read_text())
+    assert set(compose["services"]) == {"triton-server", "prometheus", "grafana"}
+    server = compose["services"]["triton-server"]
+    assert (server["image"], "build" in server) == ("reg/server:1", False)
+    assert ("reservations" in server["deploy"]["resources"]) == (kind == "KIND_AUTO")
+    mounted = [volume for service in ("prometheus", "grafana") for volume in compose["services"][service]["volumes"]]
+    for source in (volume.partition(":")[0] for volume in mounted if volume.startswith("./")):
+        assert (tmp_path / "out" / source).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--for", "kserve", "--image", "a:1"), "--for kserve needs --storage"),
+        (
+            ("--for", "kubernetes", *CLUSTER[:4]),
+            "There is no comparison .* `triton-regressors compare demand_2 --p99-ms",
+        ),
+        (("--for", "kubernetes", *CLUSTER, "--storage", "s3://b/m"), "it must be a volume: pvc://CLAIM"),
+        (("--for", "kserve", *CLUSTER, "--storage", "/srv/models"), "accepted: the URI of the repository's root"),
+        (("--for", "kserve", *CLUSTER, "--image", "reg:5000/server"), "has no tag"),
+        (("--for", "kserve", *CLUSTER, "--queue-seconds", "0.001"), "would scale by chance"),
+        (("--for", "kserve", *CLUSTER, "--service", "2nd"), "The service cannot be called '2nd'"),
+        (("--for", "kserve", *CLUSTER, "--namespace", "My team"), "The namespace cannot be called 'My team'"),
+        (
+            ("--for", "kserve", *CLUSTER, "--prometheus", "prometheus:9090"),
+            "--prometheus is 'prometheus:9090'; accepted",
+        ),
+        (("--for", "kserve", *CLUSTER, "--min-replicas", "9"), "--min-replicas 9 is more than --max-replicas 4"),
+        (("--for", "compose", "--repository", "/nowhere"), "There is no model repository /nowhere"),
+    ],
+)
+def test_what_it_cannot_know_it_refuses(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = deploy(tmp_path, *MEMORY, *arguments)
+    assert isinstance(done.exception, TritonRegressorsError)
+    assert re.search(says, str(done.exception))
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    models = repository(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").touch()
+    done = deploy(tmp_path, "--for", "compose", *MEMORY, models=models)
+    assert str(done.exception).endswith("holds something already; give another --output, or --overwrite.")
+    assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
+    assert (tmp_path / "out/mine").exists()
+
+
+def test_names_and_sizes() -> None:
+    assert service_name("House_prices.v2") == "house-prices-v2"
+    found = resources_of(300 * 2**20, 12)
+    assert (found.cpu, found.memory_mib, found.memory_limit_mib, found.shared_mib) == (13, 512, 2048, 1536)
+    assert (DOCKER / "kubernetes/plain/base").is_dir()
+
+
+def test_memory_counts_what_is_shared_once() -> None:
+    memory = ServingMemory(Resident(100, 50, 7), [Resident(200, 80, 5), Resident(300, 80, 5)], gpu=False)
+    assert memory.total() == 100 + 200 + 300 + 80 + 7
+    assert memory.total(least=250) == memory.total() + 50
+
+
+def test_processes_are_found_with_their_children() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        found = family(os.getpid())
+        assert found[0] == os.getpid()
+        assert child.pid in found
+        assert resident(os.getpid()).own > 10 * 2**20 > resident(child.pid).own
+    finally:
+        child.kill()
+        child.wait()
+    with pytest.raises(TritonRegressorsError, match=f"The memory of process {child.pid} cannot be read: No such file"):
+        resident(child.pid)
+
+
+@pytest.mark.server
+def test_memory_is_that_of_a_server_with_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triton_regressors.clients.server.TritonServer", triton_server)  # which it ends at once
+    export(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), tmp_path, name="ridge", max_batch_size=8)
+    found = measure(tmp_path)
+    assert len(found.instances) == 1
+    assert found.instances[0].own > 50 * 2**20, "it has imported torch"
+    assert found.total() > found.instances[0].own + found.server.own
