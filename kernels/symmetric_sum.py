@@ -1,8 +1,8 @@
 """Sums of symmetric trees as integers: `out[r] = f(baseline + unit · Σₜ leaf valueₜ)`; see `ops/symmetric_trees.py`.
 
 Of few rows each lane takes one and a tree, which asks its questions itself. Of more rows all questions are answered
-before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over
-programs by their trees, whose sums `tree_sum.py` adds up. Integers have the same sum in any order.
+before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over programs by their trees,
+whose sums `tree_sum.py` adds up. Integers have the same sum in any order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from .tree_sum import add_parts, answer
 
 MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 """How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
-
 
 FEW = 2**20
 """Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""

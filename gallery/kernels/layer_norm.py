@@ -116,7 +116,8 @@ def layer_norm_with_statistics(
     mean = x.new_empty(x.shape[:-1], dtype=torch.promote_types(x.dtype, torch.float32))
     scale = torch.empty_like(mean)
     if not x.numel():
-        mean.zero_(), scale.zero_()
+        mean.zero_()
+        scale.zero_()
     elif width <= WIDEST:
         rows, block = mean.numel(), triton.next_power_of_2(width)
         layer_norm_kernel[lambda meta: (triton.cdiv(rows, max(meta["ELEMENTS"] // block, 1)),)](

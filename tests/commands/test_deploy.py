@@ -50,15 +50,33 @@ def build(overlay: Path) -> dict[str, Any]:
     return {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
 
 
-def test_for_kubernetes(tmp_path: Path) -> None:
-    done = deploy(tmp_path, "--for", "kubernetes", *CLUSTER, *MEMORY, "--namespace", "team", "--max-replicas", "7")
+def for_kubernetes(folder: Path) -> Any:
+    done = deploy(folder, "--for", "kubernetes", *CLUSTER, *MEMORY, "--namespace", "team", "--max-replicas", "7")
     assert done.exit_code == 0, done.exception
+    return done
+
+
+def for_kserve_on_cpus(folder: Path) -> Any:
+    storage = ("--storage", "s3://bucket/house_prices", "--service", "demand", "--min-replicas", "2")
+    done = deploy(folder, "--for", "kserve", *CLUSTER, *MEMORY, *storage, models=repository(folder, "KIND_CPU"))
+    assert done.exit_code == 0, done.exception
+    return done
+
+
+def test_for_kubernetes(tmp_path: Path) -> None:
+    done = for_kubernetes(tmp_path)
     for words in ("threshold 2.5: as given by --queue-seconds", "memory request 1024 MiB: as given by --memory-mib",
                   "memory limit 2816 MiB: 1.5 times", "cpu 11, at most 22: assumed: one for each of 10 instances",
                   f"kubectl apply -k {tmp_path}/out/overlays/gpu "):  # fmt: skip
         assert words in done.stdout
     text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.yaml"))
     assert not re.search("house.prices|example's values", text)
+    for written in ('{cpu: "11", memory: 1024Mi}', '{cpu: "22", memory: 2816Mi}', ': "2.5"', "maxReplicaCount: 7"):
+        assert written in text
+
+
+def test_for_kubernetes_as_kustomize_builds_it(tmp_path: Path) -> None:
+    for_kubernetes(tmp_path)
     found = build(tmp_path / "out/overlays/autoscaled")
     assert {each["metadata"]["namespace"] for each in found.values()} == {"team"}
     pod = found["Deployment"]["spec"]["template"]["spec"]
@@ -81,11 +99,15 @@ def test_for_kubernetes(tmp_path: Path) -> None:
 
 
 def test_for_kserve_on_cpus(tmp_path: Path) -> None:
-    models = repository(tmp_path, "KIND_CPU")
-    storage = ("--storage", "s3://bucket/house_prices", "--service", "demand", "--min-replicas", "2")
-    done = deploy(tmp_path, "--for", "kserve", *CLUSTER, *MEMORY, *storage, models=models)
-    assert done.exit_code == 0, done.exception
+    done = for_kserve_on_cpus(tmp_path)
     assert f"kubectl apply -k {tmp_path}/out/overlays/cpu " in done.stdout
+    text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.yaml"))
+    for written in ("storageUri: s3://bucket/house_prices", '{cpu: "22", memory: 2816Mi}', "minReplicas: 2"):
+        assert written in text
+
+
+def test_for_kserve_as_kustomize_builds_it(tmp_path: Path) -> None:
+    for_kserve_on_cpus(tmp_path)
     found = build(tmp_path / "out/overlays/autoscaled")
     predictor = found["InferenceService"]["spec"]["predictor"]
     assert predictor["model"]["storageUri"] == "s3://bucket/house_prices"
