@@ -24,10 +24,11 @@ BENCHMARKS = (
     "served",
     "requests",
     "several_gpus",
+    "startup",
     "large",
 )
-ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host")
-ON_A_SERVER = ("served", "requests", "several_gpus", "large")
+ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host", "startup")
+ON_A_SERVER = ("served", "requests", "several_gpus", "startup", "large")
 WITH_A_GENERATOR = ("served", "requests", "several_gpus")
 
 

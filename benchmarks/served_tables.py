@@ -1,9 +1,9 @@
-"""Makes the tables of what a Triton server answered: served.json, requests.json and several_gpus.json."""
+"""Makes the tables of the Triton server: served.json, requests.json, several_gpus.json and startup.json."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median_low
+from statistics import median, median_low
 
 from benchmarks.markdown import Document, note, optional, table
 
@@ -93,6 +93,23 @@ def several_gpus_section(document: Document, where: str) -> str:
     )
     intro += "instance on the CPU for each GPU"
     return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * (len(header) - 2), rows)}"
+
+
+def startup_section(document: Document, where: str) -> str:
+    """Return how long a server starts with each repository, without and with kernels compiled ahead."""
+    rows = [
+        [
+            model["title"],
+            *(
+                f"{median(seconds):.1f}{spread(seconds, '.1f')}" if (seconds := model.get(key)) else "–"
+                for key in ("empty_s", "ahead_s")
+            ),
+        ]
+        for model in document["models"]
+    ]
+    header = ["repository", "kernels compiled at the start", "compiled ahead by docker/warm.py"]
+    intro = "Seconds until a Triton server has loaded a repository and its entries have answered their golden rows"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrr', rows)}"
 
 
 def cost_of_fp64_served(document: Document) -> list[str]:

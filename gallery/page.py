@@ -32,12 +32,8 @@ run. All take turns, nothing is in the cache when a call begins, and times are t
     python -m gallery bench softmax dot"""
 
 
-BOUNDS = """Pooling stays below its aim. Strips of 4 to 32 rows, 32 to 1,024 columns and 1 to 16 warps were tried (54 to
-92 % of the copy on images of 2,048 × 2,048), a load for each element instead of fours (92 % there, but 74 instead of
-82 % on images of 512 × 512), and stores that pass the cache by, which changed nothing. Neighbouring strips read up to
-half of their rows twice, through the second cache; with more rows in a strip fewer programs are under way. What bounds
-it beyond that was not found. A transformer's block at the Triton-language level ([five levels](levels.md)) is level
-with torch.compile: their times overlap."""
+BLOCK = """A transformer's block at the Triton-language level ([five levels](levels.md)) is level with torch.compile:
+their times overlap."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def page(document: Figures, directory: str) -> str:
         "normalisation), and no slower than any peer; 90 % of the matrix product alone and 1.1 × torch's three "
         "operations for product, bias and ReLU; 85 % of cuDNN for attention and convolution, 75 % for attention's "
         "gradients.",
-        BOUNDS,
+        BLOCK,
         "## Curves",
         *curves,
         f"Figures: `benchmarks/results/{directory}/gallery.json`.",

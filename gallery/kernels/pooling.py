@@ -9,8 +9,9 @@ every row's windows once, *holds* the last `height` of these in registers, and r
 Across, a thread makes four neighbouring windows of the same elements. It loads fours whose addresses 16 divides, in one
 load each; the windows' second elements, a column further, would be four loads. `tl.split` takes the fours apart and
 `tl.join` puts the answers together, in a thread's own registers: no data moves. The compiler unrolls all of it, since
-window, stride and padding are constants to it. A third of the loads is not a third of the time: docs/gallery.md says
-what was measured.
+window, stride and padding are constants to it. And no load can pass a store, which might have written what it reads: a
+program that stored each row as soon as it is ready would wait for memory row by row. So all answers are *collected*
+before the first is stored.
 In the product: `kernels/ops/pool.py` reduces clusters of columns, which do not slide.
 """
 
@@ -29,8 +30,9 @@ from gallery.tuning import Choice, chosen, tuned
 
 KINDS = ("sum", "maximum")
 CHOICES = (
-    Choice("wide strips", "rows are shared, in long runs", {"LANES": 512, "STRIP": 8}, 4),
-    Choice("high strips", "fewer rows are read by two programs", {"LANES": 128, "STRIP": 16}, 1),
+    Choice("wide strips", "rows are shared, in long runs", {"LANES": 512, "STRIP": 4}, 4),
+    Choice("high strips", "fewer rows are read by two programs", {"LANES": 256, "STRIP": 16}, 2),
+    Choice("small strips", "few images are enough programs", {"LANES": 128, "STRIP": 4}, 1),
     Choice("narrow strips", "few lanes are left over in narrow images", {"LANES": 32, "STRIP": 8}, 1),
     Choice("one run", "in one dimension there are no rows to share", {"LANES": 1024, "STRIP": 1}, 8),
 )
@@ -118,7 +120,7 @@ def pooling_kernel(
     LANES: tl.constexpr,
     STRIP: tl.constexpr,
 ):
-    """Write `STRIP` rows of y, `LANES` columns wide."""
+    """Write `STRIP` rows of y, `LANES` columns wide: all loads are under way before the first store."""
     if FOURS:
         width, width_out = width // 4 * 4, width_out // 4 * 4  # as they are; so the compiler knows it too
     across, down = tl.cdiv(width_out, LANES), tl.cdiv(height_out, STRIP)
@@ -130,6 +132,7 @@ def pooling_kernel(
     SHARED: tl.constexpr = HEIGHT - STRIDE_DOWN if HEIGHT > STRIDE_DOWN else 0  # rows that two windows have
     row_windows: tl.constexpr = windows_by_fours if FOURS else windows_each
     held = ()
+    results = ()
     for r in tl.static_range(STRIP):
         top = (first + r) * STRIDE_DOWN - PADDING_DOWN
         for d in tl.static_range(0 if r == 0 else SHARED, HEIGHT):
@@ -140,8 +143,10 @@ def pooling_kernel(
         result = held[0]
         for d in tl.static_range(1, HEIGHT):
             result = joined(result, held[d], MAXIMUM)
+        results = results + (result,)  # noqa: RUF005
+    for r in tl.static_range(STRIP):
         out = y + (first + r).to(tl.int64) * width_out + lane
-        tl.store(out, result, mask=(lane < width_out) & (first + r < height_out))
+        tl.store(out, results[r], mask=(lane < width_out) & (first + r < height_out))
 
 
 @torch.library.custom_op("gallery::pooling", mutates_args=())
