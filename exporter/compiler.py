@@ -29,7 +29,16 @@ from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_erro
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
-from triton_regressors.kernels.entry import Document, Entry, Golden, IntervalReport, Provenance, Stage, StepSummary
+from triton_regressors.kernels.entry import (
+    Document,
+    Entry,
+    Golden,
+    IntervalReport,
+    Provenance,
+    Source,
+    Stage,
+    StepSummary,
+)
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
@@ -212,6 +221,8 @@ def export(
     gpu_inputs: bool | None = None,
     engine: str | None = None,
     versions: int | None = None,
+    version: int | None = None,
+    source: Source | None = None,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
@@ -251,6 +262,8 @@ def export(
             the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
         versions: how many of the newest versions are served (default 1).
+        version: the number of the version, at least 1, which the entry must not have; None: the next one.
+        source: where the estimator was fetched from, which plan.json then holds.
 
     Raises:
         ExportError: the estimator, an option or the repository does not allow the export, or the plan's answers are
@@ -274,6 +287,7 @@ def export(
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
     repositories.check_name(name)
+    repositories.check_version(repository / name, version)
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
@@ -297,8 +311,10 @@ def export(
         repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
     )
     _check(compilation.report, type(estimator).__name__)
+    document = compilation.document()
+    document = dataclasses.replace(document, provenance=dataclasses.replace(document.provenance, source=source))
     try:
-        entry = repositories.publish(repository, name, plan, compilation.golden(), compilation.document(), serving)
+        entry = repositories.publish(repository, name, plan, compilation.golden(), document, serving, version)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)
