@@ -16,10 +16,12 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from xgboost import XGBRegressor
 
 import triton_regressors as tr
 from triton_regressors.__main__ import main
@@ -68,8 +70,10 @@ def mlflow_uri(tmp_path_factory):
 def run_id(mlflow_uri):
     """The run of the model demand, a Ridge whose version 2 is a pickle, of boosted, and of one that lists a type."""
     import mlflow
+    import mlflow.catboost
     import mlflow.lightgbm
     import mlflow.sklearn
+    import mlflow.xgboost
 
     ridge, registered = Ridge().fit(X, y), {"name": "model", "registered_model_name": "demand"}
     with mlflow.start_run() as run:
@@ -78,6 +82,10 @@ def run_id(mlflow_uri):
         mlflow.sklearn.log_model(ridge, serialization_format="skops", **registered, **OPTIONS)
         booster = LGBMRegressor(n_estimators=5, verbose=-1).fit(X, y).booster_
         mlflow.lightgbm.log_model(booster, name="boosted", **OPTIONS)
+        xgboost = XGBRegressor(n_estimators=5).fit(X, y)
+        mlflow.xgboost.log_model(xgboost, name="by_xgboost", **OPTIONS)
+        catboost = CatBoostRegressor(iterations=5, verbose=False, allow_writing_files=False).fit(X, y)
+        mlflow.catboost.log_model(catboost, name="by_catboost", **OPTIONS)
         listed = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
         listed[0].func = os.path.basename
         mlflow.sklearn.log_model(
@@ -145,10 +153,13 @@ def test_a_pickle_is_not_loaded_unless_it_is_trusted(export, monkeypatch):
     assert len(loaded) == 1
 
 
-def test_a_run_s_model_has_its_path_s_name(export, run_id):
-    """It is a LightGBM Booster, whose file MLflow ends in .lgb."""
-    said = export(f"runs:/{run_id}/boosted")
-    assert "Wrote boosted version 1" in said
+@pytest.mark.parametrize(
+    ("name", "options"), [("boosted", ()), ("by_xgboost", ("--missing", "nan")), ("by_catboost", ())]
+)
+def test_a_booster_s_own_file_in_a_run_has_its_path_s_name(export, run_id, name, options):
+    """MLflow ends LightGBM's in .lgb and CatBoost's in .cb."""
+    said = export(f"runs:/{run_id}/{name}", *options)
+    assert f"Wrote {name} version 1" in said
     assert "on 20 rows from the given sample" in said
 
 
