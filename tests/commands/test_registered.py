@@ -145,7 +145,8 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
 
 def test_a_pickle_is_not_loaded_unless_it_is_trusted(export, monkeypatch):
     loaded = []
-    monkeypatch.setattr(joblib, "load", lambda path: loaded.append(path) or Ridge().fit(X, y))
+    load = joblib.load
+    monkeypatch.setattr(joblib, "load", lambda path: loaded.append(path) or load(path))
     said = export("models:/demand/2")
     assert "model.pkl of models:/demand/2 is a pickle, and loading it runs whatever code is in it" in said
     assert loaded == []
@@ -161,6 +162,15 @@ def test_a_booster_s_own_file_in_a_run_has_its_path_s_name(export, run_id, name,
     said = export(f"runs:/{run_id}/{name}", *options)
     assert f"Wrote {name} version 1" in said
     assert "on 20 rows from the given sample" in said
+
+
+def test_a_logged_model_has_the_name_that_it_was_logged_under(export, run_id):
+    import mlflow
+
+    address = mlflow.MlflowClient().get_model_version("demand", "1").source
+    assert address.startswith("models:/m-")
+    assert "Wrote model version 1" in export(address)
+    assert read_document(Path("model_repository/model/1")).provenance.source.run == run_id
 
 
 def test_types_that_the_model_lists_as_trusted_are_not(export):
