@@ -36,6 +36,7 @@ def save(tmp_path):
         ({"xgboost": {"data": "model.ubj"}}, "model.ubj", ("xgboost", "model.ubj")),
         ({"lightgbm": {"data": "model.lgb"}}, "model.lgb", ("lightgbm", "model.txt")),
         ({"lightgbm": {"data": "model.skops"}}, "model.skops", ("lightgbm", "model.skops")),
+        ({"xgboost": {"data": "model.xgb"}}, "model.xgb", ("xgboost", "model.ubj")),
         ({"catboost": {"data": "model.cb", "save_format": "cbm"}}, "model.cb", ("catboost", "model.cbm")),
         ({"catboost": {"data": "model.cb", "save_format": "json"}}, "model.cb", ("catboost", "model.json")),
     ],
@@ -106,18 +107,62 @@ def test_the_signature_gives_the_example_its_order_and_types(save):
     assert np.isnan(holes[1])
 
 
-def test_an_example_without_names_is_rows(save):
-    assert example(save, {"inputs": [[1.0, 2.0]]}, None) == [[1.0, 2.0]]
-    tensor = [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 2]}}]
-    assert example(save, {"inputs": [[1.0, 2.0]]}, tensor) == [[1.0, 2.0]]
-    assert example(save, {"data": [[1.0, 2.0]]}, None).shape == (1, 2)
+ARRAY = [[1.0, 2.0], [3.0, None]]
+TENSOR = [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 2]}}]
+NAMES = [{"type": "double", "name": "a"}, {"type": "double", "name": "b"}]
+
+
+@pytest.mark.parametrize("written", [ARRAY, {"inputs": ARRAY}, {"inputs": ARRAY, "params": {}}, {"data": ARRAY}])
+@pytest.mark.parametrize(("columns", "names"), [(None, [0, 1]), (TENSOR, [0, 1]), (NAMES, ["a", "b"])])
+def test_an_example_without_names_is_rows_that_get_the_signature_s(save, written, columns, names):
+    table = example(save, written, columns)
+    assert list(table.columns) == names
+    np.testing.assert_array_equal(table, np.array([[1.0, 2.0], [3.0, np.nan]]))
+
+
+def test_an_example_beside_parameters_and_one_of_objects_are_rows(save):
+    rows = {"columns": ["b", "a"], "data": [[2.0, 1.0]]}
+    for written in ({"inputs": rows, "params": {"alpha": 1}}, [{"b": 2.0, "a": 1.0}]):
+        assert example(save, written, NAMES).to_dict("list") == {"a": [1.0], "b": [2.0]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"data": [1.0], "indices": [0], "indptr": [0, 1], "shape": [1, 2]},
+        {"a": 1.0, "b": 2.0},
+        {"a": [1.0], "b": [2.0]},
+        [1.0, 2.0],
+        [],
+        {"data": []},
+        {"inputs": {"a": [[1.0]]}},
+        7,
+    ],
+)
+def test_an_example_of_another_kind_is_no_sample(save, written):
+    assert example(save, written, NAMES) is None
 
 
 def test_an_example_that_the_signature_does_not_describe_is_refused(save):
     with pytest.raises(RegistryError, match=r"lacks columns of the signature.*floor"):
         example(save, {"columns": ["city", "area"], "data": [["Bonn", 50]]})
-    with pytest.raises(RegistryError, match="is not what the signature says"):
-        example(save, {"columns": ["city", "area", "floor"], "data": [["Bonn", "wide", 1]]})
+    for area, floor in (("wide", 1), (50, 1.5), (50, "one"), (50, 2**80)):
+        with pytest.raises(RegistryError, match="is not what the signature says"):
+            example(save, {"columns": ["city", "area", "floor"], "data": [["Bonn", area, floor]]})
+    with pytest.raises(RegistryError, match="column new holds what is no boolean"):
+        example(save, {"columns": ["new"], "data": [["no"]]}, [{"type": "boolean", "name": "new"}])
+    with pytest.raises(RegistryError, match="column small holds what is no integer"):
+        example(save, {"columns": ["small"], "data": [[2**31]]}, [{"type": "integer", "name": "small"}])
+
+
+def test_an_example_that_is_lost_or_damaged_is_said_where_it_is_read(save):
+    folder = save({"sklearn": {"pickled_model": "model.skops"}}, saved_input_example_info={"artifact_path": "rows"})
+    model = read_mlmodel(folder)
+    with pytest.raises(RegistryError, match="names rows, which is not there"):
+        model.table()
+    (folder / "rows").write_text("[")
+    with pytest.raises(RegistryError, match="rows cannot be read"):
+        model.table()
 
 
 def test_without_mlflow_the_error_names_the_extra(monkeypatch, tmp_path):

@@ -18,8 +18,8 @@ from triton_regressors.errors import RegistryError
 
 FLAVORS = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "catboost": "data"}
 """Flavor → the key under which it names its file; `pickled_model` is the key of .skops files too."""
-SUFFIXES = {".lgb": ".txt", ".cb": ".cbm"}
-"""How MLflow ends the files of LightGBM and CatBoost → how their libraries do."""
+SUFFIXES = {".lgb": ".txt", ".cb": ".cbm", ".xgb": ".ubj"}
+"""How MLflow ends the files of boosting libraries → how these do."""
 DTYPES = {"integer": "int32", "long": "int64", "float": "float32", "double": "float64", "boolean": "bool"}
 """MLflow's types of columns → pandas'. A column of any other, such as string, is taken as it is."""
 
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True)
 class MLmodel:
-    """A saved model: its folder, flavor and file, the run it came from, its columns and the JSON of its input example.
+    """A saved model: its folder, flavor and file, the run it came from, its columns, the name of its example's file.
 
     `columns` is None where the signature has no names or is not there, and `example` where no example is.
     """
@@ -44,37 +44,58 @@ class MLmodel:
     file: Path
     run: str | None
     columns: tuple[Column, ...] | None
-    example: Any | None
+    example: str | None
 
-    def table(self) -> Any | None:
-        """Return the input example as rows, with the signature's order and types: a DataFrame or lists, else None.
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns in the signature's order, None where it has none."""
+        return None if self.columns is None else [column.name for column in self.columns]
 
-        A column of whole numbers or of booleans in which one is missing is of float64, as pandas has it too.
+    def table(self) -> pd.DataFrame | None:
+        """Return the rows of the input example with the signature's names, order and types, or None.
+
+        A column of whole numbers or of booleans in which one is missing is of float64, as pandas has it too. There are
+        no rows in a sparse matrix, in several arrays, or in an object that is one row's or something else.
 
         Raises:
-            RegistryError: the example does not have the signature's columns, or not their types.
+            RegistryError: the example cannot be read, does not have the signature's columns, or not their types.
         """
-        if not isinstance(self.example, Mapping):
+        if self.example is None:
             return None
-        if "data" not in self.example:  # an array, as TensorFlow Serving writes it
-            rows = self.example.get("inputs")
-            return rows if isinstance(rows, list) else None
+        written = _json(_inside(self.folder, self.example))
+        if isinstance(written, Mapping) and "inputs" in written:  # beside parameters; MLflow 2 wrote arrays so
+            written = written["inputs"]
+        rows = (
+            written.get("data") if isinstance(written, Mapping) and written.keys() <= {"columns", "data"} else written
+        )
+        if not isinstance(rows, list) or not rows or not all(isinstance(row, list | dict) for row in rows):
+            return None
         try:
-            table = pd.DataFrame(self.example["data"], columns=self.example.get("columns"))
-            if self.columns is None:
-                return table
-            table = table[[column.name for column in self.columns]]
-            for column in self.columns:
-                dtype = DTYPES.get(column.type)
-                if dtype is not None:
-                    whole = not dtype.startswith("float")
-                    holes = whole and bool(table[column.name].isna().any())
-                    table[column.name] = table[column.name].astype("float64" if holes else dtype)
+            table = pd.DataFrame(rows, columns=written.get("columns") if isinstance(written, Mapping) else None)
+            return table if self.columns is None else _as_signed(table, self.columns)
         except KeyError as error:
             raise RegistryError(f"The input example lacks columns of the signature: {_words(error)}.") from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise RegistryError(f"The input example is not what the signature says: {_words(error)}.") from None
-        return table
+
+
+def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """Return a table's columns in the order and types of a signature; those without names get its names."""
+    names = [column.name for column in columns]
+    if not any(isinstance(name, str) for name in table.columns) and table.shape[1] == len(names):
+        table = table.set_axis(names, axis=1)
+    table = table[names]
+    for name, kind in ((column.name, column.type) for column in columns):
+        dtype = DTYPES.get(kind)
+        if dtype is None:
+            continue
+        values, whole = table[name], not dtype.startswith("float")
+        if whole and values.isna().any():
+            dtype = "float64"
+        table[name] = values.astype(dtype)
+        if whole and not (values.isna() | (table[name] == values)).all():
+            raise ValueError(f"column {name} holds what is no {kind}")
+    return table
 
 
 def read_mlmodel(folder: Path) -> MLmodel:
@@ -107,14 +128,15 @@ def read_mlmodel(folder: Path) -> MLmodel:
     suffix = ".json" if options.get("save_format") == "json" else SUFFIXES.get(file.suffix, file.suffix)
     if suffix != file.suffix:
         file = file.rename(file.with_suffix(suffix))
-    run, example = whole.get("run_id"), whole.get("saved_input_example_info")
+    run, told = whole.get("run_id"), whole.get("saved_input_example_info")
+    example = told.get("artifact_path") if isinstance(told, dict) else None
     return MLmodel(
         folder,
         flavor,
         file,
         run if isinstance(run, str) else None,
         _columns(whole.get("signature")),
-        _json(_inside(folder, example.get("artifact_path"))) if isinstance(example, dict) else None,
+        example if isinstance(example, str) else None,
     )
 
 

@@ -54,9 +54,11 @@ def fetch(uri: str, folder: Path, tracking_uri: str | None = None) -> Fetched:
         MissingExtra: MLflow is not installed.
         RegistryError: the address is another, MLflow does not have the model, or it is no model that is read.
     """
-    client = _client(tracking_uri, f"Reading {uri}")
+    client = _client(tracking_uri, f"Reading {uri}", "--tracking-uri")
     import mlflow.artifacts
 
+    if tracking_uri is not None:  # the address of a registered model's files is asked for there
+        mlflow.set_tracking_uri(tracking_uri)
     with _in_one_sentence(f"Cannot read {uri}"):
         exact, name, version, run = _resolved(client, uri)
         path = Path(mlflow.artifacts.download_artifacts(artifact_uri=exact, dst_path=str(folder)))
@@ -80,16 +82,15 @@ def _resolved(client: Any, uri: str) -> tuple[str, str, int | None, str | None]:
     return f"models:/{found[1]}/{version.version}", found[1], int(version.version), version.run_id
 
 
-def _client(tracking_uri: str | None, what: str) -> Any:
-    """Return a client of MLflow; `what` needs it."""
+def _client(tracking_uri: str | None, what: str, option: str) -> Any:
+    """Return a client of MLflow; `what` needs it, and `option` says where MLflow is."""
     require("mlflow", what)
     import mlflow
 
-    if tracking_uri is not None:
-        mlflow.set_tracking_uri(tracking_uri)
-    elif not mlflow.is_tracking_uri_set():  # else MLflow makes a database of its own in the current directory
-        raise RegistryError(f"{what} needs to know where MLflow is: say --tracking-uri, or set MLFLOW_TRACKING_URI.")
-    return mlflow.MlflowClient()
+    if tracking_uri is None and not mlflow.is_tracking_uri_set():  # else MLflow makes a database of its own, here
+        raise RegistryError(f"{what} needs to know where MLflow is: say {option}, or set MLFLOW_TRACKING_URI.")
+    with _in_one_sentence("Cannot ask MLflow"):
+        return mlflow.MlflowClient(tracking_uri)
 
 
 @contextmanager
@@ -109,16 +110,17 @@ def log_entry(
 ) -> str:
     """Write a version of an entry into a run of MLflow's and return the address of its files there.
 
-    The files lie at `entries/NAME/VERSION`, and the parity that was measured at export, as plan.json has it, beside
-    them in `parity-VERSION.json`. The run is tagged `triton_regressors.entry` (NAME/VERSION) and
-    `triton_regressors.entry_sha256` (of plan.json, which has the SHA-256 of every other file), and, where the estimator
-    came from MLflow, `triton_regressors.source`, `.source_sha256` and `.source_run`.
+    The files lie at `entries/NAME/VERSION`, with the entry's config.pbtxt as it is now and the parity that was measured
+    at export, `parity-VERSION.json`, beside them: `entries` is a model repository that a server can load. The run is
+    tagged `triton_regressors.entry` (NAME/VERSION) and `triton_regressors.entry_sha256` (of plan.json, which has the
+    SHA-256 of every other file of the version), and, where the estimator came from MLflow, `triton_regressors.source`,
+    `.source_sha256` and `.source_run`.
 
     Args:
         entry: an entry's directory in a model repository.
         run_id: the run; None: the one that trained the estimator, if it came from MLflow.
         version: which one of the entry's; None: the newest.
-        tracking_uri: where MLflow is, for this process from now on; None: as MLFLOW_TRACKING_URI says.
+        tracking_uri: where MLflow is; None: as MLFLOW_TRACKING_URI, or MLflow's own set_tracking_uri, says.
 
     Raises:
         MissingExtra: MLflow is not installed.
@@ -134,13 +136,14 @@ def log_entry(
     if run is None:
         raise RegistryError(f"Say with run_id which run {entry} belongs to; its estimator did not come from one.")
     name = f"{found.name}/{found.version}"
-    client = _client(tracking_uri, "log_entry")
+    client = _client(tracking_uri, "log_entry", "tracking_uri")
     tags = {"entry": name, "entry_sha256": _sha256(found.version_directory / PLAN)}
     if source is not None:
         of_source = {"source": source.uri, "source_sha256": source.sha256, "source_run": source.run}
         tags |= {key: value for key, value in of_source.items() if value is not None}
     with _in_one_sentence(f"Cannot write {name} into run {run}"):
         client.log_artifacts(run, str(found.version_directory), f"entries/{name}")
+        client.log_artifact(run, str(found.directory / "config.pbtxt"), f"entries/{found.name}")
         client.log_dict(run, to_json(document.parity), f"entries/{found.name}/parity-{found.version}.json")
         for key, value in tags.items():
             client.set_tag(run, f"triton_regressors.{key}", value)

@@ -1,4 +1,7 @@
-"""`export` of models in a real MLflow server on loopback, and entries written back to it; skipped without MLflow."""
+"""`export` of models in MLflow, and entries written back to it; skipped without MLflow.
+
+With all of MLflow (`pip install mlflow`) they are in a real server on loopback, with its client alone in a folder.
+"""
 
 import hashlib
 import json
@@ -9,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +20,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from sklearn.linear_model import Ridge
@@ -24,34 +29,30 @@ from sklearn.preprocessing import FunctionTransformer
 from xgboost import XGBRegressor
 
 import triton_regressors as tr
+from triton_regressors import registry
 from triton_regressors.__main__ import main
-from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.entry import Source, read_document
+from triton_regressors.mlmodel import read_mlmodel
+from triton_regressors.registry import Fetched
 
-SERVER = ("alembic", "flask", "mlflow", "sqlalchemy", "uvicorn")
-LACKING = [package for package in SERVER if find_spec(package) is None]
-pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"needs {', '.join(LACKING)}: pip install mlflow")
+pytestmark = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs mlflow: pip install mlflow-skinny")
+SERVER = ("alembic", "flask", "sqlalchemy", "uvicorn")
+"""What MLflow's server needs of `pip install mlflow`, and its client alone, mlflow-skinny, does not bring."""
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["b", "a", "c"])
 y = X @ [1.0, -2.0, 3.0] + 5
 OPTIONS = {"input_example": X[:20], "pip_requirements": ["scikit-learn"]}
 
 
-@pytest.fixture(scope="module")
-def mlflow_uri(tmp_path_factory):
-    """The address of an MLflow server that lives as long as these tests do."""
-    folder = tmp_path_factory.mktemp("mlflow")
+@contextmanager
+def serving(folder):
+    """Run an MLflow server in a folder for the block, and yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "art")]
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-    with pytest.MonkeyPatch.context() as patch, (folder / "log").open("w") as log:
-        for key in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
-            patch.setenv(key, "true")
-        patch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-        server = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             while True:
                 try:
@@ -67,6 +68,19 @@ def mlflow_uri(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def mlflow_uri(tmp_path_factory):
+    """The address of a real MLflow server on loopback, or of a folder where MLflow's client alone is installed."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as kept:
+        for key in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_ALLOW_FILE_STORE"):
+            patch.setenv(key, "true")
+        lacking = [package for package in SERVER if find_spec(package) is None]
+        uri = f"file://{folder}/store" if lacking else kept.enter_context(serving(folder))
+        patch.setenv("MLFLOW_TRACKING_URI", uri)
+        yield uri
+
+
+@pytest.fixture(scope="module")
 def run_id(mlflow_uri):
     """The run of the model demand, a Ridge whose version 2 is a pickle, of boosted, and of one that lists a type."""
     import mlflow
@@ -76,14 +90,17 @@ def run_id(mlflow_uri):
     import mlflow.xgboost
 
     ridge, registered = Ridge().fit(X, y), {"name": "model", "registered_model_name": "demand"}
+    spaced = X.rename(columns={"a": "a b"})
     with mlflow.start_run() as run:
         mlflow.sklearn.log_model(ridge, serialization_format="skops", **registered, **OPTIONS)
         mlflow.sklearn.log_model(ridge, serialization_format="cloudpickle", **registered, **OPTIONS)
         mlflow.sklearn.log_model(ridge, serialization_format="skops", **registered, **OPTIONS)
-        booster = LGBMRegressor(n_estimators=5, verbose=-1).fit(X, y).booster_
-        mlflow.lightgbm.log_model(booster, name="boosted", **OPTIONS)
-        xgboost = XGBRegressor(n_estimators=5).fit(X, y)
-        mlflow.xgboost.log_model(xgboost, name="by_xgboost", **OPTIONS)
+        array = OPTIONS | {"input_example": X.to_numpy()[:20]}
+        mlflow.sklearn.log_model(Ridge().fit(X.to_numpy(), y), name="array", serialization_format="skops", **array)
+        booster = LGBMRegressor(n_estimators=5, verbose=-1).fit(spaced, y).booster_
+        mlflow.lightgbm.log_model(booster, name="boosted", **OPTIONS | {"input_example": spaced[:20]})
+        xgboost = XGBRegressor(n_estimators=5).fit(X.to_numpy(), y)
+        mlflow.xgboost.log_model(xgboost, name="by_xgboost", model_format="xgb", **OPTIONS)
         catboost = CatBoostRegressor(iterations=5, verbose=False, allow_writing_files=False).fit(X, y)
         mlflow.catboost.log_model(catboost, name="by_catboost", **OPTIONS)
         listed = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
@@ -129,7 +146,9 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
 
     uri = tr.log_entry("model_repository/demand", version=1)
     assert uri == f"runs:/{run_id}/entries/demand/1"
-    back = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path="back"))
+    back = Path(mlflow.artifacts.download_artifacts(artifact_uri=f"runs:/{run_id}/entries", dst_path="back"), "demand")
+    assert (back / "config.pbtxt").read_bytes() == Path("model_repository/demand/config.pbtxt").read_bytes()
+    back /= "1"
     assert read_document(back).provenance.feature_names == ("b", "a", "c")  # which checks every file's digest
     parity = mlflow.artifacts.load_dict(f"runs:/{run_id}/entries/demand/parity-1.json")
     assert parity == json.loads((back / "plan.json").read_bytes())["parity"]
@@ -155,12 +174,19 @@ def test_a_pickle_is_not_loaded_unless_it_is_trusted(export, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("boosted", ()), ("by_xgboost", ("--missing", "nan")), ("by_catboost", ())]
+    ("name", "columns", "options"),
+    [
+        ("array", "in training order", ()),
+        ("boosted", "b, a b, c", ()),
+        ("by_xgboost", "b, a, c", ("--missing", "nan")),
+        ("by_catboost", "b, a, c", ()),
+    ],
 )
-def test_a_booster_s_own_file_in_a_run_has_its_path_s_name(export, run_id, name, options):
-    """MLflow ends LightGBM's in .lgb and CatBoost's in .cb."""
+def test_a_model_of_a_run_has_its_path_s_name_and_the_signature_s_columns(export, run_id, name, columns, options):
+    """LightGBM makes "a_b" of "a b", and XGBoost was given an array; MLflow ends the files in .lgb, .xgb and .cb."""
     said = export(f"runs:/{run_id}/{name}", *options)
     assert f"Wrote {name} version 1" in said
+    assert f"[rows, 3]  {columns}\n" in said
     assert "on 20 rows from the given sample" in said
 
 
@@ -182,4 +208,56 @@ def test_types_that_the_model_lists_as_trusted_are_not(export):
 def test_what_mlflow_does_not_have_is_said(export, monkeypatch):
     assert "Cannot read models:/demand/9: " in export("models:/demand/9")
     assert "models are named models:/NAME/VERSION" in export("models:/demand/latest")
+    assert "Cannot ask MLflow: " in export("models:/demand/1", "--tracking-uri", "gopher://localhost")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert "say --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
     assert not Path("model_repository").exists()
+
+
+@pytest.fixture
+def saved(export, tmp_path, monkeypatch):
+    """Returns a function that has `fetch` find a Ridge saved with these names in its signature and in its example."""
+
+    def save(signed, exemplified):
+        folder = tmp_path / "saved"
+        folder.mkdir(exist_ok=True)
+        skops.io.dump(Ridge().fit(X, y), folder / "model.skops")
+        columns = [{"name": name, "type": "double"} for name in signed]
+        (folder / "example").write_text(json.dumps({"columns": exemplified, "data": X[:5].to_numpy().tolist()}))
+        whole = {
+            "flavors": {"sklearn": {"pickled_model": "model.skops"}},
+            "signature": {"inputs": json.dumps(columns)},
+            "saved_input_example_info": {"artifact_path": "example"},
+        }
+        (folder / "MLmodel").write_text(json.dumps(whole))
+        fetched = Fetched(read_mlmodel(folder), "saved", None, Source("models:/saved/1", "0" * 64))
+        monkeypatch.setattr(registry, "fetch", lambda *_: fetched)
+
+    return save
+
+
+def test_a_signature_of_other_columns_is_refused_and_an_example_of_others_gives_way_to_a_sample(export, saved):
+    saved(["b", "c", "a"], ["b", "a", "c"])
+    said = export("models:/saved/1")
+    assert said == "Error: The signature of models:/saved/1 has other columns than its estimator: c against a."
+    saved(["b", "a", "c"], ["b", "a", "d"])
+    said = export("models:/saved/1")
+    assert "models:/saved/1: The input example lacks columns of the signature" in said
+    assert said.endswith("; give rows with --sample.")
+    X[["c", "b", "a"]].to_csv("rows.csv", index=False)
+    assert "on 60 rows from the given sample" in export("models:/saved/1", "--sample", "rows.csv")
+
+
+def test_an_entry_of_no_run_needs_one_and_the_given_address_counts(run_id, mlflow_uri, tmp_path, monkeypatch):
+    entry = tr.export(Ridge().fit(X, y), tmp_path, name="own").entry
+    with pytest.raises(tr.RegistryError, match="Say with run_id which run"):
+        tr.log_entry(entry.directory)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://localhost")
+    with pytest.raises(tr.RegistryError, match=r"^Cannot ask MLflow: "):
+        tr.log_entry(entry.directory, run_id)
+    with pytest.raises(tr.RegistryError, match=r"^Cannot write own/1 into run 0: "):
+        tr.log_entry(entry.directory, "0", tracking_uri=mlflow_uri)
+    assert tr.log_entry(entry.directory, run_id, tracking_uri=mlflow_uri) == f"runs:/{run_id}/entries/own/1"
+    (entry.version_directory / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(tr.RegistryError, match="is not as it was exported"):
+        tr.log_entry(entry.directory, run_id)

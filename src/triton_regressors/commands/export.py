@@ -178,7 +178,12 @@ def export(
         if is_model_uri(str(model)):
             folder = Path(kept.enter_context(TemporaryDirectory(prefix="triton-regressors-")))
             estimator, rows, fetched = read_registered(str(model), folder, tracking_uri, sample, **reading)
-            found = {"name": fetched.name, "version": fetched.version, "source": fetched.source}
+            found = {
+                "name": fetched.name,
+                "version": fetched.version,
+                "source": fetched.source,
+                "columns": fetched.model.names,
+            }
         elif tracking_uri is not None:
             raise ExportError("--tracking-uri goes with a model in MLflow, such as models:/demand/3.")
         else:
