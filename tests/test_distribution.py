@@ -249,7 +249,7 @@ with tr.Client(sys.argv[1]) as client:
 
 
 APART = {"boosters", "mlflow", "ray"}
-"""The extras that `all` leaves out: XGBoost's build for CPUs is here, by another name, MLflow and Ray are not."""
+"""The extras that `all` leaves out. XGBoost is here by another name, that of its build for CPUs, and Ray is not."""
 
 
 @pytest.mark.parametrize("extra", [*sorted(EXTRAS.keys() - APART), "all"])
