@@ -143,6 +143,8 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
     assert "has version 3; remove it first" in export("models:/demand/3")
     source = read_document(Path("model_repository/demand/1")).provenance.source
     assert (source.uri, source.run) == ("models:/demand/1", run_id)
+    file = mlflow.artifacts.download_artifacts(artifact_uri="models:/demand/1/model.skops", dst_path="file")
+    assert source.sha256 == hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
     uri = tr.log_entry("model_repository/demand", version=1)
     assert uri == f"runs:/{run_id}/entries/demand/1"
@@ -209,6 +211,7 @@ def test_what_mlflow_does_not_have_is_said(export, monkeypatch):
     assert "Cannot read models:/demand/9: " in export("models:/demand/9")
     assert "models are named models:/NAME/VERSION" in export("models:/demand/latest")
     assert "Cannot ask MLflow: " in export("models:/demand/1", "--tracking-uri", "gopher://localhost")
+    assert "--tracking-uri goes with a model in MLflow" in export("demand.skops", "--tracking-uri", "http://localhost")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert "say --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
     assert not Path("model_repository").exists()
