@@ -18,6 +18,7 @@ import sklearn
 from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.calibration import check_level, find_interval
+from triton_regressors.exporter.columns import check_count, checked_columns, in_order
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.intervals import STAGE
@@ -29,7 +30,16 @@ from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_erro
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
-from triton_regressors.kernels.entry import Document, Entry, Golden, IntervalReport, Provenance, Stage, StepSummary
+from triton_regressors.kernels.entry import (
+    Document,
+    Entry,
+    Golden,
+    IntervalReport,
+    Provenance,
+    Source,
+    Stage,
+    StepSummary,
+)
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
@@ -54,6 +64,7 @@ class Compilation:
     nan_columns: Sequence[int]  # where a request may hold NaN
     nan_sample: Sample  # rows with NaN there
     interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
+    columns: tuple[str, ...] = ()  # the names that clients know the columns by
 
     @property
     def plan(self) -> Plan:
@@ -89,7 +100,7 @@ class Compilation:
             provenance=Provenance(
                 estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
                 class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
-                feature_names=tuple(feature_names(estimator) or ()),
+                feature_names=self.columns,
                 scikit_learn=sklearn.__version__,
                 triton_regressors=__version__,
             ),
@@ -131,6 +142,7 @@ def compile_estimator(
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
+    columns: Sequence[str] | None = None,
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
@@ -149,6 +161,7 @@ def compile_estimator(
         input: what numbers come in: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no answer, and
             else FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
+        columns: their names, for an estimator that was fitted on columns without; None: its own.
 
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
@@ -167,8 +180,14 @@ def compile_estimator(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
             "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
+    names = tuple(feature_names(estimator) or ())
+    if columns is not None:
+        names = checked_columns(columns, estimator)
+        sample, calibrate = in_order(sample, calibrate, names, estimator)
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
     lowered = lower(estimator, sample, missing_strings)
+    if columns is not None:
+        check_count(names, lowered.profile.n_features, estimator)
     oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs)), None
     if calibrate is not None:
         interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
@@ -188,7 +207,7 @@ def compile_estimator(
     report = verify(runner, sent, choice, tolerance)
     nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
     lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found)
+    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found, names)
 
 
 def export(
@@ -203,6 +222,7 @@ def export(
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
+    columns: Sequence[str] | None = None,
     max_batch_size: int | None = None,
     dynamic_batching: bool | None = None,
     max_queue_delay_us: int | None = None,
@@ -212,6 +232,8 @@ def export(
     gpu_inputs: bool | None = None,
     engine: str | None = None,
     versions: int | None = None,
+    version: int | None = None,
+    source: Source | None = None,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
@@ -240,6 +262,8 @@ def export(
             keeps it.
         missing_strings: strings that stand for a missing value, in each column of strings of which they are no
             category.
+        columns: names for the columns, in the order that the estimator was fitted on, so that clients may send columns
+            by name where it was fitted on columns without names. None: the estimator's own names.
         max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
             features at most 2²⁸.
         dynamic_batching: whether requests are gathered into batches (default yes).
@@ -251,6 +275,8 @@ def export(
             the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
         versions: how many of the newest versions are served (default 1).
+        version: the number of the version, at least 1, which the entry must not have; None: the next one.
+        source: where the estimator was fetched from, a `kernels.entry.Source`, which plan.json then holds.
 
     Raises:
         ExportError: the estimator, an option or the repository does not allow the export, or the plan's answers are
@@ -271,9 +297,12 @@ def export(
         engine=engine,
         versions=versions,
     )
+    if source is not None and not isinstance(source, Source):
+        raise ExportError(f"source must be a Source of triton_regressors.kernels.entry, not {source!r}.")
     name = default_name(estimator) if name is None else name
     repository = Path(repository)
     repositories.check_name(name)
+    repositories.check_version(repository / name, version)
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
@@ -286,6 +315,7 @@ def export(
         precision=precision,
         input=input,
         missing_strings=missing_strings,
+        columns=columns,
     )
     plan = compilation.plan
     if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":
@@ -293,12 +323,12 @@ def export(
             f"The entry '{name}' exists with FP32, and this model needs {compilation.report.why}; choose another name, "
             "or --input fp32."
         )
-    repositories.check_target(
-        repository, name, compilation.inputs, plan.output_widths(), feature_names(estimator) or ()
-    )
+    repositories.check_target(repository, name, compilation.inputs, plan.output_widths(), compilation.columns)
     _check(compilation.report, type(estimator).__name__)
+    document = compilation.document()
+    document = dataclasses.replace(document, provenance=dataclasses.replace(document.provenance, source=source))
     try:
-        entry = repositories.publish(repository, name, plan, compilation.golden(), compilation.document(), serving)
+        entry = repositories.publish(repository, name, plan, compilation.golden(), document, serving, version)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)

@@ -74,6 +74,18 @@ def check_target(
         )
 
 
+def check_version(directory: Path, version: int | None) -> None:
+    """Raise `ExportError` if a version is none, or an entry in this directory has it."""
+    if version is None:
+        return
+    if type(version) is not int or version < 1 or version_number(str(version)) is None:
+        raise ExportError(f"version must be a whole number from 1 to 2⁶³ − 1, not {version!r}.")
+    if os.path.lexists(directory / str(version)):
+        raise ExportError(
+            f"{directory} has version {version}; remove it first, or choose another name for what is exported now."
+        )
+
+
 def input_type(repository: Path, name: str) -> str | None:
     """Return "fp32" or "fp64" as the numbers of the entry of this name are, or None if there is no such entry."""
     directory = repository / name
@@ -84,9 +96,15 @@ def input_type(repository: Path, name: str) -> str | None:
 
 
 def publish(
-    repository: Path, name: str, plan: Plan, golden: Golden, document: Document, options: ServingOptions
+    repository: Path,
+    name: str,
+    plan: Plan,
+    golden: Golden,
+    document: Document,
+    options: ServingOptions,
+    version: int | None = None,
 ) -> Entry:
-    """Write the plan, which `document` holds too, as the next version of an entry and return it.
+    """Write the plan, which `document` holds too, as the next version of an entry, or as this one, and return it.
 
     A new entry gets a config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are
     given, and for what clients must know of the new version's columns.
@@ -94,17 +112,18 @@ def publish(
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
     with staged(repository) as staging:
         written = staging / "entry"
-        write_version(written / "1", document, plan.to_tensors(), golden)
+        first = version or 1
+        write_version(written / str(first), document, plan.to_tensors(), golden)
         while True:
             try:
                 if (repository / name).exists():
                     check_target(repository, name, *interface)
                     mine = make_config(name, *interface[:2], ServingOptions(), interface[2])
-                    return _add_version(written, repository / name, options, mine)
+                    return _add_version(written / str(first), repository / name, options, mine, version)
                 config = make_config(name, *interface[:2], options, interface[2])
                 (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
                 written.rename(repository / name)
-                return Entry(repository / name, 1)
+                return Entry(repository / name, first)
             except OSError as error:
                 if error.errno not in TAKEN:  # else another export was first
                     raise
@@ -120,29 +139,31 @@ def staged(repository: Path) -> Iterator[Path]:
         yield staging
 
 
-def _add_version(written: Path, directory: Path, options: ServingOptions, mine: Any) -> Entry:
-    """Move the version in `written` into an entry as its next one.
+def _add_version(written: Path, directory: Path, options: ServingOptions, mine: Any, version: int | None) -> Entry:
+    """Move the version's directory `written` into an entry as its next one, or as this one.
 
     The entry's config.pbtxt gets the given options, and what `mine`, the version's own, tells clients of its columns.
     """
+    check_version(directory, version)
     newest = max(versions(directory), default=0)
-    if version_number(str(newest + 1)) is None:
+    if version is None and version_number(str(newest + 1)) is None:
         raise ExportError(f"{directory} has version {newest}, and no number comes after it.")
-    entry = Entry(directory, newest + 1)
+    entry = Entry(directory, version or newest + 1)
     path = directory / "config.pbtxt"
     content = path.read_bytes()
     try:
         edited = edit_pbtxt(content, for_next_version(options.apply(from_pbtxt(content)), mine))
     except ValueError as error:
         raise ExportError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
-    (written / "config.pbtxt").write_text(edited.decode(), encoding="utf-8")
-    shutil.copymode(path, written / "config.pbtxt")
-    (written / "1").rename(entry.version_directory)
+    config = written.with_name("config.pbtxt")
+    config.write_text(edited.decode(), encoding="utf-8")
+    shutil.copymode(path, config)
+    written.rename(entry.version_directory)
     if edited != content:
         try:
-            os.replace(written / "config.pbtxt", path)
+            os.replace(config, path)
         except BaseException:
-            entry.version_directory.rename(written / "1")
+            entry.version_directory.rename(written)
             raise
     return entry
 

@@ -77,14 +77,27 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where an estimator was fetched from: its address, its file's SHA-256, and the run that trained it if known."""
+
+    uri: str
+    sha256: str
+    run: str | None = None
+
+
+@dataclass(frozen=True)
 class Provenance:
-    """Where a plan came from: the estimator's `repr`, its class with its module, its columns' names if it has them."""
+    """Where a plan came from: the estimator's `repr`, its class with its module, its columns' names if it has them.
+
+    `source` is where the estimator was fetched from, None where it was not.
+    """
 
     estimator: str
     class_: str
     feature_names: tuple[str, ...]
     scikit_learn: str
     triton_regressors: str
+    source: Source | None = None
 
 
 @dataclass(frozen=True)

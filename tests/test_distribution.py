@@ -21,7 +21,7 @@ from triton_regressors.version import __version__
 
 ROOT = Path(__file__).parents[1]
 NAME = f"triton_regressors-{__version__}"
-IMPORTED_AS = {"scikit-learn": "sklearn"}
+IMPORTED_AS = {"mlflow-skinny": "mlflow", "pyyaml": "yaml", "scikit-learn": "sklearn"}
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -248,8 +248,8 @@ with tr.Client(sys.argv[1]) as client:
             assert done.stderr == f"Error: {does} {lacks}"
 
 
-APART = {"boosters", "ray"}
-"""The extras that `all` leaves out. XGBoost's build for CPUs is installed here, by another name, and Ray is not."""
+APART = {"boosters", "mlflow", "ray"}
+"""The extras that `all` leaves out. XGBoost is here by another name, that of its build for CPUs, and Ray is not."""
 
 
 @pytest.mark.parametrize("extra", [*sorted(EXTRAS.keys() - APART), "all"])

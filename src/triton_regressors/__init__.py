@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from triton_regressors.clients.infer import AsyncClient, Client
     from triton_regressors.clients.server import TritonServer
     from triton_regressors.clients.verify import Verification, verify
+    from triton_regressors.errors import RegistryError
     from triton_regressors.exporter.compiler import Export, export
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.loading import load_estimator
     from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
+    from triton_regressors.registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
     from triton_regressors.scoring.predicting import Predictor
     from triton_regressors.scoring.run import Score, score
@@ -61,6 +63,7 @@ __all__ = [
     "ModelNotFound",
     "NoAnswers",
     "Predictor",
+    "RegistryError",
     "RequestCancelled",
     "RequestTimeout",
     "RowsError",
@@ -77,6 +80,7 @@ __all__ = [
     "compare",
     "export",
     "load_estimator",
+    "log_entry",
     "lowers",
     "lowers_inverse",
     "lowers_transform",
@@ -98,10 +102,12 @@ _PLACES = {
     "clients.infer": ("AsyncClient", "Client"),
     "clients.server": ("TritonServer",),
     "clients.verify": ("Verification", "verify"),
+    "errors": ("RegistryError",),
     "exporter.compiler": ("Export", "export"),
     "exporter.errors": ("ExportError",),
     "exporter.loading": ("load_estimator",),
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
+    "registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
     "scoring.predicting": ("Predictor",),
     "scoring.run": ("Score", "score"),

@@ -3,6 +3,7 @@
     TritonRegressorsError                something that the caller can mend
     ├── MissingExtra                     packages are missing that an extra brings; also an ImportError
     ├── ExportError                      an estimator, a parameter, a file or a repository does not allow the export
+    ├── RegistryError                    MLflow, or a model or a run in it, does not allow what was asked
     ├── ServerError                      the embedded Triton server could not start, or ended by itself
     ├── RowsError                        a file of rows, or the golden rows of an entry, cannot be read
     ├── ScoringError                     an entry, a file or an earlier run does not allow the scoring of files
@@ -29,6 +30,10 @@ whatever a user calls turns it into one of the above.
 
 class TritonRegressorsError(Exception):
     """Something the caller can mend; the message says what and how."""
+
+
+class RegistryError(TritonRegressorsError):
+    """MLflow does not have a model or a run, a model is none that is read, or it cannot take an entry."""
 
 
 class MissingExtra(TritonRegressorsError, ImportError):

@@ -9,6 +9,7 @@ EXTRAS = {
     "boosters": ("catboost", "lightgbm", "xgboost"),
     "compare": ("matplotlib",),
     "export": ("joblib", "sklearn", "skops", "torch", "triton"),
+    "mlflow": ("mlflow", "yaml"),
     "parquet": ("pyarrow",),
     "ray": ("pyarrow", "ray", "torch", "triton"),
     "score": ("pyarrow", "torch", "triton"),

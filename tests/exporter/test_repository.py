@@ -220,3 +220,12 @@ def test_a_version_with_names_tells_clients_of_them(tmp_path: Path) -> None:
     export(Ridge().fit(table, [1.0, 2.0, 3.0]), tmp_path, name="rent")
     config = from_pbtxt((tmp_path / "rent" / "config.pbtxt").read_text())
     assert json.loads(config.parameters["columns"].string_value) == {"X": ["rooms", "floor"]}
+
+
+def test_a_version_can_be_named_and_is_not_taken_twice(tmp_path):
+    model = Ridge().fit(np.eye(3), [1.0, 2.0, 3.0])
+    assert [export(model, tmp_path, name="m", version=number).entry.version for number in (7, 3, None)] == [7, 3, 8]
+    with pytest.raises(ExportError, match="has version 7; remove it first"):
+        export(model, tmp_path, name="m", version=7)
+    with pytest.raises(ExportError, match="version must be a whole number from 1"):
+        export(model, tmp_path, name="m", version=0)

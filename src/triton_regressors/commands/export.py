@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from triton_regressors.commands.loading import loading
 from triton_regressors.commands.model_file import (
+    READING,
     WHAT,
     Import,
     InputOption,
@@ -26,6 +29,7 @@ from triton_regressors.commands.model_file import (
     read_calibration,
     read_model,
 )
+from triton_regressors.commands.registered import read_registered
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
     DEFAULT_PRECISION,
@@ -84,6 +88,14 @@ def export(
     import_: Import = None,
     largest_mb: LargestMb = LARGEST_MB,
     missing: Missing = None,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where MLflow is, for a MODEL in it; default: as MLFLOW_TRACKING_URI says.",
+            rich_help_panel=READING,
+        ),
+    ] = None,
     max_batch_size: Annotated[
         int | None,
         typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
@@ -145,43 +157,58 @@ def export(
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
         triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
+        triton-regressors export models:/demand/3 --tracking-uri http://localhost:5000
     """
     require("export", "Exporting a model")
     with loading():
         from triton_regressors.exporter.compiler import export as export_estimator
         from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.registry import is_model_uri
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
-    estimator, rows = read_model(
-        model,
-        sample,
-        trust_pickle=trust_pickle,
-        trusted_types=trust_type,
-        imported=import_,
-        largest_mb=largest_mb,
-        missing=missing,
-    )
-    result = export_estimator(
-        estimator,
-        repository,
-        name=model.stem if name is None else name,
-        sample=rows,
-        calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
-        level=level,
-        tolerance=tolerance,
-        precision=precision,
-        missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
-        input=input,
-        max_batch_size=max_batch_size,
-        dynamic_batching=dynamic_batching,
-        max_queue_delay_us=max_queue_delay_us,
-        preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
-        instances=instances,
-        instance_kind=instance_kind,
-        gpu_inputs=gpu_inputs,
-        engine=engine,
-        versions=versions,
-    )
+    reading: dict[str, Any] = {
+        "trust_pickle": trust_pickle,
+        "trusted_types": trust_type,
+        "imported": import_,
+        "largest_mb": largest_mb,
+        "missing": missing,
+    }
+    found: dict[str, Any] = {"name": model.stem}
+    with ExitStack() as kept:  # CatBoost reads its file again
+        if is_model_uri(str(model)):
+            folder = Path(kept.enter_context(TemporaryDirectory(prefix="triton-regressors-")))
+            estimator, rows, fetched = read_registered(str(model), folder, tracking_uri, sample, **reading)
+            found = {
+                "name": fetched.name,
+                "version": fetched.version,
+                "source": fetched.source,
+                "columns": fetched.model.names,
+            }
+        elif tracking_uri is not None:
+            raise ExportError("--tracking-uri goes with a model in MLflow, such as models:/demand/3.")
+        else:
+            estimator, rows = read_model(model, sample, **reading)
+        result = export_estimator(
+            estimator,
+            repository,
+            **found | ({} if name is None else {"name": name}),
+            sample=rows,
+            calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
+            level=level,
+            tolerance=tolerance,
+            precision=precision,
+            missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
+            input=input,
+            max_batch_size=max_batch_size,
+            dynamic_batching=dynamic_batching,
+            max_queue_delay_us=max_queue_delay_us,
+            preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
+            instances=instances,
+            instance_kind=instance_kind,
+            gpu_inputs=gpu_inputs,
+            engine=engine,
+            versions=versions,
+        )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
     count = len(plan.steps)
     at = quote(str(repository))

@@ -18,7 +18,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A fitted estimator: .skops, or XGBoost's .json and .ubj, LightGBM's .txt, CatBoost's .cbm and .json; "
-        ".joblib and .pkl need --trust-pickle.",
+        ".joblib and .pkl need --trust-pickle. `export` also takes a model in MLflow, such as models:/demand/3.",
     ),
 ]
 SampleOption = Annotated[
