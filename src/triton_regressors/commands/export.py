@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -76,6 +77,18 @@ def export(
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
+    lower: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A fitted model of a lower quantile, which the interval is then made of, with --upper.",
+            rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
+    upper: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="The same of an upper quantile.", rich_help_panel=_INTERVAL),
+    ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -145,6 +158,7 @@ def export(
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
         triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
+        triton-regressors export q50.skops --calibrate held_out.csv --lower q05.skops --upper q95.skops
     """
     require("export", "Exporting a model")
     with loading():
@@ -152,15 +166,21 @@ def export(
         from triton_regressors.exporter.errors import ExportError
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
-    estimator, rows = read_model(
-        model,
-        sample,
+    if (lower is None) != (upper is None) or (lower is not None and calibrate is None):
+        raise ExportError("--lower and --upper go together, and with --calibrate.")
+    read = functools.partial(
+        read_model,
         trust_pickle=trust_pickle,
         trusted_types=trust_type,
         imported=import_,
         largest_mb=largest_mb,
         missing=missing,
     )
+    estimator, rows = read(model, sample)
+    quantiles = None
+    if lower is not None and upper is not None:
+        low, high = (estimator if path == model else read(path, None)[0] for path in (lower, upper))
+        quantiles = low, high
     result = export_estimator(
         estimator,
         repository,
@@ -168,6 +188,7 @@ def export(
         sample=rows,
         calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
         level=level,
+        quantiles=quantiles,
         tolerance=tolerance,
         precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
