@@ -58,8 +58,8 @@ def columns_of_level(estimator: Any, width: int, level: float) -> tuple[tuple[in
     )
     if not known[low] < 0.5 < known[high]:
         raise ExportError(
-            f"Cannot calibrate {type(estimator).__name__}: an interval takes a quantile below 0.5 and one above, and it "
-            f"answers {', '.join(f'{quantile:g}' for quantile in known)}; fit it with {(1 - level) / 2:g} and "
+            f"Cannot calibrate {type(estimator).__name__}: an interval takes a quantile below 0.5 and one above, and "
+            f"it answers {', '.join(f'{quantile:g}' for quantile in known)}; fit it with {(1 - level) / 2:g} and "
             f"{(1 + level) / 2:g} among them."
         )
     return (low, high), (known[low], known[high])

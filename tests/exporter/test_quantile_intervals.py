@@ -73,7 +73,7 @@ MODELS = {
     "the other way round": (LINEAR[1], (LINEAR[2], LINEAR[0]), HELD_OUT),
     "trees": (TREES[1], (TREES[0], TREES[2]), HELD_OUT),
     "histograms": (HISTOGRAMS[1], (HISTOGRAMS[0], HISTOGRAMS[2]), HELD_OUT),
-    "a mean": (Ridge().fit(*TRAINING), (TREES[0], LINEAR[2]), HELD_OUT),
+    "a mean": (Ridge().fit(*TRAINING), (TREES[0], TREES[2]), HELD_OUT),
     "crossing": (Ridge().fit(TRAINING[0], TRAINING[1] + 4), apart(), HELD_OUT),
     "two models": (TREES[0], (TREES[0], TREES[2]), HELD_OUT),
     "two targets": (TWO_TARGETS[1], (TWO_TARGETS[0], TWO_TARGETS[2]), OF_TWO[1]),

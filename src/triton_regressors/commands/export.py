@@ -158,7 +158,6 @@ def export(
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
         triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
-        triton-regressors export q50.skops --calibrate held_out.csv --lower q05.skops --upper q95.skops
     """
     require("export", "Exporting a model")
     with loading():
