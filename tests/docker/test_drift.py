@@ -41,7 +41,7 @@ LABELS = {
     "answers_total": {"output", "bin"},
     "expected_share": {"output", "bin"},
 }
-"""The metrics of an entry, and their labels beside the model and its version."""
+"""The metrics of an entry, and their labels beside the model, its version and the process that counts."""
 
 FLOOR = 1e-4
 
@@ -95,7 +95,7 @@ def psi(counts: list[int], expected: list[float]) -> float:
 
 def series(name: str, values: str, **labels: str) -> dict[str, str]:
     """Return a series for promtool, of the entry demand version 1 in a job."""
-    told = {"job": "triton-server", "model": "demand", "version": "1", **labels}
+    told = {"job": "triton-server", "model": "demand", "version": "1", "process": "7", **labels}
     return {"series": f"triton_regressors_{name}" + json.dumps(told).replace('": "', '="').replace(', "', ", ").replace(
         '{"', "{"), "values": values}  # fmt: skip
 
@@ -130,12 +130,17 @@ ANSWERS = [
         series("answers_total", growing(count, 100 * share), output="y", bin=str(i))
         for i, (count, share) in enumerate(zip(COUNTS, EXPECTED, strict=True))
     ),
-    *(series("expected_share", f"{share}x{MINUTES}", output="y", bin=str(i)) for i, share in enumerate(EXPECTED)),
+    *(
+        series("expected_share", f"{share}x{MINUTES}", output="y", bin=str(i), process=process)
+        for i, share in enumerate(EXPECTED)
+        for process in ("7", "8")
+    ),
     series("answers_total", growing(10), output="y", bin="0", job="few"),
     series("expected_share", f"0.1x{MINUTES}", output="y", bin="0", job="few"),
 ]
 SEEN = [
-    series("seen_rows_total", growing(10, 10)),
+    series("seen_rows_total", growing(6, 6)),
+    series("seen_rows_total", growing(4, 4), process="8"),
     series("rows_total", growing(97, 97)),
     series("refused_rows_total", growing(3), reason="not_finite"),
     series("refused_rows_total", growing(50, 50), reason="cancelled"),
