@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -26,6 +25,7 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_calibration,
     read_model,
+    read_quantiles,
 )
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
@@ -167,19 +167,14 @@ def export(
         raise ExportError("--target goes with --calibrate.")
     if (lower is None) != (upper is None) or (lower is not None and calibrate is None):
         raise ExportError("--lower and --upper go together, and with --calibrate.")
-    read = functools.partial(
-        read_model,
-        trust_pickle=trust_pickle,
-        trusted_types=trust_type,
-        imported=import_,
-        largest_mb=largest_mb,
-        missing=missing,
-    )
-    estimator, rows = read(model, sample)
-    quantiles = None
-    if lower is not None and upper is not None:
-        low, high = (estimator if path == model else read(path, None)[0] for path in (lower, upper))
-        quantiles = low, high
+    reading: dict[str, Any] = {
+        "trust_pickle": trust_pickle,
+        "trusted_types": trust_type,
+        "imported": import_,
+        "largest_mb": largest_mb,
+        "missing": missing,
+    }
+    estimator, rows = read_model(model, sample, **reading)
     result = export_estimator(
         estimator,
         repository,
@@ -187,7 +182,7 @@ def export(
         sample=rows,
         calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
         level=level,
-        quantiles=quantiles,
+        quantiles=read_quantiles(lower, upper, {model: estimator}, **reading),
         tolerance=tolerance,
         precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
