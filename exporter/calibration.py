@@ -2,20 +2,28 @@
 
 On rows that the estimator was not fitted on, a score says how far each target lies from the answer:
 
-    |target − y|          where the model answers `y` alone
-    |target − y| / std    where it also answers `std`
+    |target − y|                      where the model answers `y` alone
+    |target − y| / std                where it also answers `std`
+    max(l − target, target − u)       where there are models of a lower and an upper quantile, which answer l ≤ u
 
-With n scores, q is the ⌈(n + 1) · level⌉-th smallest, and a new row's interval is `y ± q`, or `y ± q · std`. If the n
-rows and the new one are exchangeable, its target lies in there with a probability of at least `level`, whatever the
-model, and of at most `level + 1 / (n + 1)` if no two scores are equal. That is over the draw of all of these rows; it
-promises nothing of a kind of rows by itself. Each target has an interval of its own.
+With n scores, q is the ⌈(n + 1) · level⌉-th smallest, and a new row's interval is `y ± q`, `y ± q · std`, or l − q to
+u + q. If the n rows and the new one are exchangeable, its target lies in there with a probability of at least `level`,
+whatever the model, and of at most `level + 1 / (n + 1)` if no two scores are equal. That is over the draw of all of
+these rows; it promises nothing of a kind of rows by itself. Each target has an interval of its own.
+
+The last score is negative inside of the quantiles, and so is q where they cover more than was asked. Where l − q would
+then exceed u + q, no number is inside: the interval is the middle of both, and covers no less. Of quantiles that cross
+in a row the smaller is l and the larger u, which any two functions of a row may be.
 
 Sources: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Lei, G'Sell, Rinaldo, Tibshirani,
-Wasserman, "Distribution-Free Predictive Inference for Regression" (2018), sections 2.2 and 5.2.
+Wasserman, "Distribution-Free Predictive Inference for Regression" (2018), sections 2.2 and 5.2; Romano, Patterson,
+Candès, "Conformalized Quantile Regression" (2019); of crossing quantiles Chernozhukov, Fernández-Val, Galichon,
+"Quantile and Probability Curves Without Crossing" (2010).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
@@ -24,10 +32,11 @@ import numpy as np
 
 from triton_regressors.defaults import DEFAULT_LEVEL
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.intervals import ENDS, Interval
+from triton_regressors.exporter.intervals import ENDS, Interval, quantiles_of
 from triton_regressors.exporter.oracle import Answers, Oracle
+from triton_regressors.exporter.quantiles import columns_of_level
 from triton_regressors.exporter.soundness import one_line
-from triton_regressors.kernels.entry import ABSOLUTE, SCALED, IntervalReport
+from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
 from triton_regressors.kernels.inputs import Inputs
 
 CALLED = "The calibration table"
@@ -60,14 +69,63 @@ def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, 
         ExportError: the rows, their targets or the estimator's outputs do not allow it, or the rows are too few.
     """
     name = type(oracle.estimator).__name__
-    taken = [output for output in oracle.outputs if output in ENDS]
-    if taken:
-        raise ExportError(f"Cannot calibrate {name}: it has an output '{taken[0]}' of its own.")
+    own = [output for output in oracle.outputs if output in ENDS]
+    if len(own) == 1:
+        raise ExportError(f"Cannot calibrate {name}: of lower and upper it answers '{own[0]}' alone.")
     if not isinstance(calibrate, tuple | list) or len(calibrate) != 2:
         raise ExportError(f"calibrate must be a pair (X, y), not {type(calibrate).__name__}.")
     answers = _answers(oracle, inputs, calibrate[0], rounded)
+    chosen = None if own else columns_of_level(oracle.estimator, answers["y"].shape[1], level)
+    if own or chosen is not None:
+        return _of_quantiles(oracle, answers, calibrate[1], level, chosen)
     std = answers.get("std")
     scores = _scores(name, _targets(calibrate[1], answers["y"].shape), answers["y"], std)
+    report = _report(name, scores, level, ABSOLUTE if std is None else SCALED)
+    width = 2 * np.array(report.quantile) * (1.0 if std is None else std.mean(axis=0))
+    return Interval(np.array(report.quantile), dataclasses.replace(report, mean_width=tuple(width.tolist())))
+
+
+def _of_quantiles(
+    oracle: Oracle,
+    answers: Answers,
+    given: Any,
+    level: float,
+    chosen: tuple[tuple[int, int], tuple[float, float]] | None,
+) -> Interval:
+    """Return the interval around two quantiles: the outputs `lower` and `upper`, or two columns of `y`.
+
+    `given` are the targets; `chosen` are the columns and their quantiles, None where it is the outputs.
+    """
+    name, columns = type(oracle.estimator).__name__, None if chosen is None else chosen[0]
+    first, second = quantiles_of(answers, columns)
+    if chosen is None and not first.shape == second.shape == answers["y"].shape:
+        widths = ", ".join(str(values.shape[1]) for values in (answers["y"], first, second))
+        raise ExportError(
+            f"Cannot calibrate {name}: y, the lower and the upper quantile must have a column for each target, and "
+            f"have {widths}."
+        )
+    targets = _targets(given, first.shape)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    report = _report(name, np.maximum(low - targets, targets - high), level, QUANTILES)
+    interval = Interval(np.array(report.quantile), report, columns)
+    ends = interval.added(answers)
+    outside = (answers["y"] < ends["lower"]) | (answers["y"] > ends["upper"]) if chosen is None else None
+    report = dataclasses.replace(
+        report,
+        mean_width=tuple((ends["upper"] - ends["lower"]).mean(axis=0).tolist()),
+        ends=oracle.ends if chosen is None else tuple(f"{quantile:g}" for quantile in chosen[1]),
+        crossed=int((first > second).any(axis=1).sum()),
+        y_outside=None if outside is None else int(outside.any(axis=1).sum()),
+    )
+    return dataclasses.replace(interval, report=report)
+
+
+def _report(name: str, scores: np.ndarray, level: float, method: str) -> IntervalReport:
+    """Return what scores `[n, targets]` of the estimator of this name say; the mean width, which they do not, is empty.
+
+    Raises:
+        ExportError: there are too few for the level.
+    """
     n = len(scores)
     quantile = conformal_quantile(scores, level)
     if quantile is None:
@@ -77,17 +135,15 @@ def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, 
         )
     first, last = scores[: n // 2], scores[n // 2 :]
     of_first = conformal_quantile(first, level)
-    width = 2 * quantile * (1.0 if std is None else std.mean(axis=0))
-    report = IntervalReport(
-        method=ABSOLUTE if std is None else SCALED,
+    return IntervalReport(
+        method=method,
         level=level,
         rows=n,
         quantile=tuple(quantile.tolist()),
-        mean_width=tuple(width.tolist()),
+        mean_width=(),
         held_out_rows=0 if of_first is None else len(last),
         coverage=None if of_first is None else tuple((last <= of_first).mean(axis=0).tolist()),
     )
-    return Interval(quantile, std is not None, report)
 
 
 def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answers:

@@ -25,8 +25,9 @@ from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
-from triton_regressors.exporter.oracle import Oracle, feature_names
+from triton_regressors.exporter.oracle import Oracle, feature_names, written
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
+from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
@@ -98,7 +99,7 @@ class Compilation:
         return Document(
             plan=self.plan.to_json(),
             provenance=Provenance(
-                estimator=re.sub(r" at 0x[0-9a-f]+", "", repr(estimator)),  # a function's address is another each time
+                estimator=written(estimator),
                 class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
                 feature_names=self.columns,
                 scikit_learn=sklearn.__version__,
@@ -138,6 +139,7 @@ def compile_estimator(
     sample: Any | None = None,
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
+    quantiles: tuple[Any, Any] | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -155,6 +157,7 @@ def compile_estimator(
         calibrate: rows that the estimator was not fitted on and their targets `(X, y)`, for the outputs `lower` and
             `upper`; None: there are no such outputs.
         level: which share of new rows these are for (default 0.9).
+        quantiles: fitted models of a lower and of an upper quantile, of which `lower` and `upper` are then made.
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
@@ -166,7 +169,7 @@ def compile_estimator(
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
     """
-    level = check_level(level, calibrate)
+    level, ends = check_level(level, calibrate), check_quantiles(estimator, quantiles, calibrate)
     if not _is_share(tolerance):
         raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
     if precision not in PRECISIONS:
@@ -185,13 +188,13 @@ def compile_estimator(
         names = checked_columns(columns, estimator)
         sample, calibrate = in_order(sample, calibrate, names, estimator)
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-    lowered = lower(estimator, sample, missing_strings)
+    lowered = lower(estimator, sample, missing_strings, ends)
     if columns is not None:
         check_count(names, lowered.profile.n_features, estimator)
-    oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs)), None
+    oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), None, ends), None
     if calibrate is not None:
         interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
-        oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval)
+        oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval, ends)
     rows = take_rows(oracle, lowered, sample)
     choice = choose_inputs(oracle, lowered, rows, input, tolerance)
     sent = as_sent(rows, choice.inputs, oracle)
@@ -218,6 +221,7 @@ def export(
     sample: Any | None = None,
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
+    quantiles: tuple[Any, Any] | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -250,9 +254,15 @@ def export(
             ⌈(n + 1) · level⌉-th smallest of their scores the entry then also answers `lower` and `upper`, which are
             `y ± q` with the scores |target − y|, or, where the model answers `std`, `y ± q · std` with
             |target − y| / std: split conformal prediction, by Vovk, Gammerman and Shafer (2005) and Lei et al. (2018).
-            n must be at least ⌈1 / (1 − level)⌉ − 1. None: there are no such outputs.
+            Of a model whose `y` are quantiles (XGBoost's `quantile_alpha`, CatBoost's MultiQuantile) the scores are
+            those of `quantiles`, of the two nearest to (1 ± level) / 2. n must be at least ⌈1 / (1 − level)⌉ − 1. None:
+            there are no such outputs.
         level: the probability, between 0 and 1, with which at least a new row's target lies between `lower` and `upper`
             if rows and new row are exchangeable (default 0.9); each target by itself.
+        quantiles: a pair of fitted models of a lower and an upper quantile, with as many targets, fitted on the same
+            columns. With l and u the smaller and the larger of their answers a score is max(l − target, target − u),
+            and `lower` and `upper` are l − q and u + q, or both the middle where these would cross: conformalised
+            quantile regression, by Romano, Patterson and Candès (2019). `y` may lie outside. None: there are none.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
@@ -311,6 +321,7 @@ def export(
         sample=sample,
         calibrate=calibrate,
         level=level,
+        quantiles=quantiles,
         tolerance=tolerance,
         precision=precision,
         input=input,

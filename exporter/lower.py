@@ -12,6 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
@@ -33,13 +34,20 @@ class Lowered:
     profile: Profile
 
 
-def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[str] = ()) -> Lowered:
+def lower(
+    estimator: Any,
+    sample: Any | None = None,
+    missing_strings: Sequence[str] = (),
+    quantiles: Sequence[Any] = (),
+) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
+
+    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings)
+    lowered = _lower(estimator, sample, missing_strings, quantiles)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -48,7 +56,9 @@ def lower(estimator: Any, sample: Any | None = None, missing_strings: Sequence[s
     return lowered
 
 
-def _lower(estimator: Any, sample: Any | None, missing_strings: Sequence[str]) -> Lowered:
+def _lower(
+    estimator: Any, sample: Any | None, missing_strings: Sequence[str], quantiles: Sequence[Any] = ()
+) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
     builder = Builder(n_features, profile)
@@ -58,6 +68,10 @@ def _lower(estimator: Any, sample: Any | None, missing_strings: Sequence[str]) -
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
         )
+    known = {id(estimator): outputs["y"]}
+    for end, model in zip(ENDS, quantiles, strict=False):
+        with builder.at(end):
+            outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
     try:
         plan = builder.plan(outputs)
     except PlanError as error:

@@ -6,6 +6,7 @@ round is then the exact one, and float32 rows are not rounded again on the estim
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -27,15 +28,24 @@ Answers = dict[str, np.ndarray]
 class Oracle:
     """A fitted estimator, asked for some outputs; `profile` says how many columns it takes, and which are strings.
 
-    With an `interval` its ends are two outputs more, made of the estimator's own.
+    `quantiles` are the models that answer the outputs `lower` and `upper`, where these are not the estimator's own, and
+    `ends` the `repr` of each.
+    With an `interval` its ends are those outputs, made of the others.
     """
 
     def __init__(
-        self, estimator: Any, profile: Profile, outputs: tuple[str, ...], interval: Interval | None = None
+        self,
+        estimator: Any,
+        profile: Profile,
+        outputs: tuple[str, ...],
+        interval: Interval | None = None,
+        quantiles: tuple[Any, ...] = (),
     ) -> None:
         self.estimator = estimator
-        self.outputs = outputs if interval is None else (*outputs, *ENDS)
-        self._asked, self._interval = outputs, interval
+        self.outputs = outputs if interval is None else tuple(dict.fromkeys((*outputs, *ENDS)))
+        self._quantiles = dict(zip(ENDS, quantiles, strict=False))
+        self.ends = tuple(map(written, quantiles))
+        self._asked, self._interval = tuple(name for name in outputs if name not in self._quantiles), interval
         self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
@@ -87,6 +97,7 @@ class Oracle:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = ask(self.estimator, table, self._asked)
+            found |= {end: ask(model, table, ("y",))["y"] for end, model in self._quantiles.items()}
         own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
         return own if self._interval is None else self._interval.added(own)
 
@@ -137,6 +148,11 @@ class Oracle:
             raise ExportError(f"{called}'s column {column}{name} holds infinity; give rows that the model can take.")
         found: np.ndarray = numbers
         return found
+
+
+def written(estimator: Any) -> str:
+    """Return the `repr` of an estimator without the addresses of functions, which are others each time."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(estimator))
 
 
 def feature_names(estimator: Any) -> list[str] | None:

@@ -41,7 +41,7 @@ MODEL, PLAN, WEIGHTS, GOLDEN = "model.py", "plan.json", "weights.safetensors", "
 KERNELS = Path(__file__).parent
 LARGEST_VERSION = 2**63 - 1
 
-ABSOLUTE, SCALED = "absolute residuals", "residuals in units of std"
+ABSOLUTE, SCALED, QUANTILES = "absolute residuals", "residuals in units of std", "conformalised quantiles"
 """The methods of a prediction interval."""
 
 MODEL_CODE = b'''"""The model of this entry, where the Triton server's Python backend looks for it."""
@@ -138,10 +138,15 @@ class ParityReport:
 class IntervalReport:
     """How the prediction interval from `lower` to `upper` was calibrated; tuples have a number for each target.
 
-    It is `y ± quantile` with the method `ABSOLUTE`, and `y ± quantile · std` with `SCALED`, where `quantile` is the
-    ⌈(rows + 1) · level⌉-th smallest score of the calibration rows, and `mean_width` is over these. `coverage` says in
-    which share of the last `held_out_rows` of them the target lies in the interval that the rows before these give;
-    None, and 0 rows, where those are too few for the level.
+    It is `y ± quantile` with the method `ABSOLUTE`, `y ± quantile · std` with `SCALED`, and with `QUANTILES` two
+    quantiles of one model or of two, moved outwards by `quantile`. This is the ⌈(rows + 1) · level⌉-th smallest score
+    of the calibration rows, and `mean_width` is over these. `coverage` says in which share of the last `held_out_rows`
+    of them the target lies in the interval that the rows before these give; None, and 0 rows, where those are too few
+    for the level.
+
+    With `QUANTILES`, `ends` are the two: which quantiles, where `y` holds them, or the models' `repr`. `crossed` counts
+    the rows where the upper one lies below the lower one, and `y_outside` those where `y` lies outside the interval;
+    None where `y` holds the quantiles.
     """
 
     method: str
@@ -151,6 +156,9 @@ class IntervalReport:
     mean_width: tuple[float, ...]
     held_out_rows: int = 0
     coverage: tuple[float, ...] | None = None
+    ends: tuple[str, ...] | None = None
+    crossed: int | None = None
+    y_outside: int | None = None
 
 
 @dataclass(frozen=True)

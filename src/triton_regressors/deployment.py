@@ -18,6 +18,8 @@ from triton_regressors.errors import TritonRegressorsError
 
 DOCKER = Path(__file__).with_name("docker")
 IMAGE = "triton-regressors-server:26.09"
+COMPOSED = ("compose.yaml", "prometheus.yaml", "alerts.yaml", "drift.yaml")
+"""What the deployment by Compose needs, beside Grafana's folder."""
 NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
 MIB = 2**20
 STEP_MIB = 256
@@ -188,7 +190,7 @@ def compose_files(
     _image(image)
     if set("'\n") & set(str(repository.resolve())):
         raise TritonRegressorsError(f"Compose cannot mount {str(repository.resolve())!r}, which has a quote in it.")
-    texts = {name: (DOCKER / name).read_text("utf-8") for name in ("compose.yaml", "prometheus.yaml", "alerts.yaml")}
+    texts = {name: (DOCKER / name).read_text("utf-8") for name in COMPOSED}
     for path in sorted((DOCKER / "grafana").rglob("*.*")):
         texts[str(path.relative_to(DOCKER))] = path.read_text("utf-8")
     text = texts["compose.yaml"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_regressors.kernels.entry import SCALED, IntervalReport
+from triton_regressors.kernels.entry import QUANTILES, SCALED, IntervalReport
 
 FEW = 4
 """Of how many targets numbers are shown."""
@@ -12,12 +12,20 @@ FEW = 4
 
 def in_words(report: IntervalReport) -> list[str]:
     """Return what is added to the answers, what that promises, and what was found on held-out rows."""
-    unit = " std" if report.method == SCALED else ""
+    if report.method == QUANTILES:
+        what, way = f"{_ends(report)}, each moved {_moved(report.quantile)}", "conformalised quantile regression on"
+    else:
+        what = f"y ± {_numbers(report.quantile)}{' std' if report.method == SCALED else ''}"
+        way = f"split conformal prediction from the {report.method} of"
     sentences = [
-        f"lower and upper are y ± {_numbers(report.quantile)}{unit}, {_numbers(report.mean_width)} apart on average: "
-        f"for {_percent(report.level)} of new rows, by split conformal prediction from the {report.method} of "
-        f"{report.rows:,} calibration rows{'' if len(report.quantile) == 1 else ', each target by itself'}."
+        f"lower and upper are {what}, {_numbers(report.mean_width)} apart on average: for {_percent(report.level)} of "
+        f"new rows, by {way} {report.rows:,} calibration rows"
+        f"{'' if len(report.quantile) == 1 else ', each target by itself'}."
     ]
+    if report.crossed:
+        sentences.append(f"The quantiles cross in {report.crossed:,} of these rows; the smaller one is the lower end.")
+    if report.y_outside:
+        sentences.append(f"In {report.y_outside:,} of these rows y lies outside: it is another model's answer.")
     if report.coverage is None:
         sentences.append("These rows are too few to hold some out and count how many targets the interval covers.")
     else:
@@ -26,6 +34,19 @@ def in_words(report: IntervalReport) -> list[str]:
             f"{report.rows - report.held_out_rows:,} give covers {_percent(*report.coverage)}."
         )
     return sentences
+
+
+def _ends(report: IntervalReport) -> str:
+    """Return what the two quantiles are: columns of `y`, two models' answers, or outputs of the model's own."""
+    if report.y_outside is None and report.ends:
+        return f"the quantiles {' and '.join(report.ends)} in y"
+    return "the answers of the two quantile models" if report.ends else "the model's own lower and upper"
+
+
+def _moved(quantile: Sequence[float]) -> str:
+    if max(quantile) < 0:
+        return f"inwards by {_numbers([-number for number in quantile])}"
+    return f"outwards by {_numbers(quantile)}"
 
 
 def _numbers(numbers: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, QuantileRegressor, Ridge
 
 from triton_regressors.__main__ import main
 from triton_regressors.commands.model_file import read_calibration
@@ -112,9 +112,28 @@ def test_the_command_writes_the_interval_and_says_what_it_is(written, run_here, 
     assert "\nPrediction interval\n" in run_here("describe", "ridge")[1]
 
 
+def test_the_models_of_two_quantiles_are_read_beside_the_model(written, run_here, tmp_path):
+    quantiles = {name: QuantileRegressor(quantile=q, alpha=0) for name, q in (("q10", 0.1), ("q90", 0.9))}
+    for name, model in {"ridge": NAMED, **quantiles}.items():
+        skops.io.dump(model.fit(TABLE[:30], Y[:30]), tmp_path / f"{name}.skops")
+    rows = written(WITH_TARGET[30:], ".csv")
+    options = ["--calibrate", rows.name, "--level", "0.8", "--lower", "q10.skops", "--upper", "q90.skops"]
+    code, out, err = run_here("export", "ridge.skops", *options, "--sample", rows.name)
+    assert (code, err) == (0, "")
+    assert "  output  upper  FP32  [rows, 1]  the upper end of the prediction interval\n" in out
+    assert "\nlower and upper are the answers of the two quantile models, each moved outwards by " in out
+    found = read_document(tmp_path / "model_repository/ridge/1").interval
+    low, high = (quantiles[name].predict(TABLE[30:]) for name in ("q10", "q90"))
+    assert (low <= high).all()
+    scores = np.sort(np.maximum(low - Y[30:], Y[30:] - high))
+    assert found.quantile[0] == pytest.approx(scores[24])  # ⌈31 · 0.8⌉ = 25
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--lower", "ridge.skops"], "Error: --lower and --upper go together, and with --calibrate."),
+        (["--lower", "a.skops", "--upper", "b.skops"], "Error: --lower and --upper go together, and with --calibrate."),
         (["--target", "y"], "Error: --target goes with --calibrate."),
         (["--level", "0.9"], "Error: level is that of a prediction interval"),
         (["--calibrate", "nothing.csv"], "Error: Cannot read rows from nothing.csv: there is no such file."),

@@ -27,7 +27,7 @@ GPU_METRICS = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_memory_
 
 
 def metric_names(text: str) -> set[str]:
-    return set(re.findall(r"\bnv_[a-z_]+", text))
+    return set(re.findall(r"\b(?:nv|triton_regressors)_[a-z_]+", text))
 
 
 def image_tag(image: str) -> str:
@@ -157,6 +157,7 @@ def test_prometheus_and_grafana_are_wired_to_each_other() -> None:
     prometheus = yaml.safe_load((DOCKER / "prometheus.yaml").read_text())
     (job,) = prometheus["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["triton-server:8002"]}]
+    assert set(prometheus["rule_files"]) == {"alerts.yaml", "drift.yaml"}
     for file in prometheus["rule_files"]:
         assert f"./{file}:/etc/prometheus/{file}:ro" in SERVICES["prometheus"]["volumes"]
     (source,) = yaml.safe_load((DOCKER / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
@@ -191,7 +192,7 @@ def test_panel_has_a_unit_a_description_and_queries(panel: dict[str, Any]) -> No
     for target in panel["targets"]:
         assert metric_names(target["expr"])
         assert target["expr"].count("(") == target["expr"].count(")")
-        if "nv_inference" in target["expr"]:
+        if not re.search("nv_[gc]pu", target["expr"]):
             assert 'model=~"$model"' in target["expr"]
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import QuantileRegressor
 
 from tests.server.conftest import Unload
 from tests.server.models import models, rows
@@ -37,6 +38,20 @@ def calibrated(repository: Path, client: Client, unload: Unload) -> Iterator[str
     unload(name)
 
 
+@pytest.fixture(scope="module")
+def quantiles(
+    repository: Path, client: Client, unload: Unload
+) -> Iterator[tuple[str, QuantileRegressor, QuantileRegressor]]:
+    """The name of a served model whose interval is that of two quantile models, and these."""
+    name, (X, y) = "bayes_quantiles", (rows(200, seed=8), rows(200, seed=9)[:, 0])
+    low, high = (QuantileRegressor(quantile=quantile, alpha=1e-3).fit(X, y) for quantile in (0.1, 0.9))
+    options = {"quantiles": (low, high), "calibrate": (CALIBRATION, targets()), "level": LEVEL}
+    export(models()["bayes"].estimator, repository, name=name, **options)
+    client.load(name)
+    yield name, low, high
+    unload(name)
+
+
 def test_the_ends_are_asked_for_like_any_output(either: Client, calibrated: str) -> None:
     X = rows(300, seed=7)
     own = models()["bayes"].expected(CALIBRATION)
@@ -55,6 +70,22 @@ def test_the_ends_are_asked_for_like_any_output(either: Client, calibrated: str)
         alone = list(threads.map(lambda part: either.infer(calibrated, X[part], outputs=("lower",)), parts))
     for part, answer in zip(parts, alone, strict=True):
         assert answer["lower"].tobytes() == found["lower"][part].tobytes()
+
+
+def test_quantile_models_answer_beside_the_model_in_one_request(
+    either: Client, quantiles: tuple[str, QuantileRegressor, QuantileRegressor]
+) -> None:
+    name, low, high = quantiles
+    X, own = rows(300, seed=7), [model.predict(CALIBRATION) for model in (low, high)]
+    assert all((low.predict(table) <= high.predict(table)).all() for table in (X, CALIBRATION))
+    q = np.sort(np.maximum(own[0] - targets()[:, 0], targets()[:, 0] - own[1]))[80]
+    found = either.infer(name, X, outputs=("y", "lower", "upper"))
+    np.testing.assert_allclose(found["y"], models()["bayes"].expected(X)["y"], rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(found["lower"][:, 0], low.predict(X) - q, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(found["upper"][:, 0], high.predict(X) + q, rtol=1e-6, atol=1e-5)
+    for first, last in ((0, 1), (1, 40), (40, 300)):
+        part = either.infer(name, X[first:last], outputs=("lower",))
+        assert part["lower"].tobytes() == found["lower"][first:last].tobytes()
 
 
 def test_verify_compares_the_ends_too(repository: Path, client: Client, calibrated: str) -> None:

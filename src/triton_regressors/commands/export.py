@@ -28,6 +28,7 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_calibration,
     read_model,
+    read_quantiles,
 )
 from triton_regressors.commands.registered import read_registered
 from triton_regressors.defaults import (
@@ -79,6 +80,18 @@ def export(
             help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
         ),
+    ] = None,
+    lower: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A fitted model of a lower quantile, which the interval is then made of, with --upper.",
+            rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
+    upper: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="The same of an upper quantile.", rich_help_panel=_INTERVAL),
     ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
@@ -166,6 +179,8 @@ def export(
         from triton_regressors.registry import is_model_uri
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
+    if (lower is None) != (upper is None) or (lower is not None and calibrate is None):
+        raise ExportError("--lower and --upper go together, and with --calibrate.")
     reading: dict[str, Any] = {
         "trust_pickle": trust_pickle,
         "trusted_types": trust_type,
@@ -195,6 +210,7 @@ def export(
             sample=rows,
             calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
             level=level,
+            quantiles=read_quantiles(lower, upper, {model: estimator}, **reading),
             tolerance=tolerance,
             precision=precision,
             missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
