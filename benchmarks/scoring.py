@@ -7,7 +7,7 @@ A .parquet of float64 columns is scored in six ways, which take turns, in anothe
     files     `score`, from file to file
     tables    `Predictor` on the file's tables as pyarrow reads them, 65,536 rows each
     matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
-    frame     the estimator's own predict on the same tables, each made a DataFrame: in process, from where tables begins
+    frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
     float64   the estimator's own predict on the same rows as a float64 matrix: nothing to convert
     server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, where there is one
 
