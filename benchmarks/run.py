@@ -21,13 +21,14 @@ BENCHMARKS = (
     "kernels_gpu",
     "families_gpu",
     "host_to_host",
+    "scoring",
     "served",
     "requests",
     "several_gpus",
     "large",
 )
 ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host")
-ON_A_SERVER = ("served", "requests", "several_gpus", "large")
+ON_A_SERVER = ("scoring", "served", "requests", "several_gpus", "large")
 WITH_A_GENERATOR = ("served", "requests", "several_gpus")
 
 
@@ -37,6 +38,8 @@ def missing(benchmark: str) -> str:
         return "torch finds no CUDA GPU"
     if benchmark == "several_gpus" and torch.cuda.device_count() < 2:
         return "torch finds fewer than two CUDA GPUs"
+    if benchmark == "scoring" and importlib.util.find_spec("pyarrow") is None:
+        return "pyarrow is not installed"
     if benchmark in ON_A_SERVER and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""

@@ -70,6 +70,29 @@ def requests_section(document: Document, where: str) -> str:
     return f"{found}\n\n{least}" if reading else found
 
 
+def scoring_section(document: Document, where: str) -> str:
+    """Return how many rows a second are scored from files and from memory, beside scikit-learn's predict."""
+    rows = []
+    for case in document["models"]:
+        rates = case["rows_per_s"]
+        shares = [rates["tables"] / rates[peer] for peer in ("frame", "float64", "matrix")]
+        cells = [optional(rates.get(way), 1e-3, ",.0f") for way in ("files", "tables", "matrix", "frame", "float64")]
+        rows.append([case["title"], case["where"], *cells, *(f"{share:.2f}" for share in shares)])
+    header = ["model", "computed by", "files", "tables", "a matrix", "scikit-learn: tables", "a matrix"]
+    header += ["tables ÷ scikit-learn's tables", "÷ its matrix", "÷ our matrix"]
+    intro = (
+        "Rows scored without a server, thousands a second: from a .parquet of float64 to one of answers; of tables as "
+    )
+    intro += (
+        "pyarrow has read them; of the float32 matrix that the entry takes. Beside it the estimator's own `predict`, "
+    )
+    intro += (
+        "on the same tables made DataFrames, and on a float64 matrix. On a CPU both compute in one thread; beside a "
+    )
+    intro += "GPU scikit-learn has all cores"
+    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrrr', rows)}"
+
+
 def several_gpus_section(document: Document, where: str) -> str:
     """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
     rows = [
