@@ -2,19 +2,20 @@
 
     python -m benchmarks.scoring [--quick] [--models ridge ...] [--device cpu] [--batches N] [--output DIR]
 
-A .parquet of float64 columns is scored in six ways, which take turns, in another order each round:
+A .parquet of float64 columns is scored in seven ways, which take turns, in another order each round:
 
     files     `score`, from file to file
+    read      what `score` does once rows are read: a thread converts the tables that come next
     tables    `Predictor` on the file's tables as pyarrow reads them, 65,536 rows each
     matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
     frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
     float64   the estimator's own predict on the same rows as a float64 matrix: nothing to convert
     server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, where there is one
 
-On a CPU all compute in one thread, the server's model too; pyarrow reads, the server and its client work, and `score`
-takes the next rows while it computes, on what cores there are. Where the entry runs on a GPU, scikit-learn has all
-cores. A way that takes long is given fewer of the tables. Figures are medians over the rounds. The answers of all but
-scikit-learn's ways are compared to the bit, and those to 1e-5 standard deviations.
+On a CPU all compute in one thread, the server's model too. Several threads read and convert, pyarrow's or ours, and the
+server and its client work on what cores there are. Where the entry runs on a GPU, scikit-learn has all cores. What
+takes long is given fewer of the tables. Figures are medians over the rounds. The answers of all but scikit-learn's ways
+are compared to the bit, and those to 1e-5 standard deviations.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ from benchmarks.environment import busy, default_directory, device_name, save_mo
 from benchmarks.models import Model, model
 from benchmarks.timing import rotated
 from triton_regressors.clients.installation import find_installation
+from triton_regressors.scoring.columns import Columns
+from triton_regressors.scoring.parts import ahead
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")
-PEERS = ("frame", "float64")
+WHOLE, PEERS = ("files", "read"), ("frame", "float64")
+"""The ways that take all tables at once, and those that are scikit-learn's."""
+
 BATCH = 65_536
 BATCHES, QUICK_BATCHES = 16, 4
 DIFFERENT = 4
@@ -55,7 +60,7 @@ LIMIT = 1e-5
 """How far scikit-learn's answers may be from ours, in standard deviations."""
 
 Way = Callable[[int], np.ndarray]
-"""Returns the answers to the table of that number, or for `files` to all of them."""
+"""Returns the answers to the table of that number, or to all of them."""
 
 
 def measure(source: Model, batches: int, rounds: int, pass_seconds: float, device: str) -> dict[str, Any]:
@@ -63,7 +68,7 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
     with tempfile.TemporaryDirectory() as folder, ways_of(source, batches, Path(folder), device) as (ways, where):
         found, counts = {}, {}
         for name, way in ways.items():  # warms up, too
-            found[name], counts[name] = first_pass(way, 1 if name == "files" else batches, pass_seconds)
+            found[name], counts[name] = first_pass(way, 1 if name in WHOLE else batches, pass_seconds)
         check(source.name, found)
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -72,10 +77,10 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
                 for batch in range(counts[name]):
                     ways[name](batch)
                 seconds[name].append(time.perf_counter() - began)
-    counts["files"] = batches
+    counts |= dict.fromkeys(WHOLE, batches)
     rates = {name: round(counts[name] * BATCH / statistics.median(times)) for name, times in seconds.items()}
     print(f"{source.title}, {where}: " + ", ".join(f"{name} {rate:,}/s" for name, rate in rates.items()))
-    shares = [(one, other) for one in ("tables", "files") for other in rates if other not in ("tables", "files")]
+    shares = [(one, other) for one in ("read", "tables") for other in ("matrix", "frame", "float64")]
     print("  " + ", ".join(f"{one} / {other} {rates[one] / rates[other]:.2f}" for one, other in shares), flush=True)
     return {
         "case": f"{source.name} on {'a CPU' if where.endswith('CPU') else 'a GPU'}",
@@ -104,8 +109,8 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
         answer = tr.Predictor(entry, columns=names, device=device)
         if not answer.on_gpu():
             held.enter_context(threadpool_limits(1))
-        read = pq.ParquetFile(rows).iter_batches(BATCH, row_groups=[0])
-        tables = [pa.Table.from_batches([each]) for each in read] * batches
+        different = pq.ParquetFile(rows).iter_batches(BATCH, row_groups=[0])
+        tables = [pa.Table.from_batches([each]) for each in different] * batches
         pieces = [X[start : start + BATCH] for start in range(0, len(X), BATCH)] * batches
         matrices = [piece.astype(np.float32) for piece in pieces[:DIFFERENT]] * batches
 
@@ -113,8 +118,15 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
             tr.score(entry, rows, out, columns=names, overwrite=True, device=device)
             return pq.read_table(out)["y"].to_numpy()
 
+        def read_already(_: int) -> np.ndarray:
+            converted = ((table, answer.tensors(Columns(table))) for table in tables[:batches])
+            return np.concatenate(
+                [answer.answers(Columns(table), tensors)["y"] for table, tensors in ahead(converted)]
+            )[:, 0]
+
         ways: dict[str, Way] = {
             "files": files,
+            "read": read_already,
             "tables": lambda number: answer(tables[number])["y"].to_numpy(),
             "matrix": lambda number: answer.predict(matrices[number])[:, 0],
             "frame": lambda number: source.estimator.predict(tables[number].to_pandas().to_numpy()),
@@ -175,7 +187,7 @@ def main() -> None:
         parser.error(f"--batches is {batches}; it must be a multiple of {DIFFERENT}, or less.")
     rounds, pass_seconds = (QUICK_ROUNDS, QUICK_PASS_SECONDS) if quick else (ROUNDS, PASS_SECONDS)
     print(f"scoring on {device_name()}")
-    settings = {"quick": quick, "rounds": rounds, "batch": BATCH, "batches": batches, "busy_at_start": busy()}
+    settings = {"quick": quick, "rounds": rounds, "batch": BATCH, "busy_at_start": busy()}
     directory = arguments.output or default_directory()
     order = [f"{name} on a {device}" for device in ("GPU", "CPU") for name in MODELS]
     for name in arguments.models:

@@ -8,7 +8,9 @@ a client's table goes, and gets its sentences.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +24,9 @@ PAGE_NUMBERS = 1024
 """Where columns begin a multiple of so many numbers apart, their first numbers share few places of a core's cache."""
 
 LINE_NUMBERS = 16
+
+MANY_NUMBERS, THREADS = 2**20, min(4, len(os.sched_getaffinity(0)))
+"""From so many numbers on they are copied in several threads. More than four have nothing to gain from memory."""
 
 
 class Columns:
@@ -160,21 +165,37 @@ def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
     """Return a tensor of numbers; None where the longer way has to judge."""
     if tensor.categories or tensor.datatype not in DTYPES:
         return None
-    dtype = np.dtype(DTYPES[tensor.datatype])
-    matrix = by_columns(len(columns), len(tensor.columns), dtype)
+    dtype, found = np.dtype(DTYPES[tensor.datatype]), list[np.ndarray]()
+    for numbers in columns.numbers(tensor.columns):
+        if numbers is None:
+            return None
+        if dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64):
+            return None
+        found.append(numbers)
+    matrix = by_columns(len(columns), len(found), dtype)
     try:
-        with np.errstate(over="raise"):
-            for place, numbers in enumerate(columns.numbers(tensor.columns)):
-                if numbers is None:
-                    return None
-                if dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64):
-                    return None
-                if numbers.dtype.kind in "iu" and numbers.dtype.itemsize == 8 and dtype.kind == "f":
-                    numbers = numbers.astype(np.float64)  # as a table of them is, before it is rounded to float32
-                matrix[:, place] = numbers
+        _copy(found, matrix)
     except FloatingPointError:  # beyond float32
         return None
     return matrix
+
+
+def _copy(columns: Sequence[np.ndarray], matrix: np.ndarray) -> None:
+    """Copy columns of numbers into a matrix, many numbers in several threads, or raise FloatingPointError."""
+
+    def copy(first: int, step: int) -> None:
+        with np.errstate(over="raise"):
+            for place in range(first, len(columns), step):
+                numbers = columns[place]
+                if numbers.dtype.kind in "iu" and numbers.dtype.itemsize == 8 and matrix.dtype.kind == "f":
+                    numbers = numbers.astype(np.float64)  # as a table of them is, before it is rounded to float32
+                matrix[:, place] = numbers
+
+    if matrix.size < MANY_NUMBERS:
+        copy(0, 1)
+        return
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(copy, range(THREADS), [THREADS] * THREADS))
 
 
 def by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
