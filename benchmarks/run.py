@@ -21,6 +21,7 @@ BENCHMARKS = (
     "kernels_gpu",
     "families_gpu",
     "host_to_host",
+    "scoring",
     "served",
     "requests",
     "several_gpus",
@@ -28,7 +29,7 @@ BENCHMARKS = (
     "large",
 )
 ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host", "startup")
-ON_A_SERVER = ("served", "requests", "several_gpus", "startup", "large")
+ON_A_SERVER = ("scoring", "served", "requests", "several_gpus", "startup", "large")
 WITH_A_GENERATOR = ("served", "requests", "several_gpus")
 
 
@@ -38,6 +39,8 @@ def missing(benchmark: str) -> str:
         return "torch finds no CUDA GPU"
     if benchmark == "several_gpus" and torch.cuda.device_count() < 2:
         return "torch finds fewer than two CUDA GPUs"
+    if benchmark == "scoring" and importlib.util.find_spec("pyarrow") is None:
+        return "pyarrow is not installed"
     if benchmark in ON_A_SERVER and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""

@@ -70,6 +70,30 @@ def requests_section(document: Document, where: str) -> str:
     return f"{found}\n\n{least}" if reading else found
 
 
+def scoring_section(document: Document, where: str) -> str:
+    """Return how many rows a second are scored from files and from memory, beside scikit-learn's predict."""
+    rows = []
+    for case in document["models"]:
+        rates = case["rows_per_s"]
+        cells = [f"{rates[way] / 1e3:,.0f}" for way in ("files", "read", "tables", "matrix", "frame", "float64")]
+        cells += [f"{rates['read'] / rates[peer]:.2f}" for peer in ("frame", "float64", "matrix")]
+        rows.append([case["title"], case["where"], *cells])
+    header = ["model", "computed by", "files", "files, once read", "tables", "matrix"]
+    header += ["scikit-learn, tables", "scikit-learn, matrix", "once read ÷ scikit-learn, tables", "÷ its matrix"]
+    header += ["÷ our matrix"]
+    intro = (
+        "Rows scored without a server, thousands a second: from a .parquet of float64 to one of answers; the same once "
+    )
+    intro += "its rows are read; tables as pyarrow has read them, one by one; the float32 matrix that the entry takes. "
+    intro += (
+        "Beside it the estimator's own `predict`, on the same tables made DataFrames, and on a float64 matrix. On a "
+    )
+    intro += (
+        "CPU both compute in one thread, and what converts tables uses several; beside a GPU scikit-learn has all cores"
+    )
+    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrrrr', rows)}"
+
+
 def several_gpus_section(document: Document, where: str) -> str:
     """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
     rows = [

@@ -20,7 +20,13 @@ from benchmarks.kernels_gpu import OURS, best
 from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.markdown import Document, microseconds, note, optional, table
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
-from benchmarks.served_tables import requests_section, served_section, several_gpus_section, startup_section
+from benchmarks.served_tables import (
+    requests_section,
+    scoring_section,
+    served_section,
+    several_gpus_section,
+    startup_section,
+)
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
@@ -52,6 +58,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "kernels": kernels_section,
         "families": families_section,
         "host_to_host": host_to_host_section,
+        "scoring": scoring_section,
         "served": served_section,
         "requests": requests_section,
         "several_gpus": several_gpus_section,

@@ -34,15 +34,15 @@ class Staging:
     def fill(self, parts: Sequence[np.ndarray], start: int, rows: int) -> None:
         """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other, from row `start` on.
 
-        torch copies with several threads, numpy begins sooner.
+        torch copies with several threads, numpy begins sooner, and lays columns that lie in one piece faster.
         """
         stop = start + rows
         if len(parts) > 1:
             np.concatenate(parts, out=self._rows[start:stop])
-        elif parts[0].size < MANY_NUMBERS:
+        elif parts[0].size < MANY_NUMBERS or not parts[0].flags.c_contiguous:
             self._rows[start:stop] = parts[0]
         else:
-            self.tensor[start:stop].copy_(torch.from_numpy(unlocked(np.ascontiguousarray(parts[0]))))
+            self.tensor[start:stop].copy_(torch.from_numpy(unlocked(parts[0])))
 
     def numbers(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` rows, one row after the other, as they lie here."""

@@ -44,9 +44,10 @@ def test_no_rows_are_no_groups() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 5, MANY_ROWS - 1, MANY_ROWS, MANY_ROWS + 1])
-@pytest.mark.parametrize("kind", ["plain", "read-only", "not contiguous"])
+@pytest.mark.parametrize("kind", ["plain", "read-only", "not contiguous", "by columns"])
 def test_filling(rows: int, kind: str) -> None:
     X = numbers(2 * rows)[::2] if kind == "not contiguous" else numbers(rows)
+    X = np.asfortranarray(X) if kind == "by columns" else X
     X.flags.writeable = kind != "read-only"
     staging = Staging(MANY_ROWS + 4, 4, "float32", pinned=False)
     with warnings.catch_warnings():

@@ -17,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
 from triton_regressors.scoring import files, predictor
+from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.journal import only_run, work_folder
 
 NAMES = ["age", "bmi", "bp"]
@@ -209,6 +210,23 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
     assert predictor(entry)()(frame)["y"].dtype == np.float32
     with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `Predictor"):
         predictor(entry)(frame)
+
+
+@pytest.mark.parametrize("rows", [1, 1023, 1024, 5000])
+def test_a_table_is_the_matrix_that_a_client_sends(entry: Path, rows: int) -> None:
+    """By name, whatever lies beside them, in pieces or in one, and all of one type or each of its own."""
+    frame, answer = table(rows=rows), tr.Predictor(entry)
+    wanted = frame[NAMES].to_numpy(dtype=np.float64).astype(np.float32)
+    arrow = pa.Table.from_pandas(frame)
+    pieces = pa.concat_tables([arrow[: rows // 3], arrow[rows // 3 :]])
+    same_type = frame[["bp", "age", "bmi"]].astype(np.float64)
+    for given in (frame, same_type, same_type.assign(other=1.0), arrow, pieces, arrow.to_batches()[0], dict(frame)):
+        (found,) = answer.tensors(Columns(given)).values()
+        assert (found.shape, found.dtype, found.tobytes()) == (wanted.shape, wanted.dtype, wanted.tobytes())
+    missing = pa.table({name: pa.array([None, *frame[name][1:]], pa.float64()) for name in NAMES})
+    (found,) = answer.tensors(Columns(missing)).values()
+    assert np.isnan(found[0]).all()
+    assert (found[1:] == wanted[1:]).all()
 
 
 def test_strings_are_taken_as_a_request_takes_them(tmp_path: Path) -> None:

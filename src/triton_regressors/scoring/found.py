@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from triton_regressors.model_config import from_pbtxt
 from triton_regressors.scoring.errors import ScoringError
 
 DEVICE = re.compile(r"auto|cpu|gpu(?::(\d{1,3}))?")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 CPU_GROUP = 2
 """KIND_CPU of an instance group."""
 
@@ -75,16 +77,27 @@ def choose_device(device: str, config: Any) -> tuple[bool, int]:
     Raises:
         ScoringError: there is no such device.
     """
-    import torch
-
     named = DEVICE.fullmatch(device)
     if named is None:
         raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1.")
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = len(visible_gpus())
     if device == "auto":
-        only_cpu = {group.kind for group in config.instance_group} == {CPU_GROUP}
-        return bool(gpus) and not only_cpu, 0
+        return bool(gpus) and not only_on_cpus(config), 0
     number = int(named[1] or 0)
     if device != "cpu" and number >= gpus:
         raise ScoringError(f"device is {device!r}, and torch finds {gpus or 'no'} GPU{'s' * (gpus != 1)} here.")
     return device != "cpu", number
+
+
+def only_on_cpus(config: Any) -> bool:
+    """Whether config.pbtxt keeps an entry on CPUs."""
+    return {group.kind for group in config.instance_group} == {CPU_GROUP}
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    named = os.environ.get(VISIBLE)
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]

@@ -35,6 +35,9 @@ from triton_regressors.scoring.found import read_config
 UTILS = "triton_python_backend_utils"
 LOADING = threading.Lock()
 
+GPU_ROWS, GPU_NUMBERS = 2**16, 2**22
+"""A GPU is given so many rows at once, or as many as hold so many numbers: while it computes some, others reach it."""
+
 
 @dataclass(frozen=True)
 class _Tensor:
@@ -109,12 +112,13 @@ def _utils() -> types.ModuleType:
 class LocalModel:
     """A version of an entry on a device of this process, for one thread at a time.
 
-    `engine` is what computes, and `where` the device in words.
+    `engine` is what computes, `where` the device in words, and `max_rows` how many rows a batch may have.
     """
 
     def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
         self._name = f"{entry.directory.name} version {entry.version}"
         config = read_config(entry.directory)
+        config.max_batch_size = self.max_rows = rows_at_once(config, on_gpu=on_gpu)
         arguments = {
             "model_config": json_format.MessageToJson(config, preserving_proto_field_name=True),
             "model_instance_kind": "GPU" if on_gpu else "CPU",
@@ -143,6 +147,16 @@ class LocalModel:
             return {tensor.name: tensor.as_numpy().copy() for tensor in response.output_tensors}
         kind = InvalidRequest if response.error.code == _Error.INVALID_ARG else ServerFault
         return kind(f"{plain_reason(response.error.message)}.")
+
+
+def rows_at_once(config: Any, *, on_gpu: bool) -> int:
+    """Return how many rows are computed at once: as many as on a server, or on a GPU more.
+
+    A server's limit keeps requests from waiting for each other. No answer depends on it.
+    """
+    numbers = sum(int(tensor.dims[0]) for tensor in config.input)
+    asked: int = config.max_batch_size
+    return max(asked, min(GPU_ROWS, GPU_NUMBERS // numbers)) if on_gpu else asked
 
 
 @functools.lru_cache(maxsize=4)

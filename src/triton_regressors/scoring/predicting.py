@@ -187,7 +187,7 @@ class Predictor:
     def _answers(self, tensors: Tensors) -> Answers:
         """Return the outputs of tensors of any number of rows."""
         found = []
-        for part in self._known.parts(tensors):
+        for part in self._parts(tensors):
             (answer,) = self._execute([part.of(tensors)])
             if isinstance(answer, InferenceError):
                 raise part.error(answer)
@@ -210,7 +210,7 @@ class Predictor:
             joined = {name: np.concatenate([answers[name] for answers, _ in found]) for name in self.outputs}
             return joined, [refused for _, each in found for refused in each]
         answers, wrong = self.no_answers(rows), list[tuple[int, str]]()
-        for part in self._known.parts(tensors):
+        for part in self._parts(tensors):
             self._fill(answers, wrong, tensors, [(part.first, part.stop)])
         return answers, [(first + row, renumbered(reason, first + row)) for row, reason in wrong]
 
@@ -232,6 +232,10 @@ class Predictor:
                 size = max((stop - start) // GROUPS, 1)
                 smaller = [(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
                 self._fill(answers, wrong, tensors, smaller)
+
+    def _parts(self, tensors: Tensors) -> list[Part]:
+        """Return the rows that are computed at once."""
+        return replace(self._known, max_batch_size=self._model().max_rows).parts(tensors)
 
     def _execute(self, requests: Sequence[Tensors]) -> list[Any]:
         with self._lock:

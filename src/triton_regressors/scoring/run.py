@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from triton_regressors.extras import require
 from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.found import only_on_cpus, read_config, visible_gpus
 from triton_regressors.scoring.journal import JOURNAL, begin, only_run, work_folder
 from triton_regressors.scoring.output import check_output, join, list_refused, targets
 from triton_regressors.scoring.parts import Job, Outcome, part_file, refused_rows
@@ -86,7 +87,8 @@ def score(
         errors: what happens where the model refuses a row, or a file cannot be read. "stop" ends the run. "row" leaves
             the outputs of refused rows null. "file" leaves out files with a refused row, and those that cannot be read.
             What is refused is listed, with the reasons, in a .csv beside the output.
-        workers: processes that score parts side by side, each in one thread on a CPU; by default this one alone.
+        workers: processes that score parts side by side, each in one thread on a CPU, or on the GPUs in turn; by
+            default this one alone.
         ray: address of a Ray cluster ("auto", "local", "HOST:PORT"), whose actors score the parts: `workers` of them,
             by default as many as it has GPUs, or else cores. All its machines need to see the files by the same paths.
         overwrite: replace an output that is there.
@@ -115,7 +117,7 @@ def score(
     there = [path for path in goals if path.exists()]
     if there and not overwrite and (restart or not (work / JOURNAL).exists()):
         raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
-    on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, device)
+    on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
     with only_run(work):
         done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
         run = _Run(plan, work, errors, progress, done)
@@ -145,6 +147,12 @@ def score(
     )
 
 
+def _for_actors(device: str, plan: Plan) -> str:
+    """Return the device of Ray's actors: none needs a GPU for an entry that stays on CPUs."""
+    stays = device == "auto" and only_on_cpus(read_config(plan.predictor.entry.directory))
+    return "cpu" if stays else device
+
+
 @dataclass
 class _Run:
     """The parts of a plan on their way. rows: of each part that is done. `done` are those of an earlier run."""
@@ -169,7 +177,8 @@ class _Run:
         if ray is not None:
             outcomes, self.where = on_ray(job, tasks, ray, workers, on_gpu), f"Ray at {ray}"
         elif (workers or 1) > 1:
-            outcomes, self.where = in_processes(job, tasks, workers or 1), f"{workers} processes"
+            gpus = visible_gpus() if on_gpu and plan.predictor.device in ("auto", "gpu") else []
+            outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
             self.where = plan.predictor.where  # which loads the entry, before the clock starts
             outcomes = here(job, tasks, plan.left_out, self._advance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,6 +14,7 @@ from typing import Any
 
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source
+from triton_regressors.scoring.found import VISIBLE
 from triton_regressors.scoring.parts import Job, Outcome, score_part
 
 Task = tuple[Source, Part]
@@ -33,10 +35,11 @@ def here(
             yield score_part(job, source, part, count)
 
 
-def in_processes(job: Job, tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
-    """Score parts side by side in new processes, each of which loads the entry once."""
+def in_processes(job: Job, tasks: Sequence[Task], workers: int, gpus: Sequence[str] = ()) -> Iterator[Outcome]:
+    """Score parts side by side in new processes, each of which loads the entry once, on the GPUs in turn if any."""
     context = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
-    pool = ProcessPoolExecutor(max(min(workers, len(tasks)), 1), context, _end_quietly)
+    begun = context.Value("i", 0)
+    pool = ProcessPoolExecutor(max(min(workers, len(tasks)), 1), context, _begin, (gpus, begun))
     try:
         for future in as_completed([pool.submit(score_part, job, *task) for task in tasks]):
             yield future.result()
@@ -51,6 +54,8 @@ def in_processes(job: Job, tasks: Sequence[Task], workers: int) -> Iterator[Outc
 
 def ray_has_gpus(address: str, device: str) -> bool:
     """Connect to a cluster, unless this process has, and return whether the entry is to run on its GPUs."""
+    if device.startswith("gpu:"):
+        raise ScoringError(f"device is {device!r}; Ray gives each actor a GPU of its own: name auto, gpu or cpu.")
     ray = _connected(address)
     gpus = ray.cluster_resources().get("GPU", 0)
     if device.startswith("gpu") and not gpus:
@@ -106,6 +111,15 @@ def _connected(address: str) -> Any:
     return ray
 
 
-def _end_quietly() -> None:
-    """Have Ctrl-C end a worker without a word: this process says what there is to say."""
+def _begin(gpus: Sequence[str], begun: Any) -> None:
+    """Have Ctrl-C end a worker without a word, as the process that began it says what there is to say."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    take_gpu(gpus, begun)
+
+
+def take_gpu(gpus: Sequence[str], begun: Any) -> None:
+    """Leave this process the next of some GPUs alone, before it uses one; `begun` counts processes among them all."""
+    with begun.get_lock():
+        number, begun.value = begun.value, begun.value + 1
+    if gpus:
+        os.environ[VISIBLE] = gpus[number % len(gpus)]
