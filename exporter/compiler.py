@@ -26,6 +26,7 @@ from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
+from triton_regressors.exporter.row_profile import find_profile
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
@@ -33,6 +34,7 @@ from triton_regressors.kernels.entry import Document, Entry, Golden, IntervalRep
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.kernels.run import Runner
 from triton_regressors.version import __version__
 
@@ -54,6 +56,7 @@ class Compilation:
     nan_columns: Sequence[int]  # where a request may hold NaN
     nan_sample: Sample  # rows with NaN there
     interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
+    profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
 
     @property
     def plan(self) -> Plan:
@@ -65,7 +68,7 @@ class Compilation:
 
     def contract(self, name: str, version: int | None = None) -> Contract:
         """Return what the model is asked and answers under a name."""
-        return contract_of(name, version, self.document(), self.golden())
+        return contract_of(name, version, self.document(), self.golden(), self.profile)
 
     def golden(self) -> Golden:
         """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
@@ -127,6 +130,7 @@ def compile_estimator(
     sample: Any | None = None,
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
+    profile: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -143,6 +147,7 @@ def compile_estimator(
         calibrate: rows that the estimator was not fitted on and their targets `(X, y)`, for the outputs `lower` and
             `upper`; None: there are no such outputs.
         level: which share of new rows these are for (default 0.9).
+        profile: rows whose profile served rows are compared with, as `predict` takes them; None: the sample's.
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
@@ -183,12 +188,13 @@ def compile_estimator(
         raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
     if interval is not None:
         stages.append((STAGE, interval.after(stages[-1][1])))
-    del lowered  # whose thresholds may be wider than those that are served
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+    seen = find_profile(lowered, oracle, choice.inputs, sent, runner, profile)
+    del lowered  # whose thresholds may be wider than those that are served
     report = verify(runner, sent, choice, tolerance)
     nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
     lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found)
+    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found, seen)
 
 
 def export(
@@ -199,6 +205,7 @@ def export(
     sample: Any | None = None,
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
+    profile: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -211,6 +218,7 @@ def export(
     instance_kind: str | None = None,
     gpu_inputs: bool | None = None,
     engine: str | None = None,
+    observe: str | None = None,
     versions: int | None = None,
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
@@ -231,6 +239,8 @@ def export(
             n must be at least ⌈1 / (1 − level)⌉ − 1. None: there are no such outputs.
         level: the probability, between 0 and 1, with which at least a new row's target lies between `lower` and `upper`
             if rows and new row are exchangeable (default 0.9); each target by itself.
+        profile: rows as `predict` takes them, such as the training rows, whose range, quantiles and answers the entry
+            keeps, for the server to count what lies outside; None: those of the sample, if there is one.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
@@ -250,6 +260,7 @@ def export(
         gpu_inputs: whether rows that a request has in a GPU's memory stay there (default no: the server copies them to
             the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
+        observe: what the server's metrics count of the rows: "off", "sampled" (default) or "on".
         versions: how many of the newest versions are served (default 1).
 
     Raises:
@@ -269,6 +280,7 @@ def export(
         instance_kind=instance_kind,
         gpu_inputs=gpu_inputs,
         engine=engine,
+        observe=observe,
         versions=versions,
     )
     name = default_name(estimator) if name is None else name
@@ -282,6 +294,7 @@ def export(
         sample=sample,
         calibrate=calibrate,
         level=level,
+        profile=profile,
         tolerance=tolerance,
         precision=precision,
         input=input,
@@ -298,7 +311,8 @@ def export(
     )
     _check(compilation.report, type(estimator).__name__)
     try:
-        entry = repositories.publish(repository, name, plan, compilation.golden(), compilation.document(), serving)
+        golden, document = compilation.golden(), compilation.document()
+        entry = repositories.publish(repository, name, plan, golden, document, serving, compilation.profile)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)

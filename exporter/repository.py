@@ -32,6 +32,7 @@ from triton_regressors.kernels.column_parameters import COLUMNS
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -84,7 +85,13 @@ def input_type(repository: Path, name: str) -> str | None:
 
 
 def publish(
-    repository: Path, name: str, plan: Plan, golden: Golden, document: Document, options: ServingOptions
+    repository: Path,
+    name: str,
+    plan: Plan,
+    golden: Golden,
+    document: Document,
+    options: ServingOptions,
+    profile: RowProfile | None = None,
 ) -> Entry:
     """Write the plan, which `document` holds too, as the next version of an entry and return it.
 
@@ -94,7 +101,7 @@ def publish(
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
     with staged(repository) as staging:
         written = staging / "entry"
-        write_version(written / "1", document, plan.to_tensors(), golden)
+        write_version(written / "1", document, plan.to_tensors(), golden, profile)
         while True:
             try:
                 if (repository / name).exists():

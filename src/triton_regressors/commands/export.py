@@ -25,6 +25,7 @@ from triton_regressors.commands.model_file import (
     make_console,
     read_calibration,
     read_model,
+    read_rows,
 )
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
@@ -38,6 +39,7 @@ from triton_regressors.extras import require
 
 _RUN = "How the server runs it"
 _INTERVAL = "Prediction intervals"
+_SEEN = "What the server sees"
 
 
 def export(
@@ -74,6 +76,23 @@ def export(
             metavar="SHARE",
             help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that served rows are compared with, such as the training rows: .npy, .csv or .parquet. By "
+            "default those of --sample.",
+            rich_help_panel=_SEEN,
+        ),
+    ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            rich_help_panel=_SEEN,
         ),
     ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
@@ -168,6 +187,8 @@ def export(
         sample=rows,
         calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
         level=level,
+        profile=None if profile is None else read_rows(profile, estimator),
+        observe=observe,
         tolerance=tolerance,
         precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],

@@ -1,0 +1,119 @@
+"""What is counted of the rows that a model answers: NaN, numbers outside the profile, and answers by their bin.
+
+A request's thread copies rows and answers into rings. Another thread counts what lies there, by columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .inputs import UNKNOWN, Inputs
+from .metrics import OF_COLUMNS
+from .row_profile import AnswerProfile, RowProfile
+
+RING_BYTES = 2**20
+RING_ROWS = 4096
+PIECE_NUMBERS = 2**14
+"""How many numbers are counted at once: some tens of microseconds in which a request's thread may have to wait."""
+
+
+class Ring:
+    """Rows `[*, width]` on their way from one thread, which calls `lay` and `keep`, to another, which calls `take`."""
+
+    def __init__(self, width: int, dtype: np.dtype) -> None:
+        self._size = max(min(RING_ROWS, RING_BYTES // (width * dtype.itemsize)), 64)
+        self._rows = np.empty((self._size, width), dtype)
+        self._written = self._read = 0  # each changed by one thread alone
+
+    def lay(self, rows: np.ndarray) -> int:
+        """Copy rows, as far as there is room; return how many. `take` does not see them before `keep`."""
+        count = len(rows)
+        room = self._size - self._written + self._read
+        if count > room:
+            rows, count = rows[:room], room
+        start = self._written % self._size
+        if start + count <= self._size:
+            self._rows[start : start + count] = rows
+        else:
+            head = self._size - start
+            self._rows[start:] = rows[:head]
+            self._rows[: count - head] = rows[head:]
+        return count
+
+    def keep(self, count: int) -> None:
+        """Hand over the first `count` rows of those that `lay` copied last."""
+        self._written += count
+
+    def take(self, count_rows: Callable[[np.ndarray], None]) -> int:
+        """Call a function with the rows that are there, piece by piece; return how many they were."""
+        stop, pieces = self._written, max(PIECE_NUMBERS // self._rows.shape[1], 1)
+        first = self._read
+        while self._read < stop:
+            start = self._read % self._size
+            piece = self._rows[start : start + min(pieces, stop - self._read)]
+            count_rows(piece)
+            self._read += len(piece)
+        return stop - first
+
+
+class ColumnCounts:
+    """How many numbers of each column were NaN, below or above the profile's range, or no known category.
+
+    Each is int64 `[n_features]`. Without a profile there are no ranges, and of categories those alone that come as
+    strings, or as places among whole numbers. `rows` is how many rows were looked at.
+    """
+
+    def __init__(self, inputs: Inputs, nan_columns: Sequence[int], profile: RowProfile | None) -> None:
+        n_features = inputs.n_features
+        self.nan, self.below, self.above, self.unknown = (np.zeros(n_features, np.int64) for _ in range(4))
+        self.rows = 0
+        self._nan = list(nan_columns)
+        self._coded = [column for column in inputs.coded if column not in inputs.closed]
+        self._known = {} if profile is None else profile.known
+        nowhere = np.full(n_features, np.nan)
+        dtype = inputs.matrix_dtype
+        self._low = (nowhere if profile is None else profile.low).astype(dtype)
+        self._high = (nowhere if profile is None else profile.high).astype(dtype)
+        self._ranged = np.flatnonzero(~np.isnan(self._low)).tolist()
+
+    def by_name(self) -> list[tuple[str, np.ndarray, list[int]]]:
+        """Return the four by their metric's name, and in which columns each can be anything but 0."""
+        unknown = sorted([*self._coded, *self._known])
+        places = (self._nan, self._ranged, self._ranged, unknown)
+        return list(zip(OF_COLUMNS, (self.nan, self.below, self.above, self.unknown), places, strict=True))
+
+    def count(self, rows: np.ndarray) -> None:
+        """Count rows of the plan's matrix, `[*, n_features]`."""
+        self.rows += len(rows)
+        if self._nan:
+            _add(np.isnan(rows), self.nan)
+        if self._ranged:
+            _add(rows < self._low, self.below)
+            _add(rows > self._high, self.above)
+        if self._coded:
+            self.unknown[self._coded] += (rows[:, self._coded] == UNKNOWN).sum(axis=0)
+        for column, known in self._known.items():
+            numbers = rows[:, column]
+            self.unknown[column] += int(np.count_nonzero(~np.isin(numbers, known) & (numbers == numbers)))
+
+
+class AnswerCounts:
+    """How many answers lay in each bin of a profile, int64 `[bins]`. NaN is in none."""
+
+    def __init__(self, profile: AnswerProfile) -> None:
+        self.bins = np.zeros(len(profile.shares), np.int64)
+        self._edges = profile.edges
+
+    def count(self, answers: np.ndarray) -> None:
+        """Count answers `[*, 1]`."""
+        numbers = answers[:, 0]
+        found = np.searchsorted(self._edges, numbers[numbers == numbers])
+        self.bins += np.bincount(found, minlength=len(self.bins))
+
+
+def _add(found: np.ndarray, counts: np.ndarray) -> None:
+    """Add to counts how often each column was found."""
+    if found.any():
+        counts += found.sum(axis=0)

@@ -1,0 +1,220 @@
+"""Counts what a model sees, and hands the counts to the Triton server's metrics about once a second.
+
+A metric of the Python backend goes to the server's process and back, which takes longer than a small request. So a
+request's thread adds its rows to a number and copies some rows and answers into rings; a thread of the observer's own
+counts these and tells the server. Neither can fail a request: what goes wrong is logged once, and serving goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .counting import AnswerCounts, ColumnCounts, Ring
+from .gather import Part, on_cpu
+from .metrics import REASONS, Counts, Metrics, Subject
+
+if TYPE_CHECKING:
+    from .executors import Answers
+    from .stub import Utils
+
+OFF, SAMPLED, ON = MODES = ("off", "sampled", "on")
+DEFAULT_MODE = SAMPLED
+
+PERIOD_S = 1.0
+STOP_S = 5.0
+"""How long the thread is waited for when the model is unloaded."""
+
+MOST_ROWS = 64
+"""How many rows of a batch are looked at where they are sampled."""
+
+
+class Unobserved:
+    """An observer that counts nothing."""
+
+    def look(self, parts: Sequence[Part], total: int) -> None:
+        """Copy rows of a batch that is being computed, `total` in all, of the requests' `parts`."""
+
+    def keep(self, total: int, answers: Answers) -> None:
+        """Count the rows of the batch that was looked at last, all of which are answered by now."""
+
+    def refuse(self, reason: str, rows: int) -> None:
+        """Count the rows of a request that is refused for one of `REASONS`."""
+
+    def close(self) -> None:
+        """Tell the server the last counts, and end the thread."""
+
+
+class Observer(Unobserved):
+    """Counts the rows of one instance of a model; a single thread calls its methods."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        mode: str,
+        utils: Utils,
+        staged: Callable[[int], np.ndarray | None],
+        warm_ups: Sequence[int] = (),
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            subject: the model.
+            mode: `SAMPLED` or `ON`.
+            utils: the server's module.
+            staged: returns the matrix of the batch that is computed, of so many rows, if it lies in CPU memory.
+            warm_ups: how many rows the batches of zeros have that the server sends before anybody else.
+
+        Raises:
+            Exception: the server takes no metrics; whatever it says.
+        """
+        inputs, profiles = subject.inputs, subject.profile.answers if subject.profile else {}
+        columns = ColumnCounts(inputs, subject.nan_columns, subject.profile)
+        answers = {name: AnswerCounts(profile) for name, profile in profiles.items()}
+        self.counts = Counts(columns, answers, rows=0, refused=dict.fromkeys(REASONS, 0))
+        self._all = mode == ON
+        self._staged = staged
+        self._warm_ups = list(warm_ups)
+        self._ring = Ring(inputs.n_features, np.dtype(inputs.matrix_dtype))
+        self._rings = {name: Ring(1, np.dtype(np.float32)) for name in answers}
+        self._laid: int | None = 0  # None: of a batch that does not count
+        self._start, self._step, self._turn = 0, 1, 0
+        self._rest: list[Part] = []
+        self._counting = threading.Lock()
+        self._log: Callable[[str], None] = utils.Logger.log_warn
+        self._called = f"{subject.model} version {subject.version}"
+        self._failed = False
+        self._metrics: Metrics | None = Metrics(subject, self.counts, utils)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._thread.start()
+
+    def look(self, parts: Sequence[Part], total: int) -> None:  # noqa: D102
+        try:
+            self._laid = self._lay(parts, total)
+        except Exception as error:
+            self._laid, self._rest = 0, []
+            self._give_up(error)
+
+    def keep(self, total: int, answers: Answers) -> None:  # noqa: D102
+        laid = self._laid
+        if laid is None:
+            return
+        self.counts.rows += total
+        try:
+            self._ring.keep(laid)
+            for name, ring in self._rings.items():
+                if name in answers.arrays:
+                    found = answers.arrays[name][self._start :: self._step, :1]
+                    laid = ring.lay(found)
+                    ring.keep(laid)
+                    if self._all and laid < len(found):
+                        self._count_answers(name, found[laid:])
+            for part in self._rest:
+                self._count_rows(on_cpu(part))
+        except Exception as error:
+            self._give_up(error)
+
+    def refuse(self, reason: str, rows: int) -> None:  # noqa: D102
+        self.counts.refused[reason] += max(rows, 1)
+
+    def close(self) -> None:  # noqa: D102
+        self._stop.set()
+        self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            self._try_hand_over()
+            self._metrics = None
+
+    def hand_over(self) -> None:
+        """Count what the rings hold, and tell the server what was counted since it was told last."""
+        self._ring.take(self._count_rows)
+        for name, ring in self._rings.items():
+            ring.take(lambda found, name=name: self._count_answers(name, found))  # type: ignore[misc]
+        if self._metrics is not None:
+            self._metrics.hand_over()
+
+    def _lay(self, parts: Sequence[Part], total: int) -> int | None:
+        """Copy rows of a batch into the ring; return how many."""
+        if self._warm_ups and self._is_warm_up(parts, total):
+            return None
+        rows = parts[0] if len(parts) == 1 else self._staged(total)
+        if self._all:
+            return self._lay_all(parts, rows)
+        self._start, self._step = 0, 1
+        if total > MOST_ROWS:
+            self._step = -(-total // MOST_ROWS)
+            self._start = self._turn % self._step  # another row first each time: rows may come in periods
+            self._turn += 1
+            rows = _every([rows] if rows is not None else parts, self._start, self._step)
+        return self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
+
+    def _lay_all(self, parts: Sequence[Part], rows: Part | None) -> int:
+        """Copy a batch's rows as far as there is room; `keep` counts the others."""
+        laid = self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
+        self._rest = list(parts) if rows is None else [rows[laid:]] if laid < len(rows) else []
+        return laid
+
+    def _is_warm_up(self, parts: Sequence[Part], total: int) -> bool:
+        """Whether a batch is the next of those that the server sends before the model is ready."""
+        if total == self._warm_ups.pop(0) and not any(bool(part.any()) for part in parts):
+            return True
+        self._warm_ups.clear()
+        return False
+
+    def _count_rows(self, rows: np.ndarray) -> None:
+        with self._counting:
+            self.counts.columns.count(rows)
+
+    def _count_answers(self, name: str, answers: np.ndarray) -> None:
+        with self._counting:
+            self.counts.answers[name].count(answers)
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_S) and self._try_hand_over():
+            pass
+
+    def _try_hand_over(self) -> bool:
+        try:
+            self.hand_over()
+        except Exception as error:
+            self._give_up(error)
+            return False
+        return True
+
+    def _give_up(self, error: Exception) -> None:
+        """Log the first error; the model goes on, and what it sees is not counted in full any more."""
+        if not self._failed:
+            self._failed = True
+            self._log(f"{self._called} is no longer observed in full: {type(error).__name__}: {error}")
+
+
+def _every(parts: Sequence[Part], start: int, step: int) -> np.ndarray | None:
+    """Return each `step`-th row of matrices below each other, from row `start` on; None where a GPU holds them."""
+    taken = []
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            return None
+        taken.append(part[start::step])
+        start = (start - len(part)) % step
+    return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+
+def start(
+    subject: Subject,
+    mode: str,
+    utils: Utils,
+    staged: Callable[[int], np.ndarray | None],
+    warm_ups: Sequence[int] = (),
+) -> Unobserved:
+    """Return the observer of a model in this mode; where the server takes no metrics, one that counts nothing."""
+    if mode == OFF or not hasattr(utils, "MetricFamily"):
+        return Unobserved()
+    try:
+        return Observer(subject, mode, utils, staged, warm_ups)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        utils.Logger.log_warn(f"{subject.model} version {subject.version} is not observed: {reason}")
+        return Unobserved()
