@@ -5,18 +5,35 @@ A request's thread copies rows and answers into rings. Another thread counts wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from .inputs import UNKNOWN, Inputs
-from .metrics import OF_COLUMNS
 from .row_profile import AnswerProfile, RowProfile
 
 RING_BYTES = 2**20
 RING_ROWS = 4096
 PIECE_NUMBERS = 2**14
 """How many numbers are counted at once: some tens of microseconds in which a request's thread may have to wait."""
+
+
+OF_COLUMNS = ("nan_total", "below_range_total", "above_range_total", "unknown_category_total")
+"""The metrics of what `ColumnCounts` counts."""
+
+REASONS = (
+    "not_finite",
+    "unknown_category",
+    "missing",
+    "too_long",
+    "empty",
+    "wrong_columns",
+    "cancelled",
+    "failed",
+)
+NOT_FINITE, UNKNOWN_CATEGORY, MISSING, TOO_LONG, EMPTY, WRONG_COLUMNS, CANCELLED, FAILED = REASONS
+"""Why a request is refused, with all of its rows; one without rows counts as one."""
 
 
 class Ring:
@@ -111,6 +128,16 @@ class AnswerCounts:
         numbers = answers[:, 0]
         found = np.searchsorted(self._edges, numbers[numbers == numbers])
         self.bins += np.bincount(found, minlength=len(self.bins))
+
+
+@dataclass
+class Counts:
+    """What was counted since the model was loaded: each number grows and never shrinks."""
+
+    columns: ColumnCounts
+    answers: Mapping[str, AnswerCounts]
+    rows: int
+    refused: dict[str, int]
 
 
 def _add(found: np.ndarray, counts: np.ndarray) -> None:

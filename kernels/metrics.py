@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .counting import REASONS, AnswerCounts, Counts
+
 if TYPE_CHECKING:
-    from .counting import AnswerCounts, ColumnCounts
     from .inputs import Inputs
     from .row_profile import RowProfile
     from .stub import Metric, MetricFamily, Utils
@@ -25,7 +26,6 @@ ROWS, REFUSED, SEEN, ANSWERS, EXPECTED = (
     "answers_total",
     "expected_share",
 )
-OF_COLUMNS = ("nan_total", "below_range_total", "above_range_total", "unknown_category_total")
 FAMILIES = {
     ROWS: "Rows that were answered",
     REFUSED: "Rows of requests that were refused, by reason",
@@ -40,19 +40,6 @@ FAMILIES = {
 
 MOST_COLUMNS = 128
 """Of a model with so many columns each column's series begin with 0; of a wider one, with what is first counted."""
-
-REASONS = (
-    "not_finite",
-    "unknown_category",
-    "missing",
-    "too_long",
-    "empty",
-    "wrong_columns",
-    "cancelled",
-    "failed",
-)
-NOT_FINITE, UNKNOWN_CATEGORY, MISSING, TOO_LONG, EMPTY, WRONG_COLUMNS, CANCELLED, FAILED = REASONS
-"""Why a request is refused, with all of its rows; one without rows counts as one."""
 
 Labels = dict[str, str]
 
@@ -69,22 +56,13 @@ class Subject:
     profile: RowProfile | None
 
 
-@dataclass
-class Counts:
-    """What was counted since the model was loaded: each number grows and never shrinks."""
-
-    columns: ColumnCounts
-    answers: Mapping[str, AnswerCounts]
-    rows: int
-    refused: dict[str, int]
-
-
 class Metrics:
     """The metrics of one instance of a model. Each of the methods raises whatever the server says."""
 
     def __init__(self, subject: Subject, counts: Counts, utils: Utils) -> None:
         """Make the metrics, those of many columns aside, and tell the server which shares of answers are expected."""
         self._utils = utils
+        self._families: dict[str, MetricFamily] = {}  # the server forgets the numbers of a family that is let go
         self._own = {"model": subject.model, "version": subject.version}
         names = subject.feature_names or tuple(map(str, range(subject.inputs.n_features)))
         columns = counts.columns
@@ -125,7 +103,9 @@ class Metrics:
 
     def _family(self, name: str, *, gauge: bool = False) -> MetricFamily:
         kinds = self._utils.MetricFamily
-        return kinds(name=PREFIX + name, description=FAMILIES[name], kind=kinds.GAUGE if gauge else kinds.COUNTER)
+        kind = kinds.GAUGE if gauge else kinds.COUNTER
+        family = self._families[name] = kinds(name=PREFIX + name, description=FAMILIES[name], kind=kind)
+        return family
 
 
 class _Series:

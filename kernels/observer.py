@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .counting import AnswerCounts, ColumnCounts, Ring
+from .counting import REASONS, AnswerCounts, ColumnCounts, Counts, Ring
 from .gather import Part, on_cpu
-from .metrics import REASONS, Counts, Metrics, Subject
+from .metrics import Metrics, Subject
 
 if TYPE_CHECKING:
     from .executors import Answers
