@@ -148,6 +148,7 @@ class TritonPythonModel:
             self.inputs,
             self.feature_names,
             document.nan_columns,
+            plan.output_widths(),
             read_profile(version),
         )
         self.observer = start(subject, observe, pb_utils, self.runner.staged, _warm_ups(config))

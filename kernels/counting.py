@@ -5,7 +5,7 @@ A request's thread copies rows and answers into rings. Another thread counts wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from .row_profile import AnswerProfile, RowProfile
 
 RING_BYTES = 2**20
 RING_ROWS = 4096
-PIECE_NUMBERS = 2**14
+PIECE_NUMBERS = 2**16
 """How many numbers are counted at once: some tens of microseconds in which a request's thread may have to wait."""
 
 
@@ -41,18 +41,22 @@ class Ring:
 
     def __init__(self, width: int, dtype: np.dtype) -> None:
         self._size = max(min(RING_ROWS, RING_BYTES // (width * dtype.itemsize)), 64)
+        self._piece = max(PIECE_NUMBERS // width, 1)
         self._rows = np.empty((self._size, width), dtype)
         self._written = self._read = 0  # each changed by one thread alone
 
     def lay(self, rows: np.ndarray) -> int:
         """Copy rows, as far as there is room; return how many. `take` does not see them before `keep`."""
-        count = len(rows)
-        room = self._size - self._written + self._read
+        count, written = len(rows), self._written
+        room = self._size - written + self._read
         if count > room:
+            if not room:
+                return 0
             rows, count = rows[:room], room
-        start = self._written % self._size
-        if start + count <= self._size:
-            self._rows[start : start + count] = rows
+        start = written % self._size
+        stop = start + count
+        if stop <= self._size:
+            self._rows[start:stop] = rows
         else:
             head = self._size - start
             self._rows[start:] = rows[:head]
@@ -65,11 +69,10 @@ class Ring:
 
     def take(self, count_rows: Callable[[np.ndarray], None]) -> int:
         """Call a function with the rows that are there, piece by piece; return how many they were."""
-        stop, pieces = self._written, max(PIECE_NUMBERS // self._rows.shape[1], 1)
-        first = self._read
+        first, stop = self._read, self._written
         while self._read < stop:
             start = self._read % self._size
-            piece = self._rows[start : start + min(pieces, stop - self._read)]
+            piece = self._rows[start : start + min(self._piece, stop - self._read)]
             count_rows(piece)
             self._read += len(piece)
         return stop - first
@@ -124,7 +127,7 @@ class AnswerCounts:
         self._edges = profile.edges
 
     def count(self, answers: np.ndarray) -> None:
-        """Count answers `[*, 1]`."""
+        """Count the first column of answers `[*, width]`."""
         numbers = answers[:, 0]
         found = np.searchsorted(self._edges, numbers[numbers == numbers])
         self.bins += np.bincount(found, minlength=len(self.bins))
@@ -140,7 +143,14 @@ class Counts:
     refused: dict[str, int]
 
 
+def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield rows some at a time, few enough for a cache."""
+    size = max(PIECE_NUMBERS // rows.shape[1], 1)
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
 def _add(found: np.ndarray, counts: np.ndarray) -> None:
-    """Add to counts how often each column was found."""
-    if found.any():
-        counts += found.sum(axis=0)
+    """Add to counts how often each column was found, which is seldom: a sum would go through all of them again."""
+    at = np.flatnonzero(found)
+    if len(at):
+        counts += np.bincount(at % found.shape[1], minlength=len(counts))

@@ -1,10 +1,13 @@
 """What an entry tells the Triton server's metrics, beside those that the server has itself.
 
-Each metric has the labels `model` and `version`, and those of `FAMILIES`. Instances of a model add to the same numbers.
+Each metric has the labels `model` and `version`, `process`, and those that its description names. No two processes may
+share a number: the server forgets one with the first of them that ends, and what the other adds to it then ends the
+server (github.com/triton-inference-server/server/issues/8663). So a model's number is the sum over its processes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,13 +49,17 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that is observed: its name and version on the server, its columns and its profile, if it has one."""
+    """The model that is observed: its name and version on the server, its columns, and its profile, if it has one.
+
+    `outputs` are the widths of its outputs.
+    """
 
     model: str
     version: str
     inputs: Inputs
     feature_names: tuple[str, ...]
     nan_columns: Sequence[int]
+    outputs: Mapping[str, int]
     profile: RowProfile | None
 
 
@@ -63,7 +70,7 @@ class Metrics:
         """Make the metrics, those of many columns aside, and tell the server which shares of answers are expected."""
         self._utils = utils
         self._families: dict[str, MetricFamily] = {}  # the server forgets the numbers of a family that is let go
-        self._own = {"model": subject.model, "version": subject.version}
+        self._own = {"model": subject.model, "version": subject.version, "process": str(os.getpid())}
         names = subject.feature_names or tuple(map(str, range(subject.inputs.n_features)))
         columns = counts.columns
         self._series = [

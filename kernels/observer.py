@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .counting import REASONS, AnswerCounts, ColumnCounts, Counts, Ring
+from .counting import REASONS, AnswerCounts, ColumnCounts, Counts, Ring, pieces
 from .gather import Part, on_cpu
 from .metrics import Metrics, Subject
 
@@ -79,7 +79,7 @@ class Observer(Unobserved):
         self._staged = staged
         self._warm_ups = list(warm_ups)
         self._ring = Ring(inputs.n_features, np.dtype(inputs.matrix_dtype))
-        self._rings = {name: Ring(1, np.dtype(np.float32)) for name in answers}
+        self._rings = {name: Ring(subject.outputs[name], np.dtype(np.float32)) for name in answers}
         self._laid: int | None = 0  # None: of a batch that does not count
         self._start, self._step, self._turn = 0, 1, 0
         self._rest: list[Part] = []
@@ -107,14 +107,17 @@ class Observer(Unobserved):
         try:
             self._ring.keep(laid)
             for name, ring in self._rings.items():
-                if name in answers.arrays:
-                    found = answers.arrays[name][self._start :: self._step, :1]
+                found = answers.arrays.get(name)
+                if found is not None:
+                    if self._step > 1:
+                        found = found[self._start :: self._step]
                     laid = ring.lay(found)
                     ring.keep(laid)
                     if self._all and laid < len(found):
                         self._count_answers(name, found[laid:])
             for part in self._rest:
-                self._count_rows(on_cpu(part))
+                for piece in pieces(on_cpu(part)):
+                    self._count_rows(piece)
         except Exception as error:
             self._give_up(error)
 

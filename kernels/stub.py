@@ -88,7 +88,7 @@ class MetricFamily(Protocol):
     """Numbers of one name, which their labels tell apart."""
 
     def Metric(self, *, labels: dict[str, str]) -> Metric:  # noqa: N802
-        """Return the number with these labels, which it shares with whoever else asked for it."""
+        """Return the number with these labels, which no other process may have."""
 
 
 class MetricFamilyType(Protocol):

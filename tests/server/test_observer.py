@@ -39,7 +39,8 @@ def metrics(server: TritonServer) -> dict[tuple[str, str], float]:
     found = {}
     for name, labels, value in (match.groups() for match in map(LINE.fullmatch, lines) if match):
         told = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        if (told.pop("model"), told.pop("version")) == (NAME, "1"):
+        process = told.pop("process")
+        if (told.pop("model"), told.pop("version")) == (NAME, "1") and process.isdigit():
             found[name, ",".join(told[label] for label in sorted(told, reverse=True))] = float(value)
     return found
 
