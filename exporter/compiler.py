@@ -25,6 +25,8 @@ from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names
+from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
+from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.row_profile import find_profile
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
@@ -131,6 +133,7 @@ def compile_estimator(
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
     profile: Any | None = None,
+    out_of_range: bool = False,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -148,6 +151,7 @@ def compile_estimator(
             `upper`; None: there are no such outputs.
         level: which share of new rows these are for (default 0.9).
         profile: rows whose profile served rows are compared with, as `predict` takes them; None: the sample's.
+        out_of_range: whether there is an output that counts the columns in which a row is unlike these rows.
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
@@ -191,10 +195,15 @@ def compile_estimator(
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     seen = find_profile(lowered, oracle, choice.inputs, sent, runner, profile)
     del lowered  # whose thresholds may be wider than those that are served
+    nan, with_nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
+    if out_of_range:
+        stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
+        assert seen is not None
+        sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+        runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     report = verify(runner, sent, choice, tolerance)
-    nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
     lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found, seen)
+    return Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, seen)
 
 
 def export(
@@ -206,6 +215,7 @@ def export(
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
     profile: Any | None = None,
+    out_of_range: bool = False,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -241,6 +251,9 @@ def export(
             if rows and new row are exchangeable (default 0.9); each target by itself.
         profile: rows as `predict` takes them, such as the training rows, whose range, quantiles and answers the entry
             keeps, for the server to count what lies outside; None: those of the sample, if there is one.
+        out_of_range: whether the entry has an output of this name, FP32 `[rows, 1]`: in how many columns a row has a
+            number below the smallest or above the largest of these rows, an unknown category, or NaN where they have
+            none.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
@@ -295,6 +308,7 @@ def export(
         calibrate=calibrate,
         level=level,
         profile=profile,
+        out_of_range=out_of_range,
         tolerance=tolerance,
         precision=precision,
         input=input,

@@ -11,7 +11,7 @@ Fan, "Sample Quantiles in Statistical Packages" (1996), definition 1).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from .errors import PlanError
+from .inputs import UNKNOWN
 
 PROFILE = "profile.safetensors"
 DECILES = np.linspace(0, 1, 11)
@@ -92,7 +93,7 @@ class RowProfile:
             len(X),
             deciles,
             np.isnan(X).mean(axis=0),
-            {column: np.unique(numbers) for column, numbers in known.items()},
+            {column: np.unique(numbers[~np.isnan(numbers)]) for column, numbers in known.items()},
             {name: profile for name, profile in found.items() if profile is not None},
         )
 
@@ -107,6 +108,19 @@ class RowProfile:
         """The largest number of each column."""
         found: np.ndarray = self.deciles[-1]
         return found
+
+    def outside(self, X: np.ndarray, coded: Sequence[int] = ()) -> np.ndarray:
+        """Return in how many columns each row of the plan's matrix is unlike the profile's, float64 `[rows, 1]`.
+
+        That is a number outside the range, a category that is unknown, or NaN where the profile has none. The columns
+        `coded` hold the places of categories.
+        """
+        missing = np.isnan(X)
+        found = (self.low > X) | (self.high < X) | (missing & (self.nan_share == 0))
+        found[:, list(coded)] |= X[:, list(coded)] == UNKNOWN
+        for column, known in self.known.items():
+            found[:, column] |= ~np.isin(X[:, column], known) & ~missing[:, column]
+        return found.sum(axis=1, keepdims=True).astype(np.float64)
 
     def write(self, version: Path) -> None:
         """Write the profile into a version's directory."""

@@ -25,6 +25,7 @@ MEANINGS = {
     "std": "the standard deviation of the prediction",
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
+    "out_of_range": "in how many columns a row is unlike the profile",
 }
 FEW = 4
 """How many of a column's categories are shown."""

@@ -87,6 +87,14 @@ def export(
             rich_help_panel=_SEEN,
         ),
     ] = None,
+    out_of_range: Annotated[
+        bool,
+        typer.Option(
+            "--out-of-range",
+            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
+            rich_help_panel=_SEEN,
+        ),
+    ] = False,
     observe: Annotated[
         str | None,
         typer.Option(
@@ -188,6 +196,7 @@ def export(
         calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
         level=level,
         profile=None if profile is None else read_rows(profile, estimator),
+        out_of_range=out_of_range,
         observe=observe,
         tolerance=tolerance,
         precision=precision,
