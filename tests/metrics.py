@@ -1,5 +1,7 @@
 """The Triton server's metrics, for tests without a server."""
 
+from __future__ import annotations
+
 import types
 from typing import Any
 
