@@ -237,9 +237,9 @@ class TritonPythonModel:
             self.observer.look(taken, sum(rows))
             self.observer.keep(sum(rows), self.answers)
         in_order = iter(answers)
-        for part, refusal in zip(parts, refusals, strict=True):
+        for request, part, refusal in zip(requests, parts, refusals, strict=True):
             if refusal is not None:
-                self.observer.refuse(refusal[0], len(part))
+                self.observer.refuse(refusal[0], len(part), request)
         return [next(in_order) if refusal is None else refusal[1] for refusal in refusals]
 
     def _misled(self, request: Request) -> bool:

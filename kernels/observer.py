@@ -8,6 +8,7 @@ counts these and tells the server. Neither can fail a request: what goes wrong i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,16 @@ from .metrics import Metrics, Subject
 
 if TYPE_CHECKING:
     from .executors import Answers
-    from .stub import Utils
+    from .stub import Request, Utils
 
 OFF, SAMPLED, ON = MODES = ("off", "sampled", "on")
 DEFAULT_MODE = SAMPLED
 
 PERIOD_S = 1.0
+LOG_PERIOD_S = 60.0
+MOST_CHARACTERS = 400
+"""How many of a trace's context, which comes from outside, are logged."""
+
 STOP_S = 5.0
 """How long the thread is waited for when the model is unloaded."""
 
@@ -41,8 +46,8 @@ class Unobserved:
     def keep(self, total: int, answers: Answers) -> None:
         """Count the rows of the batch that was looked at last, all of which are answered by now."""
 
-    def refuse(self, reason: str, rows: int) -> None:
-        """Count the rows of a request that is refused for one of `REASONS`."""
+    def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:
+        """Count the rows of a request that is refused for one of `REASONS`, and note its trace if it has one."""
 
     def close(self) -> None:
         """Tell the server the last counts, and end the thread."""
@@ -87,6 +92,8 @@ class Observer(Unobserved):
         self._log: Callable[[str], None] = utils.Logger.log_warn
         self._called = f"{subject.model} version {subject.version}"
         self._failed = False
+        self._logged, self._next_log = dict(self.counts.refused), 0.0
+        self._trace: str | None = None
         self._metrics: Metrics | None = Metrics(subject, self.counts, utils)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
@@ -121,8 +128,14 @@ class Observer(Unobserved):
         except Exception as error:
             self._give_up(error)
 
-    def refuse(self, reason: str, rows: int) -> None:  # noqa: D102
+    def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:  # noqa: D102
         self.counts.refused[reason] += max(rows, 1)
+        self._trace = None
+        try:
+            if request is not None and hasattr(request, "trace"):  # servers have it from 24.04 on
+                self._trace = request.trace().get_context()
+        except Exception as error:
+            self._give_up(error)
 
     def close(self) -> None:  # noqa: D102
         self._stop.set()
@@ -136,8 +149,20 @@ class Observer(Unobserved):
         self._ring.take(self._count_rows)
         for name, ring in self._rings.items():
             ring.take(lambda found, name=name: self._count_answers(name, found))  # type: ignore[misc]
+        self._log_refusals()
         if self._metrics is not None:
             self._metrics.hand_over()
+
+    def _log_refusals(self) -> None:
+        """Log which rows were refused since they were logged last, some time ago, and the last one's trace."""
+        refused, now = dict(self.counts.refused), time.monotonic()
+        if refused == self._logged or now < self._next_log:
+            return
+        more = {reason: count - self._logged[reason] for reason, count in refused.items()}
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in more.items() if count)
+        trace = "" if self._trace is None else f"; the last one's trace is {self._trace[:MOST_CHARACTERS]!r}"
+        self._log(f"{self._called} refused {sum(more.values()):,} rows: {reasons}{trace}")
+        self._logged, self._next_log = refused, now + LOG_PERIOD_S
 
     def _lay(self, parts: Sequence[Part], total: int) -> int | None:
         """Copy rows of a batch into the ring; return how many."""

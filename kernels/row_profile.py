@@ -120,7 +120,8 @@ class RowProfile:
         found[:, list(coded)] |= X[:, list(coded)] == UNKNOWN
         for column, known in self.known.items():
             found[:, column] |= ~np.isin(X[:, column], known) & ~missing[:, column]
-        return found.sum(axis=1, keepdims=True).astype(np.float64)
+        counts: np.ndarray = found.sum(axis=1, keepdims=True).astype(np.float64)
+        return counts
 
     def write(self, version: Path) -> None:
         """Write the profile into a version's directory."""

@@ -31,6 +31,13 @@ class TensorType(Protocol):
         """Return a tensor over the memory of a DLPack capsule."""
 
 
+class Trace(Protocol):
+    """What the server's tracing knows of a request."""
+
+    def get_context(self) -> str | None:
+        """Return its context as JSON where the server traces by OpenTelemetry, such as {"traceparent": "00-..."}."""
+
+
 class Request(Protocol):
     """One request of a batch."""
 
@@ -39,6 +46,9 @@ class Request(Protocol):
 
     def parameters(self) -> str:
         """Return the request's parameters as a JSON object."""
+
+    def trace(self) -> Trace:
+        """Return its trace."""
 
     def is_cancelled(self) -> bool:
         """Ask the server whether the client has cancelled it."""

@@ -173,6 +173,29 @@ def test_without_a_profile_rows_and_refusals_are_counted(server: Server, observe
     assert refused == {"not_finite": 7, "empty": 1}
 
 
+def test_refusals_are_logged_now_and_then_with_the_last_ones_trace(
+    server: Server, observe: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer, old = observe(SAMPLED, profile=None), types.SimpleNamespace()
+    context = '{"traceparent": "00-1-2-01"}\n'
+    traced = types.SimpleNamespace(trace=lambda: types.SimpleNamespace(get_context=lambda: context))
+    observer.hand_over()
+    assert server.log == []
+    observer.refuse("not_finite", 1000, traced)
+    observer.hand_over()
+    observer.refuse("empty", 0, traced)
+    observer.refuse("missing", 2, old)
+    observer.hand_over()  # too soon
+    monkeypatch.setattr(observers, "LOG_PERIOD_S", 0.0)
+    observer._next_log = 0.0
+    observer.hand_over()
+    observer.hand_over()
+    assert server.log == [
+        f"demand version 3 refused 1,000 rows: 1,000 not_finite; the last one's trace is {context!r}",
+        "demand version 3 refused 3 rows: 2 missing, 1 empty",
+    ]
+
+
 def test_the_last_counts_are_handed_over_at_the_end(server: Server, observe: Callable[..., Any]) -> None:
     observer = observe(SAMPLED)
     observer.look([batch(4)], 4)
