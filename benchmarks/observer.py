@@ -125,29 +125,33 @@ def load(directory: Path, name: str, mode: str) -> Any:
 
 def measure(directory: Path) -> None:
     """Time requests of each size for each model in each mode, and print microseconds."""
-    shared = Path("/dev/shm/triton_regressors_observer")
     print(torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU", torch.__version__)
-    try:
-        X = np.memmap(shared, np.float32, "w+", shape=(max(ROWS), FEATURES))
-        X[:] = np.random.default_rng(1).standard_normal(X.shape, dtype=np.float32)
-        for name in ("ridge", "forest"):
-            models = {mode: load(directory, name, mode) for mode in MODES}
-            for rows in ROWS:
-                _compare(name, rows, models, [_Request(np.asarray(X[:rows]))])
-            for mode, model in models.items():
-                counts = getattr(model.observer, "counts", None)
-                print(f"  {mode}: {'' if counts is None else (counts.rows, counts.columns.rows)}")
-                model.finalize()
-    finally:
-        shared.unlink(missing_ok=True)
+    for name in ("ridge", "forest"):
+        models = {mode: load(directory, name, mode) for mode in MODES}
+        given = {mode: _in_shared_memory(f"{name}_{mode}") for mode in MODES}
+        for rows in ROWS:
+            _compare(name, rows, models, {mode: [_Request(X[:rows])] for mode, X in given.items()})
+        for mode, model in models.items():
+            counts = getattr(model.observer, "counts", None)
+            print(f"  {mode}: {'' if counts is None else (counts.rows, counts.columns.rows)}")
+            model.finalize()
 
 
-def _compare(name: str, rows: int, models: dict[str, Any], requests: list[_Request]) -> None:
+def _in_shared_memory(name: str) -> np.ndarray:
+    """Return rows in shared memory of their own: a GPU's driver takes one for one model of a process alone."""
+    file = Path(f"/dev/shm/triton_regressors_{name}")
+    X = np.memmap(file, np.float32, "w+", shape=(max(ROWS), FEATURES))
+    file.unlink()  # the mapping keeps the memory
+    X[:] = np.random.default_rng(1).standard_normal(X.shape, dtype=np.float32)
+    return np.asarray(X)
+
+
+def _compare(name: str, rows: int, models: dict[str, Any], given: dict[str, list[_Request]]) -> None:
     wall: dict[str, list[float]] = {mode: [] for mode in MODES}
     cpu: dict[str, list[float]] = {mode: [] for mode in MODES}
     for turn in range(ROUNDS):
         for mode in MODES[turn % 3 :] + MODES[: turn % 3]:
-            execute, times = models[mode].execute, []
+            execute, requests, times = models[mode].execute, given[mode], []
             execute(requests)
             stop, before, count = time.perf_counter() + SECONDS, time.thread_time(), 0
             while (start := time.perf_counter()) < stop or not count:

@@ -67,6 +67,10 @@ class Ring:
         """Hand over the first `count` rows of those that `lay` copied last."""
         self._written += count
 
+    def filling(self) -> bool:
+        """Whether more than half of the room is taken."""
+        return 2 * (self._written - self._read) > self._size
+
     def take(self, count_rows: Callable[[np.ndarray], None]) -> int:
         """Call a function with the rows that are there, piece by piece; return how many they were."""
         first, stop = self._read, self._written

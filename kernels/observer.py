@@ -95,7 +95,7 @@ class Observer(Unobserved):
         self._logged, self._next_log = dict(self.counts.refused), 0.0
         self._trace: str | None = None
         self._metrics: Metrics | None = Metrics(subject, self.counts, utils)
-        self._stop = threading.Event()
+        self._wake, self._stopping = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self._thread.start()
 
@@ -138,20 +138,28 @@ class Observer(Unobserved):
             self._give_up(error)
 
     def close(self) -> None:  # noqa: D102
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         self._thread.join(STOP_S)
         if not self._thread.is_alive():
-            self._try_hand_over()
+            try:
+                self.hand_over()
+            except Exception as error:
+                self._give_up(error)
             self._metrics = None
 
     def hand_over(self) -> None:
         """Count what the rings hold, and tell the server what was counted since it was told last."""
-        self._ring.take(self._count_rows)
-        for name, ring in self._rings.items():
-            ring.take(lambda found, name=name: self._count_answers(name, found))  # type: ignore[misc]
+        self._take()
         self._log_refusals()
         if self._metrics is not None:
             self._metrics.hand_over()
+
+    def _take(self) -> None:
+        """Count what the rings hold."""
+        self._ring.take(self._count_rows)
+        for name, ring in self._rings.items():
+            ring.take(lambda found, name=name: self._count_answers(name, found))  # type: ignore[misc]
 
     def _log_refusals(self) -> None:
         """Log which rows were refused since they were logged last, some time ago, and the last one's trace."""
@@ -183,6 +191,8 @@ class Observer(Unobserved):
         """Copy a batch's rows as far as there is room; `keep` counts the others."""
         laid = self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
         self._rest = list(parts) if rows is None else [rows[laid:]] if laid < len(rows) else []
+        if self._ring.filling():
+            self._wake.set()
         return laid
 
     def _is_warm_up(self, parts: Sequence[Part], total: int) -> bool:
@@ -201,16 +211,18 @@ class Observer(Unobserved):
             self.counts.answers[name].count(answers)
 
     def _run(self) -> None:
-        while not self._stop.wait(PERIOD_S) and self._try_hand_over():
-            pass
-
-    def _try_hand_over(self) -> bool:
+        """Hand over now and then until the end, and count in between where a ring fills sooner."""
+        due = time.monotonic() + PERIOD_S
         try:
-            self.hand_over()
+            while not self._stopping:
+                if self._wake.wait(due - time.monotonic()):
+                    self._wake.clear()
+                    self._take()
+                else:
+                    self.hand_over()
+                    due = time.monotonic() + PERIOD_S
         except Exception as error:
             self._give_up(error)
-            return False
-        return True
 
     def _give_up(self, error: Exception) -> None:
         """Log the first error; the model goes on, and what it sees is not counted in full any more."""

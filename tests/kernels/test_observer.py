@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from tests.metrics import Server
+from tests.waiting import wait_for
 from triton_regressors.kernels import observer as observers
-from triton_regressors.kernels.counting import RING_ROWS
+from triton_regressors.kernels.counting import RING_ROWS, Ring
 from triton_regressors.kernels.executors import Answers
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.metrics import MOST_COLUMNS, Subject
@@ -33,7 +34,9 @@ def answers(y: np.ndarray) -> Answers:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(observers, "PERIOD_S", 3600.0)  # tests say when counts are handed over
+    """The server's metrics; tests, and no thread, say when rows are counted and handed over."""
+    monkeypatch.setattr(observers, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(Ring, "filling", lambda ring: False)
     return Server()
 
 
@@ -208,9 +211,23 @@ def test_the_last_counts_are_handed_over_at_the_end(server: Server, observe: Cal
 def test_the_thread_hands_counts_over_by_itself(monkeypatch: pytest.MonkeyPatch, observe: Callable[..., Any]) -> None:
     monkeypatch.setattr(observers, "PERIOD_S", 0.001)
     handed, observer = [], observe(SAMPLED)
-    observer._metrics = types.SimpleNamespace(hand_over=lambda: handed.append(observer._stop.set()))
+    observer._metrics = types.SimpleNamespace(hand_over=lambda: handed.append(setattr(observer, "_stopping", True)))
     observer._thread.join(60)
     assert handed
+
+
+def test_the_thread_counts_sooner_where_a_ring_fills(
+    monkeypatch: pytest.MonkeyPatch, observe: Callable[..., Any]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(observers, "PERIOD_S", 3600.0)
+    observer = observe(ON)
+    X = batch(RING_ROWS // 2 + 1)
+    observer.look([X], len(X))  # nothing is kept, so it is not yet half full
+    observer.keep(len(X), answers(np.zeros(len(X))))
+    observer.look([X[:1]], 1)
+    observer.keep(1, answers(np.zeros(1)))
+    wait_for(lambda: observer.counts.columns.rows >= len(X))
 
 
 def test_a_server_that_fails_is_logged_once_and_fails_no_request(

@@ -81,6 +81,7 @@ def test_the_servers_metrics_say_what_was_seen(server: TritonServer, client: Cli
     found = metrics(server)
     assert found["seen_rows_total", ""] == 900
     assert found["refused_rows_total", "not_finite"] == 3
+    wait_for(lambda: f"{NAME} version 1 refused" in server.log)
     below, above = (profile.low > X).sum(axis=0), (profile.high < X).sum(axis=0)
     assert below[4] >= 5
     assert above[2] >= 7

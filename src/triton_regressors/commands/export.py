@@ -39,7 +39,6 @@ from triton_regressors.extras import require
 
 _RUN = "How the server runs it"
 _INTERVAL = "Prediction intervals"
-_SEEN = "What the server sees"
 
 
 def export(
@@ -84,7 +83,7 @@ def export(
             metavar="FILE",
             help="Rows that served rows are compared with, such as the training rows: .npy, .csv or .parquet. By "
             "default those of --sample.",
-            rich_help_panel=_SEEN,
+            rich_help_panel=WHAT,
         ),
     ] = None,
     out_of_range: Annotated[
@@ -92,17 +91,9 @@ def export(
         typer.Option(
             "--out-of-range",
             help="Add the output out_of_range: in how many columns a row is unlike those rows.",
-            rich_help_panel=_SEEN,
+            rich_help_panel=WHAT,
         ),
     ] = False,
-    observe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
-            rich_help_panel=_SEEN,
-        ),
-    ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -151,6 +142,14 @@ def export(
     engine: Annotated[
         str | None, typer.Option(help="auto, triton, torch or interpret; default auto.", rich_help_panel=_RUN)
     ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     versions: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many of the newest versions to serve; default 1.", rich_help_panel=_RUN),
@@ -172,6 +171,7 @@ def export(
         triton-regressors export houses.joblib --trust-pickle --name houses
         triton-regressors export diabetes.skops --max-queue-delay-us 500
         triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
+        triton-regressors export diabetes.skops --profile rows.csv --out-of-range
     """
     require("export", "Exporting a model")
     with loading():
@@ -197,7 +197,6 @@ def export(
         level=level,
         profile=None if profile is None else read_rows(profile, estimator),
         out_of_range=out_of_range,
-        observe=observe,
         tolerance=tolerance,
         precision=precision,
         missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
@@ -210,6 +209,7 @@ def export(
         instance_kind=instance_kind,
         gpu_inputs=gpu_inputs,
         engine=engine,
+        observe=observe,
         versions=versions,
     )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
