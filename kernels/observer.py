@@ -122,15 +122,17 @@ class Observer(Unobserved):
                     ring.keep(laid)
                     if self._all and laid < len(found):
                         self._count_answers(name, found[laid:])
-            for part in self._rest:
-                for piece in pieces(on_cpu(part)):
-                    self._count_rows(piece)
+            if self._rest:
+                for part in self._rest:
+                    for piece in pieces(on_cpu(part)):
+                        self._count_rows(piece)
+                self._rest = []  # they lie in the server's memory
         except Exception as error:
             self._give_up(error)
 
     def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:  # noqa: D102
         self.counts.refused[reason] += max(rows, 1)
-        self._trace = None
+        self._trace, self._rest = None, []
         try:
             if request is not None and hasattr(request, "trace"):  # servers have it from 24.04 on
                 self._trace = request.trace().get_context()

@@ -75,6 +75,10 @@ def test_every_row_is_counted_where_that_is_asked_for(
         total = sum(map(len, parts))
         observer.look(parts, total)
         observer.keep(total, answers(y[:total]))
+        assert observer._rest == []  # nothing of the server's memory is kept
+    observer.look([rows[2]], len(rows[2]))
+    observer.refuse("failed", len(rows[2]))
+    assert observer._rest == []
     observer.hand_over()
     X = np.concatenate(rows)
     assert told(server, "rows_total") == told(server, "seen_rows_total") == {"": len(X)}
