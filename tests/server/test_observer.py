@@ -42,7 +42,8 @@ LINE = re.compile(r"triton_regressors_(\w+)\{(.*)\} (\S+)")
 @pytest.fixture(scope="module")
 def observed(repository: Path, client: Client, unload: Unload) -> Iterator[Path]:
     """The directory of a served version with a profile, of which every row is looked at."""
-    entry = export(models()["bayes"].estimator, repository, name=NAME, sample=rows(400), observe="on").entry
+    options = {"sample": rows(400), "observe": "on", "out_of_range": True}
+    entry = export(models()["bayes"].estimator, repository, name=NAME, **options).entry
     client.load(NAME)
     yield entry.version_directory
     unload(NAME)
@@ -77,10 +78,14 @@ def test_the_servers_metrics_say_what_was_seen(server: TritonServer, client: Cli
         with pytest.raises(InvalidRequest):
             client.infer(NAME, wrong)
 
-    wait_for(lambda: metrics(server)["rows_total", ""] == 900)
+    def answered(output: str) -> float:
+        found = metrics(server)
+        return sum(found["answers_total", f"{output},{number}"] for number in range(10))
+
+    wait_for(lambda: (answered("y"), answered("std")) == (900, 500))  # these are told last
+    wait_for(lambda: metrics(server)["refused_rows_total", "not_finite"] == 3)
     found = metrics(server)
-    assert found["seen_rows_total", ""] == 900
-    assert found["refused_rows_total", "not_finite"] == 3
+    assert found["rows_total", ""] == found["seen_rows_total", ""] == 900
     wait_for(lambda: f"{NAME} version 1 refused" in server.log)
     below, above = (profile.low > X).sum(axis=0), (profile.high < X).sum(axis=0)
     assert below[4] >= 5
@@ -92,8 +97,10 @@ def test_the_servers_metrics_say_what_was_seen(server: TritonServer, client: Cli
     bins = np.bincount(np.searchsorted(answers.edges, y[:, 0]), minlength=10)
     assert [found["answers_total", f"y,{number}"] for number in range(10)] == bins.tolist()
     assert [found["expected_share", f"y,{number}"] for number in range(10)] == pytest.approx(answers.shares)
-    assert sum(found["answers_total", f"std,{number}"] for number in range(10)) == 500
     assert not any(name == "nan_total" for name, _ in found)  # the model takes none
+    asked = client.infer(NAME, X, outputs=("out_of_range", "y"))
+    np.testing.assert_array_equal(asked["out_of_range"], profile.outside(X))
+    assert asked["y"].tobytes() == y.tobytes()
 
 
 class Request:
