@@ -33,7 +33,7 @@ MOST_CHARACTERS = 400
 STOP_S = 5.0
 """How long the thread is waited for when the model is unloaded."""
 
-MOST_ROWS = 64
+MOST_ROWS = 32
 """How many rows of a batch are looked at where they are sampled."""
 
 
