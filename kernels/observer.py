@@ -217,8 +217,9 @@ class Observer(Unobserved):
         due = time.monotonic() + PERIOD_S
         try:
             while not self._stopping:
-                if self._wake.wait(due - time.monotonic()):
-                    self._wake.clear()
+                self._wake.wait(max(due - time.monotonic(), 0))
+                self._wake.clear()
+                if time.monotonic() < due:
                     self._take()
                 else:
                     self.hand_over()

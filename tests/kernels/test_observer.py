@@ -234,6 +234,22 @@ def test_the_thread_counts_sooner_where_a_ring_fills(
     wait_for(lambda: observer.counts.columns.rows >= len(X))
 
 
+def test_a_ring_that_fills_all_the_time_delays_nothing(
+    monkeypatch: pytest.MonkeyPatch, server: Server, observe: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(Ring, "filling", lambda ring: True)
+    monkeypatch.setattr(observers, "PERIOD_S", 0.05)
+    observer = observe(ON)
+
+    def told_while_busy() -> bool:
+        observer.look([batch(1)], 1)
+        observer.keep(1, answers(np.zeros(1)))
+        observer._wake.set()
+        return told(server, "rows_total")[""] > 0
+
+    wait_for(told_while_busy)
+
+
 def test_a_server_that_fails_is_logged_once_and_fails_no_request(
     server: Server, observe: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
