@@ -52,8 +52,8 @@ def check_count(columns: Sequence[str], n_features: int, estimator: Any) -> None
         )
 
 
-def in_order(sample: Any, calibrate: Any, columns: Sequence[str], estimator: Any) -> tuple[Any, Any]:
-    """Return a sample and calibration rows with the columns of these names, as the estimator was fitted on them.
+def in_order(sample: Any, calibrate: Any, profile: Any, columns: Sequence[str], estimator: Any) -> tuple[Any, Any, Any]:
+    """Return tables with the columns of these names, as the estimator was fitted on them.
 
     What has no names, and what is not there, is left as it is.
 
@@ -62,7 +62,8 @@ def in_order(sample: Any, calibrate: Any, columns: Sequence[str], estimator: Any
     """
     if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
         calibrate = _in_order(calibrate[0], columns, estimator, "calibrate"), calibrate[1]
-    return _in_order(sample, columns, estimator, "The sample"), calibrate
+    profile = _in_order(profile, columns, estimator, "The profile")
+    return _in_order(sample, columns, estimator, "The sample"), calibrate, profile
 
 
 def _in_order(table: Any, columns: Sequence[str], estimator: Any, called: str) -> Any:

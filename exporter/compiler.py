@@ -26,8 +26,11 @@ from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.missing import nan_columns
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.oracle import Oracle, feature_names, written
+from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
+from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.quantiles import check_quantiles
+from triton_regressors.exporter.row_profile import find_profile
 from triton_regressors.exporter.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, verify
@@ -44,6 +47,7 @@ from triton_regressors.kernels.entry import (
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.kernels.run import Runner
 from triton_regressors.version import __version__
 
@@ -66,6 +70,7 @@ class Compilation:
     nan_sample: Sample  # rows with NaN there
     interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
     columns: tuple[str, ...] = ()  # the names that clients know the columns by
+    profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
 
     @property
     def plan(self) -> Plan:
@@ -77,7 +82,7 @@ class Compilation:
 
     def contract(self, name: str, version: int | None = None) -> Contract:
         """Return what the model is asked and answers under a name."""
-        return contract_of(name, version, self.document(), self.golden())
+        return contract_of(name, version, self.document(), self.golden(), self.profile)
 
     def golden(self) -> Golden:
         """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
@@ -140,6 +145,8 @@ def compile_estimator(
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
     quantiles: tuple[Any, Any] | None = None,
+    profile: Any | None = None,
+    out_of_range: bool = False,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -158,6 +165,8 @@ def compile_estimator(
             `upper`; None: there are no such outputs.
         level: which share of new rows these are for (default 0.9).
         quantiles: fitted models of a lower and of an upper quantile, of which `lower` and `upper` are then made.
+        profile: rows whose profile served rows are compared with, as `predict` takes them; None: the sample's.
+        out_of_range: whether there is an output that counts the columns in which a row is unlike these rows.
         tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
@@ -186,7 +195,7 @@ def compile_estimator(
     names = tuple(feature_names(estimator) or ())
     if columns is not None:
         names = checked_columns(columns, estimator)
-        sample, calibrate = in_order(sample, calibrate, names, estimator)
+        sample, calibrate, profile = in_order(sample, calibrate, profile, names, estimator)
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
     lowered = lower(estimator, sample, missing_strings, ends)
     if columns is not None:
@@ -205,12 +214,18 @@ def compile_estimator(
         raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
     if interval is not None:
         stages.append((STAGE, interval.after(stages[-1][1])))
-    del lowered  # whose thresholds may be wider than those that are served
     runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+    seen = find_profile(lowered, oracle, choice.inputs, sent, runner, profile)
+    del lowered  # whose thresholds may be wider than those that are served
+    nan, with_nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
+    if out_of_range:
+        stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
+        assert seen is not None
+        sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+        runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
     report = verify(runner, sent, choice, tolerance)
-    nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
     lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, *nan, found, names)
+    return Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
 
 
 def export(
@@ -222,6 +237,8 @@ def export(
     calibrate: tuple[Any, Any] | None = None,
     level: float | None = None,
     quantiles: tuple[Any, Any] | None = None,
+    profile: Any | None = None,
+    out_of_range: bool = False,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -235,6 +252,7 @@ def export(
     instance_kind: str | None = None,
     gpu_inputs: bool | None = None,
     engine: str | None = None,
+    observe: str | None = None,
     versions: int | None = None,
     version: int | None = None,
     source: Source | None = None,
@@ -263,6 +281,11 @@ def export(
             columns. With l and u the smaller and the larger of their answers a score is max(l − target, target − u),
             and `lower` and `upper` are l − q and u + q, or both the middle where these would cross: conformalised
             quantile regression, by Romano, Patterson and Candès (2019). `y` may lie outside. None: there are none.
+        profile: rows as `predict` takes them, such as the training rows, whose range, quantiles and answers the entry
+            keeps, for the server to count what lies outside; None: those of the sample, if there is one.
+        out_of_range: whether the entry has an output of this name, FP32 `[rows, 1]`: in how many columns a row has a
+            number below the smallest or above the largest of these rows, an unknown category, or NaN where they have
+            none.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
@@ -284,6 +307,7 @@ def export(
         gpu_inputs: whether rows that a request has in a GPU's memory stay there (default no: the server copies them to
             the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
+        observe: what the server's metrics count of the rows: "off", "sampled" (default) or "on".
         versions: how many of the newest versions are served (default 1).
         version: the number of the version, at least 1, which the entry must not have; None: the next one.
         source: where the estimator was fetched from, a `kernels.entry.Source`, which plan.json then holds.
@@ -305,6 +329,7 @@ def export(
         instance_kind=instance_kind,
         gpu_inputs=gpu_inputs,
         engine=engine,
+        observe=observe,
         versions=versions,
     )
     if source is not None and not isinstance(source, Source):
@@ -322,6 +347,8 @@ def export(
         calibrate=calibrate,
         level=level,
         quantiles=quantiles,
+        profile=profile,
+        out_of_range=out_of_range,
         tolerance=tolerance,
         precision=precision,
         input=input,
@@ -339,7 +366,8 @@ def export(
     document = compilation.document()
     document = dataclasses.replace(document, provenance=dataclasses.replace(document.provenance, source=source))
     try:
-        entry = repositories.publish(repository, name, plan, compilation.golden(), document, serving, version)
+        golden, profile = compilation.golden(), compilation.profile
+        entry = repositories.publish(repository, name, plan, golden, document, serving, version, profile)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return Export(entry, compilation)

@@ -15,6 +15,7 @@ from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.column_parameters import CATEGORIES, CHECKS_COLUMNS, COLUMNS
 from triton_regressors.kernels.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
+from triton_regressors.kernels.observer import DEFAULT_MODE, MODES
 from triton_regressors.kernels.run import ENGINES
 from triton_regressors.kernels.staging import MAX_NUMBERS
 
@@ -46,6 +47,7 @@ class ServingOptions(Batching):
     instance_kind: str | None = None
     gpu_inputs: bool | None = None
     engine: str | None = None
+    observe: str | None = None
     versions: int | None = None
 
     whole_numbers = MappingProxyType(
@@ -56,7 +58,7 @@ class ServingOptions(Batching):
         super().__post_init__()
         if not isinstance(self.gpu_inputs, bool | None):
             raise self.refusal(f"gpu_inputs must be true or false, not {self.gpu_inputs!r}.")
-        for name, accepted in (("instance_kind", tuple(INSTANCE_KINDS)), ("engine", ENGINES)):
+        for name, accepted in (("instance_kind", tuple(INSTANCE_KINDS)), ("engine", ENGINES), ("observe", MODES)):
             value = getattr(self, name)
             if value is not None and value not in accepted:
                 raise self.refusal(f"{name} must be one of {', '.join(accepted)}, not {value!r}.")
@@ -83,6 +85,8 @@ class ServingOptions(Batching):
             changed.parameters[ONLY_CPU_INPUTS].string_value = "no" if self.gpu_inputs else "yes"
         if self.engine is not None:
             changed.parameters["engine"].string_value = self.engine
+        if self.observe is not None:
+            changed.parameters["observe"].string_value = self.observe
         if self.versions is not None:
             changed.version_policy.latest.num_versions = self.versions
         features = sum(sum(tensor.dims) for tensor in changed.input)
@@ -119,6 +123,7 @@ def make_config(
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
+    config.parameters["observe"].string_value = DEFAULT_MODE
     if inputs.text:
         config.parameters["max_string_bytes"].string_value = str(MAX_STRING_BYTES)
     elif not inputs.closed:

@@ -32,6 +32,7 @@ from triton_regressors.kernels.column_parameters import COLUMNS
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -103,6 +104,7 @@ def publish(
     document: Document,
     options: ServingOptions,
     version: int | None = None,
+    profile: RowProfile | None = None,
 ) -> Entry:
     """Write the plan, which `document` holds too, as the next version of an entry, or as this one, and return it.
 
@@ -113,7 +115,7 @@ def publish(
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
-        write_version(written / str(first), document, plan.to_tensors(), golden)
+        write_version(written / str(first), document, plan.to_tensors(), golden, profile)
         while True:
             try:
                 if (repository / name).exists():

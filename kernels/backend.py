@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .executors import Answers
     from .gather import Part
     from .inputs import Inputs
+    from .observer import Unobserved
     from .run import Runner
     from .stub import ErrorCode, Request, Response, ServerTensor, Utils
 
@@ -65,6 +66,8 @@ class TritonPythonModel:
     outputs: tuple[str, ...]
     allowed: Allowed
     runner: Runner
+    answers: Answers
+    observer: Unobserved
 
     def initialize(self, args: dict[str, str]) -> None:
         """Check the files, load the plan, bind it to the instance's device, prove it on the golden rows, warm it up."""
@@ -77,8 +80,11 @@ class TritonPythonModel:
         document = read_document(version)  # before the modules that it checks are imported
         from .allowed import Allowed
         from .inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
+        from .metrics import Subject
+        from .observer import DEFAULT_MODE, MODES, start
         from .parity import measure
         from .plan import load_plan
+        from .row_profile import read_profile
         from .run import Runner
         from .staging import MAX_NUMBERS
 
@@ -99,6 +105,9 @@ class TritonPythonModel:
                 f"at most {MAX_NUMBERS:,} can be staged: set max_batch_size to {MAX_NUMBERS // plan.n_features} or "
                 "less."
             )
+        observe = parameters.get("observe", DEFAULT_MODE)
+        if observe not in MODES:
+            raise ValueError(f"config.pbtxt's parameter observe must be one of {', '.join(MODES)}, not {observe!r}.")
         self.inputs = document.inputs
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
@@ -133,6 +142,16 @@ class TritonPythonModel:
                     f"from the estimator's own prediction; the entry allows {tolerance:.0e}."
                 )
         self.runner.warm_up([(name,) for name in self.outputs] + ([self.outputs] if len(self.outputs) > 1 else []))
+        subject = Subject(
+            config["name"],
+            version.name,
+            self.inputs,
+            self.feature_names,
+            document.nan_columns,
+            plan.output_widths(),
+            read_profile(version),
+        )
+        self.observer = start(subject, observe, pb_utils, self.runner.staged, _warm_ups(config))
 
     def execute(self, requests: list[Request]) -> list[Response]:
         """Answer each request of the batch, in order.
@@ -141,6 +160,7 @@ class TritonPythonModel:
         answered, is kept to a few operations a request, and what does not need the answers is done while the device
         computes them; `_refuse` looks at requests one by one.
         """
+        rows: list[int] = []
         try:
             parts = [self.read(request) for request in requests]
             rows = [len(part) for part in parts]
@@ -148,17 +168,21 @@ class TritonPythonModel:
             cancelled = self._cancelled(requests, rows) if max(rows) >= self.large_rows else NONE
             if min(rows) > 0 and not cancelled:
                 responses = self._launch(requests, parts, rows)
+                self.observer.look(parts, total)
                 misled = any(map(self._misled, requests))
                 if self.runner.allowed(total, self.allowed) and not misled:
+                    self.observer.keep(total, self.answers)
                     return responses
             return self._refuse(requests, parts, cancelled)
         except Exception as error:
+            self.observer.refuse("failed", sum(rows) or len(requests))
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
             return [_error(message, pb_utils.TritonError.INTERNAL) for _ in requests]
 
     def finalize(self) -> None:
-        """Let go of the device's memory."""
-        del self.runner
+        """Hand over the last counts, and let go of the device's memory."""
+        self.observer.close()
+        vars(self).clear()
 
     def _launch(self, requests: list[Request], parts: list[Part], rows: list[int]) -> list[Response]:
         """Start the plan once for the rows of all requests; return what holds the answers once it is done.
@@ -167,13 +191,14 @@ class TritonPythonModel:
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            pieces = _cut(self.runner.launch(parts, sum(rows), self.outputs), name, rows)
+            self.answers = self.runner.launch(parts, sum(rows), self.outputs)
+            pieces = _cut(self.answers, name, rows)
             return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         outputs = tuple(name for name in self.outputs if name in asked)
-        answers = self.runner.launch(parts, sum(rows), outputs)
-        cut = {name: _cut(answers, name, rows) for name in outputs}
+        self.answers = self.runner.launch(parts, sum(rows), outputs)
+        cut = {name: _cut(self.answers, name, rows) for name in outputs}
         return [
             pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
@@ -199,17 +224,23 @@ class TritonPythonModel:
         from .gather import on_cpu
 
         arrays = map(on_cpu, parts)
-        errors = [
+        refusals = [
             self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, arrays, strict=True))
         ]
-        good = [index for index, error in enumerate(errors) if error is None]
+        good = [index for index, refusal in enumerate(refusals) if refusal is None]
         answers: list[Response] = []
         if good:
-            rows = [len(parts[index]) for index in good]
-            answers = self._launch([requests[index] for index in good], [parts[index] for index in good], rows)
+            taken = [parts[index] for index in good]
+            rows = [len(part) for part in taken]
+            answers = self._launch([requests[index] for index in good], taken, rows)
             self.runner.wait()
+            self.observer.look(taken, sum(rows))
+            self.observer.keep(sum(rows), self.answers)
         in_order = iter(answers)
-        return [next(in_order) if error is None else error for error in errors]
+        for request, part, refusal in zip(requests, parts, refusals, strict=True):
+            if refusal is not None:
+                self.observer.refuse(refusal[0], len(part), request)
+        return [next(in_order) if refusal is None else refusal[1] for refusal in refusals]
 
     def _misled(self, request: Request) -> bool:
         """Return whether the request's tensors were made for other columns than this model's."""
@@ -218,36 +249,44 @@ class TritonPythonModel:
             return False
         return bool(json.loads(parameters).get(COLUMNS_DIGEST, self.columns_digest) != self.columns_digest)
 
-    def _why_not(self, request: Request, part: np.ndarray, cancelled: bool) -> Response | None:
-        """Return the error for a request that cannot be answered, or None."""
+    def _why_not(self, request: Request, part: np.ndarray, cancelled: bool) -> tuple[str, Response] | None:
+        """Return the reason and the error for a request that cannot be answered, or None."""
         if self._misled(request):
-            return _error(f"{COLUMNS_DIGEST} is not this model's: the request was made for other columns.")
+            message = f"{COLUMNS_DIGEST} is not this model's: the request was made for other columns."
+            return "wrong_columns", _error(message)
         if not len(part):
-            return _error(f"{next(iter(self.inputs.columns()))} has no rows.")
+            return "empty", _error(f"{next(iter(self.inputs.columns()))} has no rows.")
         if cancelled:
-            return _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
+            return "cancelled", _error("The request was cancelled.", pb_utils.TritonError.CANCELLED)
         wrong = self.allowed.first_wrong(part)
-        return None if wrong is None else _error(self._not_allowed(request, part, *wrong))
+        if wrong is None:
+            return None
+        reason, message = self._not_allowed(request, part, *wrong)
+        return reason, _error(message)
 
-    def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> str:
-        """Say where a request's first NaN, infinity or string stands that the model cannot take."""
+    def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
+        """Return the reason, and say where a request's first NaN, infinity or string stands that cannot be taken."""
         tensor, place = self.inputs.place(column)
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
-            return f"X must be finite: {where} is {number}."
+            return "not_finite", f"X must be finite: {where} is {number}."
         if self.datatypes[tensor] != "BYTES":
             given = self.numbers(request, tensor)[row, place]
-            return f"{tensor} must hold categories that the model was fitted on: {where} is {given}."
+            return (
+                "unknown_category",
+                f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
+            )
         string = _strings_in(request, tensor)[row, place]
         if np.isinf(number):
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
-            return f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
+            return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
         if not np.isnan(number):
-            return f"{tensor} must hold categories that the model was fitted on: {where} is {_quoted(string)}."
+            message = f"{tensor} must hold categories that the model was fitted on: {where} is {_quoted(string)}."
+            return "unknown_category", message
         if not string:
-            return f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
-        return f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
+            return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
+        return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
 
 
 def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> None:
@@ -258,6 +297,15 @@ def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> 
             raise ValueError(f"config.pbtxt names the output {name!r}; the plan has {', '.join(widths)}.")
         if dims != [widths[name]] or kind != "TYPE_FP32":
             raise ValueError(f"config.pbtxt must give the output {name} TYPE_FP32 and the dims [{widths[name]}].")
+
+
+def _warm_ups(config: dict[str, Any]) -> list[int]:
+    """Return how many rows each batch has that the server sends before the model is ready."""
+    found = []
+    for sample in config.get("model_warmup", []):
+        rows = int(sample.get("batch_size", 0))
+        found += [rows] * max(int(sample.get("count", 1)), 1) if rows else []
+    return found
 
 
 def _numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:

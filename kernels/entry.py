@@ -5,6 +5,7 @@
       plan.json               a `Document`: the plan, and what is known of it
       weights.safetensors     the plan's arrays
       golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
+      profile.safetensors     a `RowProfile` of the rows that the export was given, if it was: see `row_profile.py`
       kernels/                this folder as it was at the export
 
 `plan.json` has two more keys: "files" is the SHA-256 of every other file of its version, by path, and "digest" that of
@@ -36,6 +37,7 @@ from .errors import PlanError
 if TYPE_CHECKING:
     from .inputs import Inputs
     from .parity import Parity
+    from .row_profile import RowProfile
 
 MODEL, PLAN, WEIGHTS, GOLDEN = "model.py", "plan.json", "weights.safetensors", "golden.safetensors"
 KERNELS = Path(__file__).parent
@@ -240,10 +242,18 @@ def find_entry(directory: Path, version: int | str | None = None) -> Entry:
     return Entry(directory, int(version))
 
 
-def write_version(version: Path, document: Document, weights: Mapping[str, np.ndarray], golden: Golden) -> None:
+def write_version(
+    version: Path,
+    document: Document,
+    weights: Mapping[str, np.ndarray],
+    golden: Golden,
+    profile: RowProfile | None = None,
+) -> None:
     """Write the files of a version into a new directory, `plan.json` last: it has the digests of the others."""
     version.mkdir(parents=True)
     write_golden(version, golden)
+    if profile is not None:
+        profile.write(version)
     (version / MODEL).write_bytes(MODEL_CODE)
     for source in sorted([*KERNELS.rglob("*.py"), *KERNELS.glob("*.json")]):
         target = version / KERNELS.name / source.relative_to(KERNELS)

@@ -80,6 +80,9 @@ class Executor(Protocol):
     def wait(self) -> None:
         """Wait until what was launched is computed."""
 
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the `rows` rows that were launched last, until the next launch, unless they were not staged."""
+
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows that need not be staged yet, in arrays that are the caller's."""
 
@@ -119,6 +122,10 @@ class TorchExecutor:
 
     def wait(self) -> None:
         """Launching computed everything."""
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the rows that were launched last."""
+        return self._staging.rows(rows)
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, which are read where they lie."""
@@ -212,6 +219,10 @@ class KernelExecutor:
         """Wait for the streams of the lanes that were given a piece."""
         for stream in self._busy:
             stream.synchronize()
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the rows that were launched last, unless the device read them where they lay."""
+        return None if self._searched is not None else self._staging.rows(rows)
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, after staging them."""

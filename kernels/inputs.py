@@ -204,3 +204,9 @@ class Inputs:
         groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
         pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
         return [column for column, closed in pairs if closed]
+
+    @property
+    def coded(self) -> list[int]:
+        """The columns of the matrix that hold the places of categories, or `UNKNOWN`."""
+        integers = zip(self.integers.columns, self.integers.categories, strict=True)
+        return [column for column, known in integers if known] + [i for group in self.text for i in group.columns]

@@ -81,6 +81,10 @@ class Runner:
         """Wait until what was launched is computed."""
         self._executor.wait()
 
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the `rows` rows that were launched last, until the next launch, if they were staged."""
+        return self._executor.staged(rows)
+
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs, float32 `[rows, width]`, for a matrix `[rows, n_features]` of the plan's dtype."""
         if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != self.dtype:

@@ -48,6 +48,10 @@ class Staging:
         """Return the numbers of the first `rows` rows, one row after the other, as they lie here."""
         return self._numbers[: rows * self._n_features]
 
+    def rows(self, count: int) -> np.ndarray:
+        """Return the first `count` rows as they lie here."""
+        return self._rows[:count]
+
 
 class _Unlocked:
     """The memory of an array as the object that numpy asks for it: an array over it can be written to."""

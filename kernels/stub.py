@@ -31,6 +31,13 @@ class TensorType(Protocol):
         """Return a tensor over the memory of a DLPack capsule."""
 
 
+class Trace(Protocol):
+    """What the server's tracing knows of a request."""
+
+    def get_context(self) -> str | None:
+        """Return its context as JSON where the server traces by OpenTelemetry, such as {"traceparent": "00-..."}."""
+
+
 class Request(Protocol):
     """One request of a batch."""
 
@@ -39,6 +46,9 @@ class Request(Protocol):
 
     def parameters(self) -> str:
         """Return the request's parameters as a JSON object."""
+
+    def trace(self) -> Trace:
+        """Return its trace."""
 
     def is_cancelled(self) -> bool:
         """Ask the server whether the client has cancelled it."""
@@ -74,12 +84,53 @@ class ResponseType(Protocol):
         """Return a response: tensors, or none of them and an error."""
 
 
+class Metric(Protocol):
+    """One number of the server's metrics."""
+
+    def increment(self, value: float) -> None:
+        """Add to a counter."""
+
+    def set(self, value: float) -> None:
+        """Set a gauge."""
+
+
+class MetricFamily(Protocol):
+    """Numbers of one name, which their labels tell apart."""
+
+    def Metric(self, *, labels: dict[str, str]) -> Metric:  # noqa: N802
+        """Return the number with these labels, which no other process may have."""
+
+
+class MetricFamilyType(Protocol):
+    """What makes families of metrics."""
+
+    COUNTER: MetricKind
+    GAUGE: MetricKind
+
+    def __call__(self, *, name: str, description: str, kind: MetricKind) -> MetricFamily:
+        """Return the family of this name, which may be there already."""
+
+
+class MetricKind(Protocol):
+    """Whether a metric counts or is set."""
+
+
+class LoggerType(Protocol):
+    """The server's log."""
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        """Log a warning."""
+
+
 class Utils(Protocol):
     """The module `triton_python_backend_utils`."""
 
     Tensor: TensorType
     TritonError: ErrorType
     InferenceResponse: ResponseType
+    MetricFamily: MetricFamilyType
+    Logger: LoggerType
 
     def get_input_tensor_by_name(self, request: Request, name: str) -> ServerTensor:
         """Return an input of a request; the server has checked that it is there."""

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
+from triton_regressors import profiles
 from triton_regressors.intervals import in_words
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport
 from triton_regressors.kernels.inputs import TextInput
+from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.snippets import curl_command, python_snippet
 
 MEANINGS = {
@@ -23,6 +25,7 @@ MEANINGS = {
     "std": "the standard deviation of the prediction",
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
+    "out_of_range": "in how many columns a row is unlike the profile",
 }
 FEW = 4
 """How many of a column's categories are shown."""
@@ -85,7 +88,8 @@ class Contract:
     """What a model is asked and answers under its name on a server; `version` is None before it is exported.
 
     `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
-    `interval` are sentences on the prediction interval, if there is one.
+    `interval` are sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
+    if there are any.
     """
 
     name: str
@@ -97,6 +101,7 @@ class Contract:
     python: str
     shell: str
     interval: tuple[str, ...] = ()
+    profile: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -141,6 +146,7 @@ class Contract:
             f"{_paragraph(' · '.join(about))}{_table('input', 'columns', inputs)}{_table('output', 'meaning', outputs)}"
             f"{_paragraph('<br>'.join(map(escape, self._measured())))}"
             f"{_paragraph('<br>'.join(map(escape, self.interval))) if self.interval else ''}"
+            f"{_details('Profile', _paragraph('<br>'.join(map(escape, self.profile)))) if self.profile else ''}"
             f"{_paragraph('Ask it from Python')}{_code(self.python)}"
             f"{_details('Ask it from a shell', _code(self.shell))}</div>"
         )
@@ -163,9 +169,10 @@ class Contract:
         yield from ("", "Parity with the estimator's own predict")
         for sentence in (*(f"{each.name}: {self._error(each)}." for each in self.outputs), *self._measured()):
             yield from _wrapped(sentence, width, 2)
-        if self.interval:
-            yield from ("", "Prediction interval")
-            for sentence in self.interval:
+        for heading, sentences in (("Prediction interval", self.interval), ("Profile", self.profile)):
+            if sentences:
+                yield from ("", heading)
+            for sentence in sentences:
                 yield from _wrapped(sentence, width, 2)
         yield from ("", "Ask it from Python", textwrap.indent(self.python, "    "))
         yield from ("", "Ask it from a shell", textwrap.indent(self.shell, "    "))
@@ -207,7 +214,9 @@ class Contract:
         return notes
 
 
-def contract_of(name: str, version: int | None, document: Document, golden: Golden) -> Contract:
+def contract_of(
+    name: str, version: int | None, document: Document, golden: Golden, profile: RowProfile | None = None
+) -> Contract:
     """Return the contract of a model under a name; `golden` are rows that its examples are made of."""
     inputs, names = document.inputs, document.provenance.feature_names
     called = [shown(name) for name in names] or [f"column {number}" for number in range(inputs.n_features)]
@@ -235,6 +244,7 @@ def contract_of(name: str, version: int | None, document: Document, golden: Gold
         python_snippet(name, inputs, outputs, names, golden),
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
+        () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
     )
 
 

@@ -231,3 +231,19 @@ def test_an_unknown_option_is_refused_by_name(run_here):
     code, _, err = run_here("export", "poly.skops", "--batch", "3")
     assert code == 2
     assert "--batch" in err
+
+
+def test_training_rows_are_the_profile_and_what_is_outside_an_output(run_here, folder):
+    np.save(folder / "training.npy", np.concatenate([X, X[:1] + 100]))
+    options = ("--sample", "rows.npy", "--profile", "training.npy", "--out-of-range", "--observe", "off")
+    code, out, err = run_here("export", "poly.skops", "--repository", "watched", *options)
+    assert (code, err) == (0, "")
+    assert "out_of_range  FP32  [rows, 1]  in how many columns a row is unlike the profile" in out
+    assert 'key: "observe"\n  value {\n    string_value: "off"' in (folder / "watched/poly/config.pbtxt").read_text()
+    code, out, err = run_here("describe", "poly", "--repository", "watched")
+    assert (code, err) == (0, "")
+    assert "Served rows are compared with 61 rows" in out
+    assert f"column 3: {X[:, 3].min():.4g}, " in out
+    assert f", {X[0, 3] + 100:.4g}." in out
+    code, out, err = run_here("export", "poly.skops", "--repository", "watched", "--observe", "sometimes")
+    assert (code, err) == (1, "Error: observe must be one of off, sampled, on, not 'sometimes'.")

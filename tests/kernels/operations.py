@@ -17,6 +17,7 @@ from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.outside import Outside
 from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.quadratic import Quadratic
@@ -39,6 +40,11 @@ def scale(width: int, seed: int = 0) -> Scale:
 
 def columns(width: int, selected: int, seed: int = 0) -> Columns:
     return Columns(np.random.default_rng(seed).integers(0, width, selected).astype(np.int32))
+
+
+def outside(width: int, seed: int = 0) -> Outside:
+    low, high = np.sort(np.random.default_rng(seed).standard_normal((2, width)), axis=0)
+    return Outside(low, high, np.arange(width, dtype=np.uint8) % 2)
 
 
 def monomials(features: int, degree: int) -> np.ndarray:
@@ -92,6 +98,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "concatenate some columns": (Concatenate(np.array([8, 0, 2, 5, 5], dtype=np.int32)), (3, 5, 1)),
     "concatenate some columns of 10": (Concatenate(np.array([19, 3, 0, 18], dtype=np.int32)), (2,) * 10),
     "elementwise": (Elementwise("tanh"), (7,)),
+    **{f"outside {width}": (outside(width), (width,)) for width in (1, 5, 64, 131)},
     "clip": (Elementwise("identity", -0.5, 0.25), (5,)),
     "polynomial 2": (polynomial(6, 2), (6,)),
     "polynomial 4": (polynomial(5, 4), (5,)),

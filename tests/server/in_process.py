@@ -21,6 +21,9 @@ class FakeTensor:
     def __init__(self, name: str, array: np.ndarray) -> None:
         self.name, self.array = name, array
 
+    def as_numpy(self) -> np.ndarray:
+        return self.array
+
     def to_dlpack(self) -> Any:
         return torch.utils.dlpack.to_dlpack(torch.from_numpy(self.array))
 
@@ -37,14 +40,21 @@ class FakeError:
 
 
 @contextmanager
-def loaded(entry: Path) -> Iterator[Any]:
-    """Load version 1 of an entry as the Python backend does; an answer has `outputs`, arrays by name, or an `error`."""
+def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
+    """Load version 1 of an entry as the Python backend does; an answer has `outputs`, arrays by name, or an `error`.
+
+    A request's `X` is an array, or a dictionary of arrays by the input's name. `utilities` are further attributes of
+    the server's module.
+    """
     backend = types.ModuleType("triton_python_backend_utils")
     backend.TritonError, backend.Tensor = FakeError, FakeTensor
     backend.InferenceResponse = lambda output_tensors=(), error=None: types.SimpleNamespace(
         outputs={tensor.name: tensor.array for tensor in output_tensors}, error=error
     )
-    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(name, request.X)
+    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(
+        name, request.X[name] if isinstance(request.X, dict) else request.X
+    )
+    vars(backend).update(utilities)
     config = MessageToDict(from_pbtxt((entry / "config.pbtxt").read_text()), preserving_proto_field_name=True)
     arguments = {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}
     threads = torch.get_num_threads()

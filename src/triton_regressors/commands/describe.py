@@ -99,6 +99,7 @@ def describe(
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.kernels.entry import read_document, read_golden
         from triton_regressors.kernels.errors import PlanError
+        from triton_regressors.kernels.row_profile import read_profile
     if not advise and (gpu_price, cpu_price) != (None, None):
         raise ExportError("--gpu-price and --cpu-price go with --advise.")
     try:
@@ -111,6 +112,7 @@ def describe(
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
             golden = read_golden(entry.version_directory, document)
+            profile = read_profile(entry.version_directory)
     except (PlanError, OSError) as error:
         raise ExportError(str(error)) from error
     if entry is None:
@@ -127,7 +129,7 @@ def describe(
             missing=missing,
         )
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
-        name, document, golden = what.stem, compiled.document(), compiled.golden()
+        name, document, golden, profile = what.stem, compiled.document(), compiled.golden(), compiled.profile
     console = make_console()
     if advise:
         require("serve", "Timing a model")
@@ -147,7 +149,8 @@ def describe(
         text.highlight_regex(r"(?m)^\S.*$", "bold")
         console.print(text, soft_wrap=True)
         return
-    text = Text(contract_of(name, None if entry is None else entry.version, document, golden).text(console.width))
+    version = None if entry is None else entry.version
+    text = Text(contract_of(name, version, document, golden, profile).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied
     if entry is not None and gpu_memory:

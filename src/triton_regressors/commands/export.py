@@ -29,6 +29,7 @@ from triton_regressors.commands.model_file import (
     read_calibration,
     read_model,
     read_quantiles,
+    read_rows,
 )
 from triton_regressors.commands.registered import read_registered
 from triton_regressors.defaults import (
@@ -93,6 +94,23 @@ def export(
         Path | None,
         typer.Option(metavar="MODEL", help="The same of an upper quantile.", rich_help_panel=_INTERVAL),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that served rows are compared with, such as the training rows: .npy, .csv or .parquet. By "
+            "default those of --sample.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    out_of_range: Annotated[
+        bool,
+        typer.Option(
+            "--out-of-range",
+            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -149,6 +167,14 @@ def export(
     engine: Annotated[
         str | None, typer.Option(help="auto, triton, torch or interpret; default auto.", rich_help_panel=_RUN)
     ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     versions: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many of the newest versions to serve; default 1.", rich_help_panel=_RUN),
@@ -171,6 +197,7 @@ def export(
         triton-regressors export diabetes.skops --max-queue-delay-us 500
         triton-regressors export diabetes.skops --calibrate held_out.csv --level 0.9
         triton-regressors export models:/demand/3 --tracking-uri http://localhost:5000
+        triton-regressors export diabetes.skops --profile rows.csv --out-of-range
     """
     require("export", "Exporting a model")
     with loading():
@@ -211,6 +238,8 @@ def export(
             calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
             level=level,
             quantiles=read_quantiles(lower, upper, {model: estimator}, **reading),
+            profile=None if profile is None else read_rows(profile, estimator),
+            out_of_range=out_of_range,
             tolerance=tolerance,
             precision=precision,
             missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
@@ -223,6 +252,7 @@ def export(
             instance_kind=instance_kind,
             gpu_inputs=gpu_inputs,
             engine=engine,
+            observe=observe,
             versions=versions,
         )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract

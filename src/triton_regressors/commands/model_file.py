@@ -103,10 +103,7 @@ def read_model(
     Strings are as they are written there in the columns that the estimator reads as such.
     """
     with loading():
-        from triton_regressors.clients.rows import read_table
         from triton_regressors.exporter.loading import load_estimator
-        from triton_regressors.exporter.lower import string_columns
-        from triton_regressors.exporter.oracle import feature_names
     import_modules(imported)
     estimator = load_estimator(
         path,
@@ -115,10 +112,17 @@ def read_model(
         largest_mb=largest_mb,
         missing=missing,
     )
+    return estimator, None if sample is None else read_rows(sample, estimator)
+
+
+def read_rows(path: Path, estimator: Any) -> Any:
+    """Return the rows of a file; strings are as they are written there in the columns that the estimator reads so."""
+    with loading():
+        from triton_regressors.clients.rows import read_table
+        from triton_regressors.exporter.lower import string_columns
+        from triton_regressors.exporter.oracle import feature_names
     names = feature_names(estimator)
-    if sample is None or names is None:
-        return estimator, None if sample is None else read_table(sample)
-    return estimator, read_table(sample, string_columns(estimator) or None, names)
+    return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
 
 
 def read_quantiles(

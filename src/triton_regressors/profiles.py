@@ -1,0 +1,35 @@
+"""What an entry's profile is, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.row_profile import RowProfile
+
+MOST = 24
+"""Of how many columns numbers are shown."""
+
+
+def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
+    """Return what the rows of a profile looked like, column by column and output by output."""
+    sentences = [f"Served rows are compared with {profile.rows:,} rows; smallest, median and largest of their numbers:"]
+    columns = [column for column in range(inputs.n_features) if column not in inputs.coded]
+    for column in columns[:MOST]:
+        if column in profile.known:
+            count = len(profile.known[column])
+            sentences.append(f"{called[column]}: {count:,} categor{'y' if count == 1 else 'ies'}")
+        else:
+            sentences.append(f"{called[column]}: {_three(profile.deciles[:, column])}")
+        share = float(profile.nan_share[column])
+        sentences[-1] += f", {100 * share:.3g} % missing." if share else "."
+    if len(columns) > MOST:
+        sentences.append(f"And {len(columns) - MOST:,} more columns.")
+    return sentences + [f"Answers {name}: {_three(each.deciles)}." for name, each in profile.answers.items()]
+
+
+def _three(deciles: np.ndarray) -> str:
+    ends = [deciles[place] for place in (0, len(deciles) // 2, -1)]
+    return "no number" if np.isnan(ends).any() else ", ".join(f"{number:.4g}" for number in ends)
