@@ -1,4 +1,9 @@
 # Every command a contributor needs. `make demo` and `make test` each start from a bare clone.
+
+# Where the environment forbids Python to keep what it compiles, each of the hundreds of processes that the tests start
+# would compile torch and all else anew, as setup does not compile anything: it would take half as long again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
