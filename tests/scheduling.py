@@ -14,8 +14,13 @@ TOGETHER = {
 
 
 LONGEST = (
-    *("catalogue", "served", "tests/docs/test_examples.py", "tests/clients/compare/test_compare_server.py"),
-    *("tests/gallery/test_serve.py", "tests/kernels/test_ops.py", "tests/test_distribution.py"),
+    *("served", "catalogue", "tests/docs/test_examples.py", "tests/clients/compare/test_compare_server.py"),
+    *("tests/benchmarks/test_large.py", "tests/gallery/test_serve.py", "tests/kernels/test_ops.py"),
+    *("tests/test_distribution.py", "tests/benchmarks/test_benchmarks.py", "tests/gallery/test_kernels.py"),
+    *("tests/clients/test_server.py", "tests/server/test_text.py", "tests/clients/test_strings.py"),
+    *("tests/clients/test_startup.py", "tests/clients/test_watch.py", "tests/clients/test_dialogue.py"),
+    *("tests/commands/test_export.py", "tests/docker/test_docker_server.py", "tests/kernels/test_gpu_compile.py"),
+    *("tests/benchmarks/test_architectures.py", "tests/test_processors.py"),
 )
 """Those that take longest, the longest first: one that began last would run alone while other processes have ended."""
 
