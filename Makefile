@@ -35,11 +35,12 @@ demo: setup  ## Train, export, serve, query, verify and compare batching configu
 test: setup  ## Run everything that needs no GPU, the real Triton server included
 	@$(MAKE) --no-print-directory -j 2 check suite
 
-# Threads of NumPy's BLAS and of OpenMP that have nothing to do would take the processors from the other tests.
+# Three processes keep two processors busy: an eighth of the time tests wait, most for Triton servers to end. Threads of
+# NumPy's BLAS and of OpenMP that have nothing to do would take the processors from the other tests.
 suite: export OMP_WAIT_POLICY = passive
 suite: export OPENBLAS_THREAD_TIMEOUT = 4
 suite: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: setup  ## Lint and type-check
 	$(BIN)/ruff check .
