@@ -27,6 +27,7 @@ from gallery.serving import entries
 from gallery.serving.client import PROTOCOLS, Connection, check, served
 from gallery.serving.entries import write
 from gallery.serving.services import SERVICES
+from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
@@ -77,7 +78,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[TritonServer]:
-    with TritonServer([repository]) as running:
+    with triton_server([repository]) as running:
         yield running
 
 
