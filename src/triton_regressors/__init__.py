@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from triton_regressors.clients.server import TritonServer
     from triton_regressors.clients.verify import Verification, verify
     from triton_regressors.errors import RegistryError
-    from triton_regressors.exporter.compiler import Export, export
+    from triton_regressors.exporter.compilation import Export
+    from triton_regressors.exporter.compiler import export
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.loading import load_estimator
     from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
@@ -103,7 +104,8 @@ _PLACES = {
     "clients.server": ("TritonServer",),
     "clients.verify": ("Verification", "verify"),
     "errors": ("RegistryError",),
-    "exporter.compiler": ("Export", "export"),
+    "exporter.compilation": ("Export",),
+    "exporter.compiler": ("export",),
     "exporter.errors": ("ExportError",),
     "exporter.loading": ("load_estimator",),
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),

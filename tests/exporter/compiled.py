@@ -5,7 +5,8 @@ import functools
 import numpy as np
 
 from tests.exporter.cases import CASES, Case
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.compilation import Compilation
+from triton_regressors.exporter.compiler import compile_estimator
 
 
 def compiled(case: Case) -> Compilation:

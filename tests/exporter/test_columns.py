@@ -22,7 +22,8 @@ TURNED = TABLE[["c", "b", "a"]].assign(more=1.0)
 def test_they_are_what_clients_send_and_bring_tables_into_order(tmp_path):
     model = Ridge().fit(TABLE.to_numpy(), y)
     calibrate = (TURNED[:30], y[:30] + 1)
-    done = export(model, tmp_path, name="m", columns=TABLE.columns, sample=TURNED, calibrate=calibrate, level=0.5)
+    given = {"sample": TURNED, "calibrate": calibrate, "profile": TURNED[:40]}
+    done = export(model, tmp_path, name="m", columns=TABLE.columns, level=0.5, **given)
     assert "[rows, 3]  b, a, c\n" in repr(done)
     config = from_pbtxt((tmp_path / "m" / "config.pbtxt").read_text())
     assert json.loads(config.parameters["columns"].string_value) == {"X": ["b", "a", "c"]}
@@ -32,6 +33,9 @@ def test_they_are_what_clients_send_and_bring_tables_into_order(tmp_path):
     np.testing.assert_array_equal(golden.X[:16], TABLE.to_numpy(np.float32)[:16])
     in_their_order = export(model, tmp_path, name="n", calibrate=(TABLE[:30].to_numpy(), y[:30] + 1), level=0.5)
     assert document.interval == read_document(in_their_order.entry.version_directory).interval
+    assert done.compilation.profile is not None
+    lowest = TABLE[:40].to_numpy(np.float32).min(axis=0)
+    np.testing.assert_array_equal(done.compilation.profile.deciles[0], lowest)
 
 
 def test_strings_are_told_by_their_place(tmp_path):

@@ -27,7 +27,8 @@ from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.builder import Builder
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.compilation import Compilation
+from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.edges import Edges, find_edges, rows_at_edges
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.float32 import Float32

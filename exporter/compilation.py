@@ -1,0 +1,132 @@
+"""What compiling an estimator gives: a verified plan and how it got there, and an entry that was written of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from triton_regressors.contract import Contract, contract_of
+from triton_regressors.exporter.oracle import written
+from triton_regressors.exporter.sample import Sample
+from triton_regressors.exporter.verify import Report
+from triton_regressors.kernels.entry import (
+    Document,
+    Entry,
+    Golden,
+    IntervalReport,
+    Provenance,
+    Stage,
+    StepSummary,
+)
+from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.version import __version__
+
+GOLDEN_ROWS = 16
+GOLDEN_NAN_ROWS = 4
+
+
+@dataclass(frozen=True, repr=False)
+class Compilation:
+    """An estimator as a verified plan, and how it got there."""
+
+    estimator: Any
+    stages: Sequence[tuple[str, Plan]]  # the lowered plan, then the plan after each pass that changed it
+    inputs: Inputs
+    sample: Sample
+    report: Report
+    precision: str | None  # what was asked for and chosen, in a sentence
+    nan_columns: Sequence[int]  # where a request may hold NaN
+    nan_sample: Sample  # rows with NaN there
+    interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
+    columns: tuple[str, ...] = ()  # the names that clients know the columns by
+    profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
+
+    @property
+    def plan(self) -> Plan:
+        """The plan after the last pass."""
+        return self.stages[-1][1]
+
+    def __repr__(self) -> str:
+        return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
+
+    def contract(self, name: str, version: int | None = None) -> Contract:
+        """Return what the model is asked and answers under a name."""
+        return contract_of(name, version, self.document(), self.golden(), self.profile)
+
+    def golden(self) -> Golden:
+        """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+
+        The rows are as the entry gets them, and the answers the estimator's to these.
+        """
+        parts = [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
+        return Golden(
+            np.concatenate([sample.X[:rows] for sample, rows in parts]),
+            {
+                name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+                for name in self.sample.rounded
+            },
+        )
+
+    def document(self) -> Document:
+        """Return the plan, where it came from, how it got here, and its parity."""
+        estimator = self.estimator
+        return Document(
+            plan=self.plan.to_json(),
+            provenance=Provenance(
+                estimator=written(estimator),
+                class_=f"{type(estimator).__module__}.{type(estimator).__qualname__}",
+                feature_names=self.columns,
+                scikit_learn=sklearn.__version__,
+                triton_regressors=__version__,
+            ),
+            inputs=self.inputs,
+            nan_columns=tuple(self.nan_columns),
+            parity=dataclasses.replace(self.report.record(), precision=self.precision),
+            stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
+            interval=self.interval,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Export:
+    """An entry that was written, and the compilation behind it; a notebook shows its contract."""
+
+    entry: Entry
+    compilation: Compilation
+
+    @property
+    def contract(self) -> Contract:
+        """What the entry is asked and what it answers."""
+        return self.compilation.contract(self.entry.name, self.entry.version)
+
+    def __repr__(self) -> str:
+        return f"Export of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
+
+    def _repr_html_(self) -> str:
+        return self.contract.html(str(self.entry.version_directory))
+
+
+def stage_summary(stage: str, plan: Plan) -> Stage:
+    """Return a stage of a compilation as an entry keeps it and `describe --passes` prints it."""
+    return Stage(
+        stage,
+        tuple(
+            StepSummary(
+                output=step.output,
+                op=step.operation.kind(),
+                inputs=step.inputs,
+                what=step.operation.describe(),
+                parameters=sum(array.size for _, array in step.operation.arrays()),
+                bytes=sum(array.nbytes for _, array in step.operation.arrays()),
+                launches=step.launches(),
+            )
+            for step in plan.steps
+        ),
+    )
