@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import triton_python_backend_utils
-from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from .column_parameters import COLUMNS_DIGEST, columns_digest
 from .entry import read_document, read_golden
+from .tensors import NUMBERS, check_strings, numbers_in, numbers_in_place, strings_in, tensor_out
 
 if TYPE_CHECKING:
     from .allowed import Allowed
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from .inputs import Inputs
     from .observer import Unobserved
     from .run import Runner
-    from .stub import ErrorCode, Request, Response, ServerTensor, Utils
+    from .stub import ErrorCode, Request, Response, Utils
 
 pb_utils: Utils = triton_python_backend_utils
-
-NUMBERS = "X"
 
 DATATYPES = {"TYPE_FP32": "FP32", "TYPE_FP64": "FP64", "TYPE_INT64": "INT64", "TYPE_STRING": "BYTES"}
 """What a configuration calls the types that requests call so."""
@@ -111,7 +109,7 @@ class TritonPythonModel:
         self.inputs = document.inputs
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
-            _check_strings()
+            check_strings()
         configured = {
             tensor["name"]: (DATATYPES.get(tensor["data_type"]), [int(dim) for dim in tensor["dims"]])
             for tensor in config["input"]
@@ -124,7 +122,7 @@ class TritonPythonModel:
                     "features of the plan."
                 )
         _check_outputs(config["output"], plan.output_widths())
-        self.numbers = _numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else _numbers_in
+        self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
         self.read = self.numbers if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
@@ -193,14 +191,14 @@ class TritonPythonModel:
             (name,) = self.outputs
             self.answers = self.runner.launch(parts, sum(rows), self.outputs)
             pieces = _cut(self.answers, name, rows)
-            return [pb_utils.InferenceResponse([_tensor_out(name, piece)]) for piece in pieces]
+            return [pb_utils.InferenceResponse([tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         outputs = tuple(name for name in self.outputs if name in asked)
         self.answers = self.runner.launch(parts, sum(rows), outputs)
         cut = {name: _cut(self.answers, name, rows) for name in outputs}
         return [
-            pb_utils.InferenceResponse([_tensor_out(name, cut[name][index]) for name in names])
+            pb_utils.InferenceResponse([tensor_out(name, cut[name][index]) for name in names])
             for index, names in enumerate(wanted)
         ]
 
@@ -209,7 +207,7 @@ class TritonPythonModel:
         from .gather import on_cpu
 
         tensors = {
-            name: _strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
+            name: strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
             for name, datatype in self.datatypes.items()
         }
         return self.inputs.encode(tensors, self.max_string_bytes)
@@ -277,7 +275,7 @@ class TritonPythonModel:
                 "unknown_category",
                 f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
             )
-        string = _strings_in(request, tensor)[row, place]
+        string = strings_in(request, tensor)[row, place]
         if np.isinf(number):
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
             return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
@@ -308,46 +306,6 @@ def _warm_ups(config: dict[str, Any]) -> list[int]:
     return found
 
 
-def _numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
-    """Return a request's tensor of numbers without copying it, read-only.
-
-    Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
-    servers with numpy 2. Taking a capsule in is faster by numpy than by torch; giving one out is not, because the
-    server marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
-    """
-    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()))
-    return numbers
-
-
-def _numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
-    """Return a request's tensor of numbers without copying it: torch's where the server has it in a GPU's memory."""
-    tensor = pb_utils.get_input_tensor_by_name(request, name)
-    if tensor.is_cpu():
-        return _numbers_in(request, name)
-    numbers: torch.Tensor = from_dlpack(tensor.to_dlpack())
-    return numbers
-
-
-class _Capsule:
-    """A DLPack capsule of the CPU as the object that numpy asks for it."""
-
-    __slots__ = ("_capsule",)
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-
-def _strings_in(request: Request, name: str) -> np.ndarray:
-    """Return a request's strings, bytes in an object array `[rows, columns]`."""
-    return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-
-
 def _quoted(string: bytes) -> str:
     """Return the beginning of a string as an error shows it, and of a longer one its length."""
     text = string[: 4 * SHOWN_CHARACTERS + 4].decode(errors="replace")  # a character has at most 4 bytes
@@ -364,25 +322,10 @@ def _whole_number(parameters: dict[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _check_strings() -> None:
-    """Raise `ValueError` where strings cannot be read: with numpy 2, servers made for numpy 1 crash."""
-    probe = torch.arange(2, dtype=torch.uint8)
-    if pb_utils.Tensor.from_dlpack("probe", to_dlpack(probe)).as_numpy().tolist() != probe.tolist():
-        raise ValueError(
-            f"This Triton server's Python backend cannot read strings with numpy {np.__version__}: give its models "
-            "numpy below 2, as `triton-regressors serve` does where the repository holds such an entry when it starts."
-        )
-
-
 def _cut(answers: Answers, name: str, rows: list[int]) -> list[torch.Tensor]:
     """Return the tensors of each request over the rows of a batch's answer."""
     ends = list(itertools.accumulate(rows))
     return list(map(answers.pieces[name], [0, *ends], ends))
-
-
-def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
-    """Return the server's tensor for rows of an output, without copying them."""
-    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
 
 
 def _error(message: str, code: ErrorCode | None = None) -> Response:
