@@ -36,7 +36,7 @@ WORDS = {4: tl.uint32, 8: tl.uint64}
 SHARED_MEMORY = "/dev/shm/"
 
 Part = np.ndarray | torch.Tensor
-"""The rows of a request, `[*, n_features]` and contiguous: an array in CPU memory, or a tensor in a GPU's."""
+"""A request's rows, `[*, n_features]`: a tensor in a GPU's memory, or an array; what is not staged is contiguous."""
 
 
 @triton.jit

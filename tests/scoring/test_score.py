@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
+from triton_regressors.scoring import columns as scoring_columns
 from triton_regressors.scoring import files, predictor
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.journal import only_run, work_folder
@@ -212,9 +213,13 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
         predictor(entry)(frame)
 
 
-@pytest.mark.parametrize("rows", [1, 1023, 1024, 5000])
-def test_a_table_is_the_matrix_that_a_client_sends(entry: Path, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1023, 2), (1024, 1), (5000, 2), (5000, 4)])
+def test_a_table_is_the_matrix_that_a_client_sends(
+    entry: Path, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By name, whatever lies beside them, in pieces or in one, and all of one type or each of its own."""
+    monkeypatch.setattr(scoring_columns, "THREADS", threads)
+    monkeypatch.setattr(scoring_columns, "MANY_NUMBERS", 2**20 if threads == 1 else 1)
     frame, answer = table(rows=rows), tr.Predictor(entry)
     wanted = frame[NAMES].to_numpy(dtype=np.float64).astype(np.float32)
     arrow = pa.Table.from_pandas(frame)
@@ -223,6 +228,8 @@ def test_a_table_is_the_matrix_that_a_client_sends(entry: Path, rows: int) -> No
     for given in (frame, same_type, same_type.assign(other=1.0), arrow, pieces, arrow.to_batches()[0], dict(frame)):
         (found,) = answer.tensors(Columns(given)).values()
         assert (found.shape, found.dtype, found.tobytes()) == (wanted.shape, wanted.dtype, wanted.tobytes())
+    with pytest.raises(tr.InvalidRequest, match=rf"X\[{rows - 1}, 1\] \('bmi'\) is 1e\+300, beyond float32"):
+        answer.tensors(Columns(same_type.assign(bmi=[1e300 if row == rows - 1 else 1.0 for row in range(rows)])))
     missing = pa.table({name: pa.array([None, *frame[name][1:]], pa.float64()) for name in NAMES})
     (found,) = answer.tensors(Columns(missing)).values()
     assert np.isnan(found[0]).all()
