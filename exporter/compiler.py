@@ -96,14 +96,14 @@ def compile_estimator(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
             "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
-    names = tuple(feature_names(estimator) or ())
     if columns is not None:
-        names = checked_columns(columns, estimator)
-        sample, calibrate, profile = in_order(sample, calibrate, profile, names, estimator)
+        columns = checked_columns(columns, estimator)
+        sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
     lowered = lower(estimator, sample, missing_strings, ends)
     if columns is not None:
-        check_count(names, lowered.profile.n_features, estimator)
+        check_count(columns, lowered.profile.n_features, estimator)
+    names = tuple(columns or feature_names(estimator) or ())
     oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), None, ends), None
     if calibrate is not None:
         interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")

@@ -116,7 +116,7 @@ _PLACES = {
 }
 """Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
 _NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
-    ("exporter.compiler", "exporter.loading", "exporter.registry"), "export"
+    ("exporter.compilation", "exporter.compiler", "exporter.loading", "exporter.registry"), "export"
 )
 
 

@@ -86,13 +86,15 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="A fitted model of a lower quantile, which the interval is then made of, with --upper.",
+            help="A fitted model of a lower quantile to make them of.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
     upper: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="The same of an upper quantile.", rich_help_panel=_INTERVAL),
+        typer.Option(
+            metavar="MODEL", help="The same of an upper quantile; both go together.", rich_help_panel=_INTERVAL
+        ),
     ] = None,
     profile: Annotated[
         Path | None,
@@ -177,7 +179,7 @@ def export(
     ] = None,
     versions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="How many of the newest versions to serve; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Newest versions that are served; default 1.", rich_help_panel=_RUN),
     ] = None,
     missing_string: Annotated[
         list[str] | None,
