@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from triton_regressors.scoring.stand_in import Request, utils
+
 FEATURES = 64
 ROWS = (1, 65_536)
 MODES = ("off", "sampled", "on")
@@ -55,35 +57,6 @@ def make(directory: Path) -> None:
         (directory / f"{name}.json").write_text(json.dumps(config))
 
 
-class _Tensor:
-    def __init__(self, name: str, values: Any) -> None:
-        self.name, self.values = name, values
-
-    def is_cpu(self) -> bool:
-        return True
-
-    def to_dlpack(self) -> Any:
-        return self.values.__dlpack__()
-
-    @classmethod
-    def from_dlpack(cls, name: str, capsule: Any) -> _Tensor:
-        return cls(name, capsule)
-
-
-class _Request:
-    def __init__(self, X: np.ndarray) -> None:
-        self.X = torch.from_numpy(X)
-
-    def parameters(self) -> str:
-        return "{}"
-
-    def requested_output_names(self) -> list[str]:
-        return ["y"]
-
-    def is_cancelled(self) -> bool:
-        return False
-
-
 class _Metric:
     def increment(self, value: float) -> None:
         time.sleep(METRIC_S)
@@ -104,16 +77,8 @@ class _Family:
 
 def load(directory: Path, name: str) -> dict[str, Any]:
     """Load an entry as the Python backend does; return an observer of each kind for it, and itself as "model"."""
-    utils = types.ModuleType("triton_python_backend_utils")
-    vars(utils).update(
-        Tensor=_Tensor,
-        TritonError=types.SimpleNamespace(INTERNAL=0, INVALID_ARG=1, CANCELLED=2),
-        InferenceResponse=lambda tensors: tensors,
-        MetricFamily=_Family,
-        Logger=types.SimpleNamespace(log_warn=print),
-        get_input_tensor_by_name=lambda request, name: _Tensor(name, request.X),
-    )
-    sys.modules[utils.__name__] = utils
+    module = utils(MetricFamily=_Family, Logger=types.SimpleNamespace(log_warn=print))
+    sys.modules[module.__name__] = module
     spec = ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = [str(directory / name / "1")]
     sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -141,7 +106,7 @@ def measure(directory: Path) -> None:
     for name in ("ridge", "forest"):
         loaded = load(directory, name)
         for rows in ROWS:
-            _compare(name, rows, loaded, [_Request(X[:rows])])
+            _compare(name, rows, loaded, [Request({"X": X[:rows]}, ("y",))])
         for mode in MODES[1:]:
             counts = loaded[mode].counts
             print(f"  {mode}: {counts.rows:,} rows, {counts.columns.rows:,} looked at")
@@ -157,7 +122,7 @@ def _in_shared_memory(name: str) -> np.ndarray:
     return np.asarray(X)
 
 
-def _compare(name: str, rows: int, loaded: dict[str, Any], requests: list[_Request]) -> None:
+def _compare(name: str, rows: int, loaded: dict[str, Any], requests: list[Request]) -> None:
     wall: dict[str, list[float]] = {mode: [] for mode in MODES}
     cpu: dict[str, list[float]] = {mode: [] for mode in MODES}
     model = loaded["model"]

@@ -9,34 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from google.protobuf.json_format import MessageToDict
 
 from triton_regressors.model_config import from_pbtxt
-
-
-class FakeTensor:
-    def __init__(self, name: str, array: np.ndarray) -> None:
-        self.name, self.array = name, array
-
-    def as_numpy(self) -> np.ndarray:
-        return self.array
-
-    def to_dlpack(self) -> Any:
-        return torch.utils.dlpack.to_dlpack(torch.from_numpy(self.array))
-
-    @classmethod
-    def from_dlpack(cls, name: str, capsule: Any) -> "FakeTensor":
-        return cls(name, torch.utils.dlpack.from_dlpack(capsule).numpy())
-
-
-class FakeError:
-    INVALID_ARG, INTERNAL, CANCELLED = "INVALID_ARG", "INTERNAL", "CANCELLED"
-
-    def __init__(self, message: str, code: str) -> None:
-        self.message, self.code = message, code
+from triton_regressors.scoring.stand_in import Tensor, utils
 
 
 @contextmanager
@@ -46,15 +24,15 @@ def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
     A request's `X` is an array, or a dictionary of arrays by the input's name. `utilities` are further attributes of
     the server's module.
     """
-    backend = types.ModuleType("triton_python_backend_utils")
-    backend.TritonError, backend.Tensor = FakeError, FakeTensor
-    backend.InferenceResponse = lambda output_tensors=(), error=None: types.SimpleNamespace(
-        outputs={tensor.name: tensor.array for tensor in output_tensors}, error=error
-    )
-    backend.get_input_tensor_by_name = lambda request, name: FakeTensor(
-        name, request.X[name] if isinstance(request.X, dict) else request.X
-    )
-    vars(backend).update(utilities)
+    own = {
+        "InferenceResponse": lambda output_tensors=(), error=None: types.SimpleNamespace(
+            outputs={tensor.name: tensor.as_numpy() for tensor in output_tensors}, error=error
+        ),
+        "get_input_tensor_by_name": lambda request, name: Tensor(
+            name, request.X[name] if isinstance(request.X, dict) else request.X
+        ),
+    }
+    backend = utils(**own | utilities)
     config = MessageToDict(from_pbtxt((entry / "config.pbtxt").read_text()), preserving_proto_field_name=True)
     arguments = {"model_config": json.dumps(config), "model_instance_kind": "CPU", "model_instance_device_id": "0"}
     threads = torch.get_num_threads()

@@ -1,8 +1,7 @@
 """An entry's own model in this process: what the Triton server's Python backend would run, and nothing else.
 
 The model is the entry's `model.py` with the kernels that lie beside it, so that every rule, every message and every bit
-is what a server gives. What the backend's process gives a model, the module `triton_python_backend_utils`, is made here
-as far as an entry asks for it: see `kernels/stub.py`.
+is what a server gives. What the backend's process gives a model comes from `stand_in.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ import hashlib
 import importlib
 import sys
 import threading
-import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from google.protobuf import json_format
-from torch.utils.dlpack import from_dlpack
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
 from triton_regressors.clients.tensors import Tensors
@@ -31,82 +27,12 @@ from triton_regressors.kernels.entry import Entry
 from triton_regressors.kernels.tiles import one_thread
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, utils
 
-UTILS = "triton_python_backend_utils"
 LOADING = threading.Lock()
 
 GPU_ROWS, GPU_NUMBERS = 2**16, 2**22
 """A GPU is given so many rows at once, or as many as hold so many numbers: while it computes some, others reach it."""
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """A tensor of a request, an array, or of an answer, torch's over the memory that the model computes in."""
-
-    name: str
-    values: Any
-
-    def as_numpy(self) -> Any:
-        return self.values if isinstance(self.values, np.ndarray) else self.values.numpy()
-
-    def is_cpu(self) -> bool:
-        return True
-
-    def to_dlpack(self) -> Any:
-        return self.values.__dlpack__()
-
-    @classmethod
-    def from_dlpack(cls, name: str, capsule: Any) -> _Tensor:
-        return cls(name, from_dlpack(capsule))
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The rows of a request and the outputs that it asks for."""
-
-    tensors: Tensors
-    outputs: Sequence[str]
-
-    def requested_output_names(self) -> list[str]:
-        return list(self.outputs)
-
-    def parameters(self) -> str:
-        return "{}"
-
-    def is_cancelled(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True)
-class _Error:
-    """Why a request was not answered."""
-
-    message: str
-    code: str
-
-    INVALID_ARG = "INVALID_ARG"
-    INTERNAL = "INTERNAL"
-    CANCELLED = "CANCELLED"
-
-
-@dataclass(frozen=True)
-class _Response:
-    """The answer to a request."""
-
-    output_tensors: Sequence[_Tensor]
-    error: _Error | None = None
-
-
-def _utils() -> types.ModuleType:
-    """Return the module that an entry imports."""
-    module = types.ModuleType(UTILS)
-    vars(module).update(
-        Tensor=_Tensor,
-        TritonError=_Error,
-        InferenceResponse=_Response,
-        get_input_tensor_by_name=lambda request, name: _Tensor(name, request.tensors[name]),
-    )
-    return module
 
 
 class LocalModel:
@@ -139,13 +65,13 @@ class LocalModel:
     ) -> list[dict[str, np.ndarray] | InferenceError]:
         """Answer requests as one batch: output name → array [rows, width] for each, or why it is refused."""
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-            responses = self._model.execute([_Request(tensors, outputs) for tensors in requests])
+            responses = self._model.execute([Request(tensors, outputs) for tensors in requests])
             return [self._answer(response) for response in responses]
 
-    def _answer(self, response: _Response) -> dict[str, np.ndarray] | InferenceError:
+    def _answer(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
         if response.error is None:
             return {tensor.name: tensor.as_numpy().copy() for tensor in response.output_tensors}
-        kind = InvalidRequest if response.error.code == _Error.INVALID_ARG else ServerFault
+        kind = InvalidRequest if response.error.code == Error.INVALID_ARG else ServerFault
         return kind(f"{plain_reason(response.error.message)}.")
 
 
@@ -182,7 +108,7 @@ def _model_class(version: Path) -> Any:
 def _importing() -> Iterator[None]:
     """Have the module there that the backend gives a model, and no caches written into the repository."""
     before, wrote = sys.modules.get(UTILS), sys.dont_write_bytecode
-    sys.modules[UTILS], sys.dont_write_bytecode = _utils(), True
+    sys.modules[UTILS], sys.dont_write_bytecode = utils(), True
     try:
         yield
     finally:
