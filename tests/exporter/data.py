@@ -114,3 +114,11 @@ def cube(y: np.ndarray) -> np.ndarray:
 
 def exp10(y: np.ndarray) -> np.ndarray:
     return 10.0**y
+
+
+def noisy(random: np.random.Generator, rows: int, targets: int | None = None) -> Data:
+    """Rows × 4, some targets or a single one, with noise that grows along the first column."""
+    X = random.normal(size=(rows, 4))
+    noise = random.normal(size=(rows, targets or 1)) * np.exp(0.5 * X[:, :1])
+    y = 100 + X @ np.arange(1.0, 4 * (targets or 1) + 1).reshape(4, -1) + noise
+    return X, y if targets else y[:, 0]

@@ -9,6 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, DotProduct, WhiteKernel
 from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegressor, Ridge
 
+from tests.exporter.data import noisy
 from triton_regressors import ExportError, export
 from triton_regressors.exporter.calibration import conformal_quantile, fewest_rows
 from triton_regressors.exporter.compiler import compile_estimator
@@ -18,18 +19,8 @@ from triton_regressors.kernels.run import Runner
 
 RANDOM = np.random.default_rng(0)
 FEATURES = 4
-
-
-def drawn(rows, targets=None):
-    """Return rows and what a model would be fitted on, with noise that grows along the first column."""
-    X = RANDOM.normal(size=(rows, FEATURES))
-    noise = RANDOM.normal(size=(rows, targets or 1)) * np.exp(0.5 * X[:, :1])
-    y = 100 + X @ np.arange(1.0, FEATURES * (targets or 1) + 1).reshape(FEATURES, -1) + noise
-    return X, y if targets else y[:, 0]
-
-
-TRAINING, HELD_OUT, NEW = drawn(150), drawn(120), drawn(2000)
-OF_TWO = drawn(150, 2), drawn(120, 2)
+TRAINING, HELD_OUT, NEW = noisy(RANDOM, 150), noisy(RANDOM, 120), noisy(RANDOM, 2000)
+OF_TWO = noisy(RANDOM, 150, 2), noisy(RANDOM, 120, 2)
 
 
 def own(estimator, X):

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import XGBRegressor
 
+from tests.exporter.data import noisy
 from triton_regressors import ExportError, export, load_estimator
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.quantiles import quantile_levels
@@ -25,18 +26,8 @@ from triton_regressors.kernels.run import Runner
 
 RANDOM = np.random.default_rng(0)
 FEATURES = 4
-
-
-def drawn(rows, targets=None):
-    """Return rows and targets whose noise grows along the first column."""
-    X = RANDOM.normal(size=(rows, FEATURES))
-    noise = RANDOM.normal(size=(rows, targets or 1)) * np.exp(0.5 * X[:, :1])
-    y = 100 + X @ np.arange(1.0, FEATURES * (targets or 1) + 1).reshape(FEATURES, -1) + noise
-    return X, y if targets else y[:, 0]
-
-
-TRAINING, HELD_OUT, NEW = drawn(150), drawn(120), drawn(1000)
-OF_TWO = drawn(150, 2), drawn(120, 2)
+TRAINING, HELD_OUT, NEW = noisy(RANDOM, 150), noisy(RANDOM, 120), noisy(RANDOM, 1000)
+OF_TWO = noisy(RANDOM, 150, 2), noisy(RANDOM, 120, 2)
 
 
 def linear(quantile):
