@@ -1,60 +1,47 @@
 """What observing costs a request: an entry in this process with `observe` off, sampled and on, in turns.
 
-One model is loaded and given an observer of each kind in turn: two copies of a model differ by more than they cost.
+    python -m benchmarks.observer [--quick] [--output DIR]
 
-    python -m benchmarks.observer make DIR       fits, exports; needs what exporting needs
-    python -m benchmarks.observer measure DIR    times `execute`; needs what an entry needs
-
-A request's rows lie in shared memory, as the server's do. The metrics are stand-ins that wait a while each, so that
-what the thread that hands counts over takes from requests is measured too. The rings are emptied when
-they are half full: in a server as busy as this they would be full most of the time, and nothing would be copied.
+One model is loaded and given an observer of each kind in turn: two copies of a model differ by more than they cost. A
+request's rows lie in shared memory, as the server's do. The metrics are stand-ins that wait a while each, so that what
+the thread that hands counts over takes from requests is measured too. The rings are emptied when they are half full:
+in a server as busy as this they would be full most of the time, and nothing would be copied.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import json
 import sys
+import tempfile
 import time
 import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from google.protobuf import json_format
 
-from triton_regressors.scoring.stand_in import Request, utils
+from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.models import model
+from benchmarks.timing import rotated
+from triton_regressors import export
+from triton_regressors.kernels.entry import Entry
+from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.stand_in import UTILS, Request, utils
 
-FEATURES = 64
+NAMES = ("ridge", "scaled_forest")
 ROWS = (1, 65_536)
-MODES = ("off", "sampled", "on")
-ROUNDS = 9
-SECONDS = 0.03
+OFF, SAMPLED, _ = MODES = ("off", "sampled", "on")
+ROUNDS, QUICK_ROUNDS = 15, 5
+BLOCK_S = 0.03
 """How long one mode is timed in a round."""
 
 METRIC_S = 30e-6
-
-
-def make(directory: Path) -> None:
-    """Export the models with a profile, and write down their configurations."""
-    from google.protobuf.json_format import MessageToDict
-    from sklearn.ensemble import RandomForestRegressor
-    from sklearn.linear_model import Ridge
-
-    from triton_regressors import export
-    from triton_regressors.model_config import from_pbtxt
-
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((4000, FEATURES)).astype(np.float32)
-    y = X @ rng.standard_normal(FEATURES) + rng.standard_normal(len(X))
-    models = {"ridge": Ridge(), "forest": RandomForestRegressor(50, max_depth=8, random_state=0)}
-    for name, model in models.items():
-        entry = export(model.fit(X, y), directory, name=name, sample=X, input="fp32", max_batch_size=max(ROWS)).entry
-        config = MessageToDict(
-            from_pbtxt((entry.directory / "config.pbtxt").read_text()), preserving_proto_field_name=True
-        )
-        (directory / f"{name}.json").write_text(json.dumps(config))
+"""What a metric's way to the server and back is taken to last."""
 
 
 class _Metric:
@@ -75,83 +62,95 @@ class _Family:
         return _Metric()
 
 
-def load(directory: Path, name: str) -> dict[str, Any]:
-    """Load an entry as the Python backend does; return an observer of each kind for it, and itself as "model"."""
-    module = utils(MetricFamily=_Family, Logger=types.SimpleNamespace(log_warn=print))
-    sys.modules[module.__name__] = module
-    spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = [str(directory / name / "1")]
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    model = importlib.import_module(f"{name}.model").TritonPythonModel()
-    config = json.loads((directory / f"{name}.json").read_text())
-    kind = "GPU" if torch.cuda.is_available() else "CPU"
-    found: dict[str, Any] = {}
-    observers = importlib.import_module(f"{name}.kernels.observer")
-    start = observers.start
+def load(entry: Entry) -> tuple[Any, dict[str, Any]]:
+    """Load an entry as the Python backend does; return its model, and an observer of it of each kind by mode."""
+    sys.modules[UTILS] = utils(MetricFamily=_Family, Logger=types.SimpleNamespace(log_warn=print))
+    package = f"observed_{entry.name}"
+    spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [str(entry.version_directory)]
+    sys.modules[package] = importlib.util.module_from_spec(spec)
+    loaded = importlib.import_module(f"{package}.model").TritonPythonModel()
+    observers = importlib.import_module(f"{package}.kernels.observer")
+    start, found = observers.start, dict[str, Any]()
 
     def start_all(subject: Any, mode: str, *others: Any) -> Any:
         found.update({each: start(subject, each, *others) for each in MODES})
         return found[mode]
 
     observers.start = start_all
-    arguments = {"model_config": json.dumps(config), "model_instance_kind": kind, "model_instance_device_id": "0"}
-    model.initialize(arguments)
-    return {**found, "model": model}
+    loaded.initialize(
+        {
+            "model_config": json_format.MessageToJson(read_config(entry.directory), preserving_proto_field_name=True),
+            "model_instance_kind": "GPU" if torch.cuda.is_available() else "CPU",
+            "model_instance_device_id": "0",
+        }
+    )
+    return loaded, found
 
 
-def measure(directory: Path) -> None:
-    """Time requests of each size for each model in each mode, and print microseconds."""
-    print(torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU", torch.__version__)
-    X = _in_shared_memory("observer")
-    for name in ("ridge", "forest"):
-        loaded = load(directory, name)
-        for rows in ROWS:
-            _compare(name, rows, loaded, [Request({"X": X[:rows]}, ("y",))])
-        for mode in MODES[1:]:
-            counts = loaded[mode].counts
-            print(f"  {mode}: {counts.rows:,} rows, {counts.columns.rows:,} looked at")
-            loaded[mode].close()
-
-
-def _in_shared_memory(name: str) -> np.ndarray:
-    """Return rows in shared memory."""
-    file = Path(f"/dev/shm/triton_regressors_{name}")
-    X = np.memmap(file, np.float32, "w+", shape=(max(ROWS), FEATURES))
+def in_shared_memory(X: np.ndarray) -> np.ndarray:
+    """Return a copy of rows in shared memory."""
+    file = Path(f"/dev/shm/triton-regressors-observer-{id(X)}")
+    rows = np.memmap(file, X.dtype, "w+", shape=X.shape)
     file.unlink()  # the mapping keeps the memory
-    X[:] = np.random.default_rng(1).standard_normal(X.shape, dtype=np.float32)
-    return np.asarray(X)
+    rows[:] = X
+    return np.asarray(rows)
 
 
-def _compare(name: str, rows: int, loaded: dict[str, Any], requests: list[Request]) -> None:
-    wall: dict[str, list[float]] = {mode: [] for mode in MODES}
-    cpu: dict[str, list[float]] = {mode: [] for mode in MODES}
-    model = loaded["model"]
-    for turn in range(ROUNDS):
-        for mode in MODES[turn % 3 :] + MODES[: turn % 3]:
-            model.observer, times, cpu_times = loaded[mode], [], []
-            rings = [] if mode == "off" else [model.observer._ring, *model.observer._rings.values()]
-            model.execute(requests)
-            stop = time.perf_counter() + SECONDS
-            while not times or time.perf_counter() < stop:
-                before, start = time.thread_time(), time.perf_counter()
-                model.execute(requests)
-                times.append(time.perf_counter() - start)
-                cpu_times.append(time.thread_time() - before)
-                for ring in rings if mode == "sampled" else []:
-                    if ring.filling():
-                        ring._read = ring._written
-            cpu[mode].append(float(np.median(cpu_times)) * 1e6)
-            wall[mode].append(float(np.median(times)) * 1e6)
-    for mode in MODES:
-        more = np.array(wall[mode]) - np.array(wall["off"])
-        more_cpu = np.array(cpu[mode]) - np.array(cpu["off"])
-        print(
-            f"{name} {rows:6} rows {mode:8} median {np.median(wall[mode]):9.2f} us, more by {np.median(more):+8.2f} "
-            f"({100 * np.median(more) / np.median(wall['off']):+.2f} %); thread's CPU {np.median(cpu[mode]):9.2f}, "
-            f"more by {np.median(more_cpu):+8.2f}",
-            flush=True,
-        )
+def block_us(loaded: Any, observer: Any, request: Request) -> float:
+    """Return the median microseconds of a request under one observer."""
+    loaded.observer, times = observer, list[float]()
+    rings = [observer._ring, *observer._rings.values()] if hasattr(observer, "_ring") and not observer._all else []
+    loaded.execute([request])
+    stop = time.perf_counter() + BLOCK_S
+    while not times or time.perf_counter() < stop:
+        begin = time.perf_counter()
+        loaded.execute([request])
+        times.append(time.perf_counter() - begin)
+        for ring in rings:
+            if ring.filling():
+                ring._read = ring._written
+    return median(times) * 1e6
+
+
+def compare(loaded: Any, observers: dict[str, Any], X: np.ndarray, rounds: int) -> dict[str, Any]:
+    """Return a request's microseconds without an observer, and what each of the others adds: median and quartiles."""
+    request, found = Request({"X": X}, ("y",)), dict[str, list[float]]((mode, []) for mode in MODES)
+    for number in range(rounds):
+        for mode in rotated(MODES, number):
+            found[mode].append(block_us(loaded, observers[mode], request))
+    point: dict[str, Any] = {"rows": len(X), "off_us": round(median(found[OFF]), 2)}
+    for mode in MODES[1:]:
+        added = np.subtract(found[mode], found[OFF])
+        point[f"{mode}_adds_us"] = [round(float(value), 2) for value in np.quantile(added, (0.25, 0.5, 0.75))]
+    return point
+
+
+def run(directory: Path, *, quick: bool = False) -> Path:
+    """Measure and write observer.json."""
+    print(f"observing on {device_name()}")
+    settings, results = {"quick": quick, "busy_at_start": busy()}, []
+    for source in map(model, NAMES):
+        X = in_shared_memory(source.rows(max(ROWS), seed=5).astype(np.float32))
+        with tempfile.TemporaryDirectory() as repository:
+            options = {"name": source.name, "sample": source.sample(), "max_batch_size": max(ROWS)}
+            loaded, observers = load(export(source.estimator, repository, input="fp32", **options).entry)
+            points = [compare(loaded, observers, X[:rows], QUICK_ROUNDS if quick else ROUNDS) for rows in ROWS]
+            for observer in observers.values():
+                observer.close()
+        print(f"  {source.title}: {points}", flush=True)
+        results.append({"model": source.name, "title": source.title, "points": points})
+    return save(directory, "observer", settings, {"models": results})
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--output", type=Path, default=None, help="directory of observer.json")
+    arguments = parser.parse_args()
+    run(arguments.output or default_directory(), quick=arguments.quick)
 
 
 if __name__ == "__main__":
-    {"make": make, "measure": measure}[sys.argv[1]](Path(sys.argv[2]))
+    main()

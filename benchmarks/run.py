@@ -26,6 +26,7 @@ BENCHMARKS = (
     "requests",
     "several_gpus",
     "startup",
+    "observer",
     "large",
 )
 ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host", "startup")

@@ -1,11 +1,11 @@
-"""Makes the tables of the Triton server: served.json, requests.json, several_gpus.json and startup.json."""
+"""Makes the tables of the Triton server: served.json, requests.json, several_gpus.json, startup.json, observer.json."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median, median_low
 
-from benchmarks.markdown import Document, note, optional, table
+from benchmarks.markdown import Document, microseconds, note, optional, table
 
 
 def served_section(document: Document, where: str) -> str:
@@ -134,6 +134,25 @@ def startup_section(document: Document, where: str) -> str:
     header = ["repository", "kernels compiled at the start", "compiled ahead by docker/warm.py"]
     intro = "Seconds until a Triton server has loaded a repository and its entries have answered their golden rows"
     return f"{intro}{note(document)}:\n\n{table(header, 'lrr', rows)}"
+
+
+def observer_section(document: Document, where: str) -> str:
+    """Return what counting what a model sees adds to a request."""
+    rows = [
+        [model["title"], f"{point['rows']:,}", microseconds(point["off_us"])]
+        + [added(point[f"{mode}_adds_us"], point["off_us"]) for mode in ("sampled", "on")]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "rows", "`observe` off, µs", "`sampled` adds", "`on` adds"]
+    intro = "What `observe` adds to a request in one process, the median of rounds in turn and their quartiles, µs"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrr', rows)}"
+
+
+def added(quartiles: Sequence[float], off: float) -> str:
+    """Return the median of three quartiles with its share of a request's time, and the others in brackets."""
+    low, middle, high = quartiles
+    return f"{middle:+,.1f}, {middle / off:+.1%} ({low:+,.1f} to {high:+,.1f})"
 
 
 def cost_of_fp64_served(document: Document) -> list[str]:

@@ -21,6 +21,7 @@ from benchmarks.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.markdown import Document, microseconds, note, optional, table
 from benchmarks.predict import COMPARISONS, cost_of_fp64, crossovers, fastest
 from benchmarks.served_tables import (
+    observer_section,
     requests_section,
     scoring_section,
     served_section,
@@ -63,6 +64,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "requests": requests_section,
         "several_gpus": several_gpus_section,
         "startup": startup_section,
+        "observer": observer_section,
         "large": large_section,
     }
     parts = []
