@@ -7,10 +7,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import operations_neighbors as ops
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from triton_regressors.kernels import nearest
 from triton_regressors.kernels.bounds import MOST_POINTS, bounded
@@ -29,13 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpr
 
 FLOAT64_NOISE = 1e-12
 
-drawn = settings(
-    max_examples=8,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-few = settings(drawn, max_examples=3)
+drawn = examples(8)
+few = examples(3)
 rows = st.integers(0, 40)
 seeds = st.integers(0, 2**31)
 weights = st.sampled_from(["uniform", "distance"])

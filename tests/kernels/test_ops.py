@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import operations
+from tests.kernels.examples import examples
 from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_reference, summands
 from triton_regressors.kernels import plan as plan_module
 from triton_regressors.kernels.errors import PlanError
@@ -27,13 +28,7 @@ from triton_regressors.kernels.plan import Operation
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
 
 # The fixtures are the same for every example.
-drawn = settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+drawn = examples(12)
 rows = st.integers(0, 70)
 seeds = st.integers(0, 2**32 - 1)
 exponents = st.integers(-6, 6)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine, squared_norm
 from triton_regressors.kernels.errors import PlanError
@@ -20,13 +21,7 @@ from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contra
 from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
 from triton_regressors.kernels.plan import Operation
 
-drawn = settings(
-    max_examples=10,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+drawn = examples(10)
 rows = st.integers(0, 40)
 seeds = st.integers(0, 2**32 - 1)
 names = st.sampled_from(list(FUNCTIONS))

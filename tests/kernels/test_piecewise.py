@@ -4,9 +4,10 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine, power, wrap
 from triton_regressors.kernels.errors import PlanError
@@ -20,13 +21,7 @@ from triton_regressors.kernels.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 
-drawn = settings(
-    max_examples=10,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # the fixtures are the same for every example
-)
+drawn = examples(10)
 rows = st.integers(0, 40)
 seeds = st.integers(0, 2**32 - 1)
 

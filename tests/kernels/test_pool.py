@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_compose import clusters
 from triton_regressors.kernels.errors import PlanError
@@ -15,13 +16,7 @@ STATISTICS = {"max": np.max, "median": np.median, "min": np.min}
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@examples(8)
 @given(features=st.integers(1, 24), share=st.floats(0, 1), rows=st.integers(0, 70), ties=st.booleans())
 def test_pool(device: torch.device, statistic: str, features: int, share: float, rows: int, ties: bool) -> None:
     members = clusters(features, 1 + int(share * (features - 1)), features)

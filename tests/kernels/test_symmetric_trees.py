@@ -9,10 +9,11 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import write_plan
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import symmetric_trees
 from triton_regressors.kernels import symmetric_sum
@@ -23,13 +24,7 @@ from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
 from triton_regressors.kernels.symmetric_sum import Tile, tile_of
 
-drawn = settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+drawn = examples(12)
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from([np.float32, np.float64])
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4028235e38]

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import write_plan
+from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels import tree_sum
@@ -23,12 +24,7 @@ from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_l
 
 CPU = torch.device("cpu")
 
-drawn = settings(
-    max_examples=10,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+drawn = examples(10)
 rows = st.integers(0, 20)
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from([np.float32, np.float64])

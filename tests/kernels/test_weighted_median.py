@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.examples import examples
 from tests.kernels.operations import run_kernel, run_reference
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.weighted_median import WeightedMedian
@@ -27,13 +28,7 @@ def check(x: np.ndarray, weights: np.ndarray, device: torch.device) -> None:
     assert np.array_equal(run_kernel(op, [x.astype(np.float32)], device), answer.astype(np.float32), equal_nan=True)
 
 
-@settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@examples(15)
 @given(
     columns=st.integers(1, 40),
     values=st.integers(1, 30),
