@@ -1,4 +1,7 @@
-"""Makes the tables of the Triton server: served.json, requests.json, several_gpus.json, startup.json, observer.json."""
+"""Makes the tables of the Triton server, of its starts, and of what entries do for it or without it.
+
+That is served.json, requests.json, several_gpus.json, startup.json, observer.json and scoring.json.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ REASONS = (
     "cancelled",
     "failed",
 )
-NOT_FINITE, UNKNOWN_CATEGORY, MISSING, TOO_LONG, EMPTY, WRONG_COLUMNS, CANCELLED, FAILED = REASONS
 """Why a request is refused, with all of its rows; one without rows counts as one."""
 
 

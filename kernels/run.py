@@ -15,10 +15,11 @@ import torch
 
 from .allowed import Allowed
 from .errors import PlanError
-from .executors import Answers, Executor, KernelExecutor, Outputs, TorchExecutor
+from .executors import Answers, Executor, KernelExecutor, Outputs
 from .gather import Gathering, Part
 from .plan import Plan
 from .staging import Staging
+from .torch_executor import TorchExecutor
 
 ENGINES = ("auto", "triton", "torch", "interpret")
 

@@ -149,12 +149,9 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
-        from triton_regressors.clients.rows import read_table
         from triton_regressors.clients.tables import in_words
-        from triton_regressors.exporter.lower import string_columns
         from triton_regressors.exporter.oracle import feature_names
-    names = feature_names(estimator)
-    table = read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
+    names, table = feature_names(estimator), read_rows(path, estimator)
     named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)
     if table.ndim != 2 or table.shape[1] < 2:
         raise RowsError(f"{path} has shape {table.shape}; the model's columns and one for the target are needed.")
