@@ -2,11 +2,12 @@
 
     python -m benchmarks.scoring [--quick] [--models ridge ...] [--device cpu] [--batches N] [--output DIR]
 
-A .parquet of float64 columns is scored in seven ways, which take turns, in another order each round:
+A .parquet of float64 columns is scored in eight ways, which take turns, in another order each round:
 
     files     `score`, from file to file
     read      what `score` does once rows are read: a thread converts the tables that come next
     tables    `Predictor` on the file's tables as pyarrow reads them, 65,536 rows each
+    predict   `Predictor` on the same rows as a float64 matrix: the entry's own predict of what the file holds
     matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
     frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
     float64   the estimator's own predict on the same rows as a float64 matrix: nothing to convert
@@ -80,7 +81,7 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
     counts |= dict.fromkeys(WHOLE, batches)
     rates = {name: round(counts[name] * BATCH / statistics.median(times)) for name, times in seconds.items()}
     print(f"{source.title}, {where}: " + ", ".join(f"{name} {rate:,}/s" for name, rate in rates.items()))
-    shares = [(one, other) for one in ("read", "tables") for other in ("matrix", "frame", "float64")]
+    shares = [(one, other) for one in ("read", "tables") for other in ("predict", "matrix", "frame")]
     print("  " + ", ".join(f"{one} / {other} {rates[one] / rates[other]:.2f}" for one, other in shares), flush=True)
     return {
         "case": f"{source.name} on {'a CPU' if where.endswith('CPU') else 'a GPU'}",
@@ -128,6 +129,7 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
             "files": files,
             "read": read_already,
             "tables": lambda number: answer(tables[number])["y"].to_numpy(),
+            "predict": lambda number: answer.predict(pieces[number])[:, 0],
             "matrix": lambda number: answer.predict(matrices[number])[:, 0],
             "frame": lambda number: source.estimator.predict(tables[number].to_pandas().to_numpy()),
             "float64": lambda number: source.estimator.predict(pieces[number]),

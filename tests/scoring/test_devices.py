@@ -1,11 +1,16 @@
-"""Which GPU a process of a run takes, and how much it is given at once; no GPU is needed."""
+"""Which GPU a process of a run takes, how much it is given at once, and that rows get there however they lie."""
 
 import multiprocessing
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
 import triton_regressors as tr
@@ -44,3 +49,28 @@ def test_a_gpu_is_given_more_rows_at_once_than_a_server_gives_it(widths: list[in
     assert rows_at_once(config, on_gpu=True) == rows
     config.max_batch_size = 10**6
     assert rows_at_once(config, on_gpu=True) == 10**6
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_rows_may_lie_in_any_way(tmp_path: Path, device: str) -> None:
+    """In tables and matrices of any order and type, read-only, many or few at once; and a wrong one is named."""
+    X = np.random.default_rng(0).normal(size=(6000, 12)).astype(np.float32)
+    entry = tr.export(Ridge().fit(X, X[:, 0]), tmp_path, name="sums", sample=X[:100], input="fp32").entry.directory
+    answer = tr.Predictor(entry, device=device)
+    wanted = np.concatenate([answer.predict(X[start : start + 7].copy()) for start in range(0, len(X), 7)])
+    double, read_only = X.astype(np.float64), X.copy()
+    read_only.flags.writeable = False
+    names = [f"x{place}" for place in range(X.shape[1])]
+    frame = pd.DataFrame(double, columns=names)
+    for rows in (X, double, read_only, np.asfortranarray(X), frame, pd.DataFrame(read_only)):
+        assert answer.predict(rows).tobytes() == wanted.tobytes()
+    for some in (slice(None, None, -1), slice(None, None, 2), slice(1, None), slice(3)):
+        for rows in (X[some], double[some], frame[some]):
+            assert answer.predict(rows).tobytes() == wanted[some].tobytes()
+        assert answer(pa.table(frame[some]))["y"].to_numpy().tobytes() == wanted[some].tobytes()
+    frame.loc[5000, "x3"] = np.inf
+    with pytest.raises(tr.InvalidRequest, match="X must be finite: row 5000, column 3 is inf"):
+        answer(frame)
+    answers, wrong = answer.by_row(frame)
+    assert [row for row, _ in wrong] == [5000]
+    assert np.delete(answers["y"], 5000, axis=0).tobytes() == np.delete(wanted, 5000, axis=0).tobytes()

@@ -1,7 +1,8 @@
 """Tables as the tensors of requests, by the rules of `clients/tensors.py` and faster where nothing can go wrong.
 
-Columns of plain numbers are copied one below the other, and the matrix is a view of them: the entry lays each batch row
-by row where it stages it, in memory that a core keeps near, so that no number is written far from the one before it.
+Columns of plain numbers are copied one below the other, and the matrix is a view of them. On a CPU the entry lays each
+batch row by row where it stages it, in memory that a core keeps near, so that no number is written far from the one
+before it; for a GPU the columns lie in pinned memory, and the GPU turns them.
 Whatever needs a word, a category, a number that float32 does not hold or a column that is not there, goes the way that
 a client's table goes, and gets its sentences.
 """
@@ -123,8 +124,10 @@ def _utf8(chunk: Any) -> np.ndarray:
     return np.asarray(known[places.to_numpy(zero_copy_only=False)])
 
 
-def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str) -> Tensors:
+def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, *, pinned: bool = False) -> Tensors:
     """Return the tensors that a table is for a model with these inputs, as `model_tensors` makes them.
+
+    `pinned` numbers lie where a GPU copies them soonest.
 
     Raises:
         InvalidRequest: a column is missing, or what it holds does not fit; see `model_tensors`.
@@ -138,7 +141,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str) -> T
     for tensor in inputs:
         array = None
         if there and tensor.columns and set(tensor.columns) <= set(columns.names) and len(columns):
-            array = _text(columns, tensor) if tensor.text else _matrix(columns, tensor)
+            array = _text(columns, tensor) if tensor.text else _matrix(columns, tensor, pinned)
         if array is None:
             longer.append(tensor)
         else:
@@ -146,7 +149,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str) -> T
     if longer:
         by_name = named and all(tensor.columns for tensor in inputs)
         made = model_tensors(columns.data_frame(), longer if by_name else inputs, model)
-        found |= {tensor.name: np.array(made[tensor.name]) for tensor in longer}  # copied: a device may read it
+        found |= {tensor.name: made[tensor.name] for tensor in longer}
     check_tensors(found, inputs, model)
     return found
 
@@ -161,7 +164,7 @@ def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -
             raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' takes {tensor.width} columns, not {width}.")
 
 
-def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
+def _matrix(columns: Columns, tensor: InputTensor, pinned: bool) -> np.ndarray | None:
     """Return a tensor of numbers; None where the longer way has to judge."""
     if tensor.categories or tensor.datatype not in DTYPES:
         return None
@@ -172,7 +175,7 @@ def _matrix(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
         if dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64):
             return None
         found.append(numbers)
-    matrix = by_columns(len(columns), len(found), dtype)
+    matrix = (pinned_by_columns if pinned else by_columns)(len(columns), len(found), dtype)
     try:
         _copy(found, matrix)
     except FloatingPointError:  # beyond float32
@@ -206,6 +209,18 @@ def by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
     """
     apart = rows if rows < PAGE_NUMBERS else rows + (LINE_NUMBERS - rows) % PAGE_NUMBERS
     matrix: np.ndarray = np.empty((columns, apart), dtype)[:, :rows].T
+    return matrix
+
+
+def pinned_by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return a new matrix `[rows, columns]` whose columns lie one below the other in memory that a GPU may read.
+
+    torch keeps such memory for the next that is asked for, as pinning it takes long.
+    """
+    import torch
+
+    kind: torch.dtype = getattr(torch, dtype.name)
+    matrix: np.ndarray = torch.empty(columns, rows, dtype=kind, pin_memory=True).numpy().T
     return matrix
 
 

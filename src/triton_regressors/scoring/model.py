@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -24,6 +24,8 @@ from google.protobuf import json_format
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.kernels.entry import Entry
+from triton_regressors.kernels.inputs import ONLY_CPU_INPUTS
+from triton_regressors.kernels.staging import unlocked
 from triton_regressors.kernels.tiles import one_thread
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import read_config
@@ -34,17 +36,22 @@ LOADING = threading.Lock()
 GPU_ROWS, GPU_NUMBERS = 2**16, 2**22
 """A GPU is given so many rows at once, or as many as hold so many numbers: while it computes some, others reach it."""
 
+MANY_BYTES = 2**17
+"""From so many on rows are brought to a GPU before the model is asked; fewer it stages itself."""
+
 
 class LocalModel:
     """A version of an entry on a device of this process, for one thread at a time.
 
-    `engine` is what computes, `where` the device in words, and `max_rows` how many rows a batch may have.
+    `engine` is what computes, `where` the device in words, `max_rows` how many rows a batch may have, and
+    `reads_gpu` whether the model takes rows that lie in a GPU's memory.
     """
 
     def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
         self._name = f"{entry.directory.name} version {entry.version}"
         config = read_config(entry.directory)
         config.max_batch_size = self.max_rows = rows_at_once(config, on_gpu=on_gpu)
+        config.parameters[ONLY_CPU_INPUTS].string_value = "no" if on_gpu else "yes"
         arguments = {
             "model_config": json_format.MessageToJson(config, preserving_proto_field_name=True),
             "model_instance_kind": "GPU" if on_gpu else "CPU",
@@ -57,7 +64,8 @@ class LocalModel:
         except Exception as error:  # whatever stands in the way: the entry's own classes of errors among them
             raise ScoringError(f"{self._name} does not load: {plain_reason(str(error))}.") from error
         self.engine: str = self._model.runner.engine
-        device = self._model.runner.device
+        self._device = device = self._model.runner.device
+        self.reads_gpu: bool = device.type == "cuda" and self._model.inputs.plain_matrix
         self.where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
 
     def execute(
@@ -65,8 +73,20 @@ class LocalModel:
     ) -> list[dict[str, np.ndarray] | InferenceError]:
         """Answer requests as one batch: output name → array [rows, width] for each, or why it is refused."""
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-            responses = self._model.execute([Request(tensors, outputs) for tensors in requests])
+            sent: Sequence[Mapping[str, Any]] = requests
+            if self.reads_gpu and sum(X.nbytes for tensors in requests for X in tensors.values()) >= MANY_BYTES:
+                sent = [{name: self._brought(X) for name, X in tensors.items()} for tensors in requests]
+            responses = self._model.execute([Request(tensors, outputs) for tensors in sent])
             return [self._answer(response) for response in responses]
+
+    def _brought(self, X: np.ndarray) -> torch.Tensor:
+        """Return a matrix in the memory of the GPU, row by row."""
+        by_columns = X.T.flags.c_contiguous and not X.flags.c_contiguous
+        piece = torch.from_numpy(unlocked(np.ascontiguousarray(X.T if by_columns else X)))
+        there = piece.to(self._device, non_blocking=True)
+        rows = there.T.contiguous() if by_columns else there
+        torch.cuda.current_stream(self._device).synchronize()  # the model reads them on streams of its own
+        return rows
 
     def _answer(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
         if response.error is None:

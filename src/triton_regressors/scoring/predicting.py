@@ -16,7 +16,7 @@ from triton_regressors.clients.configuration import Configuration
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part
 from triton_regressors.clients.tables import in_words, is_table
-from triton_regressors.clients.tensors import Given, InputTensor, Tensors, row_count, take
+from triton_regressors.clients.tensors import Given, InputTensor, Tensors, model_tensors, row_count, take
 from triton_regressors.extras import require
 from triton_regressors.scoring.columns import Columns, check_tensors, tensors_of
 from triton_regressors.scoring.errors import ScoringError
@@ -140,10 +140,10 @@ class Predictor:
     def infer(self, X: Given) -> Answers:
         """Return output name → float32 [rows, width] for rows in any form that `Client.infer` takes."""
         if is_table(X):
-            return self._answers(tensors_of(Columns(X), self.inputs, self.name))
-        tensors, _ = self._known.tensors(X)
+            return self._answers(tensors_of(Columns(X), self.inputs, self.name, pinned=self._model().reads_gpu))
+        tensors = model_tensors(X, self.inputs, self.name)
         check_tensors(tensors, self.inputs, self.name)
-        return self._answers({name: np.array(array) for name, array in tensors.items()})  # copied: a device may read it
+        return self._answers(tensors)
 
     def predict(self, X: Given) -> np.ndarray:
         """Return the first output alone, float32 [rows, width]."""
@@ -152,7 +152,7 @@ class Predictor:
     def tensors(self, columns: Columns) -> Tensors:
         """Return the tensors of a table; `InvalidRequest` where it does not fit."""
         features = columns if all(tensor.columns for tensor in self.inputs) else columns.without(self.keep)
-        return tensors_of(features, self.inputs, self.name)
+        return tensors_of(features, self.inputs, self.name, pinned=self._model().reads_gpu)
 
     def answers(self, columns: Columns, tensors: Tensors | None = None) -> Answers:
         """Return the outputs of a table, by their names; `tensors` are the table's, if they are at hand."""

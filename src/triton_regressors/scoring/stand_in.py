@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from torch.utils.dlpack import from_dlpack
 
+from triton_regressors.kernels.staging import unlocked
+
 UTILS = "triton_python_backend_utils"
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a request, an array, or of an answer, torch's over the memory that the model computes in."""
+    """A tensor of a request, an array or torch's on a GPU, or of an answer, torch's over the model's own memory."""
 
     name: str
     values: Any
@@ -30,11 +32,11 @@ class Tensor:
 
     def is_cpu(self) -> bool:
         """Whether it lies in the memory of the CPU."""
-        return True
+        return isinstance(self.values, np.ndarray) or not self.values.is_cuda
 
     def to_dlpack(self) -> Any:
-        """Return a capsule over its memory."""
-        return self.values.__dlpack__()
+        """Return a capsule over its memory; numpy makes none over an array that must not be written to."""
+        return (unlocked(self.values) if isinstance(self.values, np.ndarray) else self.values).__dlpack__()
 
     @classmethod
     def from_dlpack(cls, name: str, capsule: Any) -> Tensor:
