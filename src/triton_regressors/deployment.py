@@ -18,7 +18,9 @@ from triton_regressors.errors import TritonRegressorsError
 
 DOCKER = Path(__file__).with_name("docker")
 IMAGE = "triton-regressors-server:26.09"
-COMPOSED = ("compose.yaml", "prometheus.yaml", "alerts.yaml", "drift.yaml")
+RULES = ("alerts.yaml", "drift.yaml")
+"""What Prometheus evaluates: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""
+COMPOSED = ("compose.yaml", "prometheus.yaml", *RULES)
 """What the deployment by Compose needs, beside Grafana's folder."""
 NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
 MIB = 2**20
@@ -29,6 +31,8 @@ INSTANCE_SHARED_MIB = 128
 """Shared memory of an instance: 64 MB at most for the rows of its largest batch, as exported, and as much again."""
 GPU_PROCESS_MIB = 800
 """Memory of a process that uses a GPU, apart from its weights, where it was not measured on one: docker/README.md."""
+_METRIC = re.compile(r"(?<!record: )(?<![\w:])((?:\w+:)?(?:nv|triton_regressors)_\w+(?::\w+)?)(\{?)")
+"""A metric of the server's, of entries' or of a rule where `RULES` ask for it, and the brace that may follow."""
 LEAST_WAITING = 0.01
 """A threshold below it would scale by chance."""
 
@@ -173,6 +177,8 @@ def manifests(
             f"{most}4": f"{most}{scaling.most}",
         },
     )
+    of_rules = "base/rules.yaml"
+    texts[of_rules] = put(texts[of_rules], {"  groups: []\n": f"  groups:\n{_rules(service, namespace)}"})
     if not gpu:
         scaled = "overlays/autoscaled/kustomization.yaml"
         texts[scaled] = put(texts[scaled], {"[../../entry, ../../gpu]": "[../../entry]"})
@@ -260,6 +266,24 @@ def _image(image: str) -> str:
     if not colon or "/" in tag:
         raise TritonRegressorsError(f"The image {image!r} has no tag; a cluster must know which build it starts.")
     return f'newName: "{name}", newTag: "{tag}"'
+
+
+def _rules(service: str, namespace: str) -> str:
+    """Return the groups of `RULES` as a PrometheusRule has them, which ask for the metrics of one PodMonitor alone."""
+    job = f'job="{namespace}/{service}"'
+    text = "\n".join((DOCKER / name).read_text("utf-8").partition("groups:\n")[2] for name in RULES)
+    text = _METRIC.sub(lambda found: f"{found[1]}{{{job}{', ' if found[2] else '}'}", text)
+    values = {
+        'job="triton-server"': job,
+        "Docker starts it again if it has ended. See `docker compose ps` and `docker compose logs triton-server`.": (
+            f"No replica does, or Prometheus does not select the PodMonitor {service}. See `kubectl --namespace "
+            f"{namespace} get pods` and their logs."
+        ),
+        "Unload it and load it, with the key; a load alone changes nothing.": (
+            "The liveness probe then has Kubernetes start the container again."
+        ),
+    }
+    return textwrap.indent(put(text, values), "  ")
 
 
 def _storage(kind: str, storage: str) -> dict[str, str]:

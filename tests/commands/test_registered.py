@@ -23,13 +23,13 @@ import pytest
 import skops.io
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import QuantileRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from xgboost import XGBRegressor
 
 import triton_regressors as tr
-from triton_regressors import registry
+from triton_regressors import extras, registry
 from triton_regressors.__main__ import main
 from triton_regressors.kernels.entry import Source, read_document
 from triton_regressors.mlmodel import read_mlmodel
@@ -40,6 +40,7 @@ SERVER = ("alembic", "flask", "sqlalchemy", "uvicorn")
 """What MLflow's server needs of `pip install mlflow`, and its client alone, mlflow-skinny, does not bring."""
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["b", "a", "c"])
 y = X @ [1.0, -2.0, 3.0] + 5
+LOW = QuantileRegressor(quantile=0.1, alpha=0).fit(X, y - X["a"])
 OPTIONS = {"input_example": X[:20], "pip_requirements": ["scikit-learn"]}
 
 
@@ -103,6 +104,7 @@ def run_id(mlflow_uri):
         mlflow.xgboost.log_model(xgboost, name="by_xgboost", model_format="xgb", **OPTIONS)
         catboost = CatBoostRegressor(iterations=5, verbose=False, allow_writing_files=False).fit(X, y)
         mlflow.catboost.log_model(catboost, name="by_catboost", **OPTIONS)
+        mlflow.sklearn.log_model(LOW, name="low", serialization_format="skops", **OPTIONS)
         listed = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
         listed[0].func = os.path.basename
         mlflow.sklearn.log_model(
@@ -214,6 +216,47 @@ def test_what_mlflow_does_not_have_is_said(export, monkeypatch):
     assert "--tracking-uri goes with a model in MLflow" in export("demand.skops", "--tracking-uri", "http://localhost")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert "say --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
+    assert not Path("model_repository").exists()
+
+
+def test_the_models_of_two_quantiles_are_read_as_the_model_is(export, run_id):
+    """One is a run's and one a registered pickle; the model of `y` is a file."""
+    skops.io.dump(Ridge(alpha=9).fit(X, y), "middle.skops")
+    truth = y + np.linspace(-3, 3, len(y))
+    X.assign(y=truth).to_csv("rows.csv", index=False)
+    ends = ["--lower", f"runs:/{run_id}/low", "--upper", "models:/demand/2"]
+    options = ["--calibrate", "rows.csv", "--level", "0.8", *ends]
+    assert "Error: --upper: model.pkl of models:/demand/2 is a pickle" in export("middle.skops", *options)
+    said = export("middle.skops", *options, "--trust-pickle")
+    assert "Wrote middle version 1" in said
+    assert "lower and upper are the answers of the two quantile models" in said
+    ends = np.sort([LOW.predict(X), Ridge().fit(X, y).predict(X)], axis=0)
+    scores = np.sort(np.maximum(ends[0] - truth, truth - ends[1]))
+    document = read_document(Path("model_repository/middle/1"))
+    assert document.interval.quantile[0] == pytest.approx(scores[48])  # ⌈61 · 0.8⌉ = 49
+    assert document.provenance.source is None
+
+
+def test_what_a_quantile_s_model_lacks_is_said_with_its_option(export, run_id, monkeypatch):
+    XGBRegressor(n_estimators=5).fit(X[["a", "b", "c"]], y).save_model("middle.ubj")
+    X.assign(y=y).to_csv("rows.csv", index=False)
+
+    def export_with(lower, *options):
+        given = ["--missing", "nan", "--calibrate", "rows.csv", "--lower", lower, "--upper", "middle.ubj", *options]
+        return export("middle.ubj", *given)
+
+    unsigned = f"runs:/{run_id}/by_xgboost"  # fitted on an array, and logged with names
+    assert export_with(unsigned) == (
+        f"Error: --lower: {unsigned} has other columns than middle.ubj, or in another order: b against a; fit all of "
+        "them on the same table."
+    )
+    assert "Error: --lower: Cannot read models:/demand/9: " in export_with("models:/demand/9")
+    elsewhere = export_with("models:/demand/1", "--tracking-uri", "gopher://localhost")
+    assert "Error: --lower: Cannot ask MLflow: " in elsewhere
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "mlflow" else find_spec(name))
+    said = export_with("models:/demand/1")
+    assert "Error: --lower: Reading models:/demand/1 needs mlflow, not installed here; `pip install " in said
+    assert "'triton-regressors[mlflow]'` brings it." in said
     assert not Path("model_repository").exists()
 
 

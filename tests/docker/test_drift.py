@@ -74,16 +74,6 @@ def test_rule_is_one_of_the_two_kinds(rule: dict[str, Any]) -> None:
         assert all(text.endswith(".") for text in rule["annotations"].values())
 
 
-def test_the_command_of_the_page_makes_a_resource_of_the_prometheus_operator() -> None:
-    (command,) = re.findall(
-        r"(?ms)^ {4}(\(printf .*?PrometheusRule.*?\)) \| kubectl", (DOCKER / "kubernetes/README.md").read_text()
-    )
-    made = subprocess.run(["bash", "-c", command], cwd=DOCKER, capture_output=True, text=True, check=True)
-    resource = yaml.safe_load(made.stdout)
-    assert (resource["apiVersion"], resource["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
-    assert resource["spec"] == {"groups": GROUPS}
-
-
 # What Prometheus makes of them
 
 

@@ -1,4 +1,4 @@
-"""The manifests, built by kustomize, against the published schemas of Kubernetes, KServe, KEDA and Prometheus.
+"""What `deploy` writes, built by kustomize, against the published schemas of Kubernetes, KServe, KEDA and Prometheus.
 
 The schemas are not part of this repository. $TRITON_REGRESSORS_SCHEMAS names a folder of them: CRDs as their projects
 publish them (`*.yaml`), and Kubernetes' own as JSON Schema named KIND-GROUP-VERSION.json beside `_definitions.json`, as
@@ -22,7 +22,9 @@ import yaml
 
 FOLDER = os.environ.get("TRITON_REGRESSORS_SCHEMAS", "")
 KUBERNETES = Path(__file__).resolve().parents[2] / "docker" / "kubernetes"
-OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("*/overlays/*/kustomization.yaml"))
+OVERLAYS = sorted(
+    str(path.parent.relative_to(KUBERNETES)) for path in KUBERNETES.glob("*/overlays/*/kustomization.yaml")
+)
 BUILD = next((words for words in (("kubectl", "kustomize"), ("kustomize", "build")) if shutil.which(words[0])), None)
 
 pytestmark = [
@@ -96,17 +98,21 @@ def errors(resource: dict[str, Any], schemas: dict[tuple[str, str], Any]) -> lis
     return [f"{kind} {'/'.join(map(str, each.path))}: {each.message[:300]}" for each in validator.iter_errors(resource)]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: "-".join(path.relative_to(KUBERNETES).parts))
-def test_what_kustomize_makes_fits_the_schemas(overlay: Path, schemas: dict[tuple[str, str], Any]) -> None:
-    resources = built(overlay)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_what_kustomize_makes_fits_the_schemas(
+    overlay: str, written: Path, schemas: dict[tuple[str, str], Any]
+) -> None:
+    resources = built(written / overlay)
+    assert "PrometheusRule" in {resource["kind"] for resource in resources}
     assert [problem for resource in resources for problem in errors(resource, schemas)] == []
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: "-".join(path.relative_to(KUBERNETES).parts))
-def test_a_misspelt_field_would_be_found(overlay: Path, schemas: dict[tuple[str, str], Any]) -> None:
-    """In the spec, and in the containers of the pod that is in it."""
-    for resource in built(overlay):
-        for place in (resource["spec"], *containers(resource["spec"])):
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: dict[tuple[str, str], Any]) -> None:
+    """In the spec, and in the containers of the pod or in the rules that are in it."""
+    for resource in built(written / overlay):
+        rules = [rule for group in resource["spec"].get("groups", ()) for rule in group["rules"]]
+        for place in (resource["spec"], *containers(resource["spec"]), *rules):
             place["misspelt"] = {}
             assert any("misspelt" in problem for problem in errors(resource, schemas)), resource["kind"]
             del place["misspelt"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -27,11 +26,9 @@ from triton_regressors.commands.model_file import (
     TrustType,
     make_console,
     read_calibration,
-    read_model,
-    read_quantiles,
     read_rows,
 )
-from triton_regressors.commands.registered import read_registered
+from triton_regressors.commands.registered import read_named, read_quantiles
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
     DEFAULT_PRECISION,
@@ -86,7 +83,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="A fitted model of a lower quantile to make them of.",
+            help="The MODEL of a lower quantile to make them of, as above.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -217,29 +214,27 @@ def export(
         "largest_mb": largest_mb,
         "missing": missing,
     }
-    found: dict[str, Any] = {"name": model.stem}
+    if tracking_uri is not None and not any(is_model_uri(str(path)) for path in (model, lower, upper)):
+        raise ExportError("--tracking-uri goes with a model in MLflow, such as models:/demand/3.")
     with ExitStack() as kept:  # CatBoost reads its file again
-        if is_model_uri(str(model)):
-            folder = Path(kept.enter_context(TemporaryDirectory(prefix="triton-regressors-")))
-            estimator, rows, fetched = read_registered(str(model), folder, tracking_uri, sample, **reading)
+        read = read_named(model, kept, tracking_uri, **reading)
+        estimator, fetched = read.estimator, read.fetched
+        found: dict[str, Any] = {"name": model.stem}
+        if fetched is not None:
             found = {
                 "name": fetched.name,
                 "version": fetched.version,
                 "source": fetched.source,
                 "columns": fetched.model.names,
             }
-        elif tracking_uri is not None:
-            raise ExportError("--tracking-uri goes with a model in MLflow, such as models:/demand/3.")
-        else:
-            estimator, rows = read_model(model, sample, **reading)
         result = export_estimator(
             estimator,
             repository,
             **found | ({} if name is None else {"name": name}),
-            sample=rows,
+            sample=read.rows(sample),
             calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
             level=level,
-            quantiles=read_quantiles(lower, upper, {model: estimator}, **reading),
+            quantiles=read_quantiles(lower, upper, read, kept, tracking_uri, **reading),
             profile=None if profile is None else read_rows(profile, estimator),
             out_of_range=out_of_range,
             tolerance=tolerance,

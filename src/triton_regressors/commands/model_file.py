@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,19 +123,6 @@ def read_rows(path: Path, estimator: Any) -> Any:
         from triton_regressors.exporter.oracle import feature_names
     names = feature_names(estimator)
     return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
-
-
-def read_quantiles(
-    lower: Path | None, upper: Path | None, read: Mapping[Path, Any], **reading: Any
-) -> tuple[Any, Any] | None:
-    """Return the estimators in the files of two quantiles, or None where there are none.
-
-    `read` are files that were read already, with their estimators; `reading` are options of `read_model`.
-    """
-    if lower is None or upper is None:
-        return None
-    low, high = (read[path] if path in read else read_model(path, None, **reading)[0] for path in (lower, upper))
-    return low, high
 
 
 def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:

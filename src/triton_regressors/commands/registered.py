@@ -1,13 +1,17 @@
-"""What `export` does with a model of MLflow's: downloads it, reads its file and makes its input example the sample."""
+"""Which models `export` reads: those in files, and those in MLflow, which it downloads."""
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from triton_regressors.commands.loading import loading
-from triton_regressors.commands.model_file import read_model
+from triton_regressors.commands.model_file import read_model, read_rows
+from triton_regressors.errors import MissingExtra, RegistryError, TritonRegressorsError
 
 if TYPE_CHECKING:
     from triton_regressors.registry import Fetched
@@ -16,13 +20,44 @@ RETRIES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
 """How often MLflow's client asks again, where the user does not say. Its own default, 7, is four minutes of silence."""
 
 
-def read_registered(
-    uri: str, folder: Path, tracking_uri: str | None, sample: Path | None, **reading: Any
-) -> tuple[Any, Any | None, Fetched]:
-    """Return the estimator of a model in MLflow, its rows or None, and where it came from; its files go into a folder.
+@dataclass(frozen=True)
+class ModelRead:
+    """A model as the user named it, its estimator, and where that came from if it was in MLflow."""
 
-    Rows are the given ones, else the model's input example if it is one of rows. `reading` says how its file is read,
-    see `read_model`.
+    path: Path
+    estimator: Any
+    fetched: Fetched | None = None
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of its columns: its signature's, else those that it was fitted on; None where it has none."""
+        with loading():
+            from triton_regressors.exporter.oracle import feature_names
+        signed = None if self.fetched is None else self.fetched.model.names
+        return feature_names(self.estimator) if signed is None else signed
+
+    def rows(self, sample: Path | None) -> Any | None:
+        """Return the rows of a file, else those of the model's input example if it is one of rows, else None.
+
+        Raises:
+            RegistryError: the example is not what the signature says.
+            RowsError: the file cannot be read.
+        """
+        if sample is not None:
+            return read_rows(sample, self.estimator)
+        if self.fetched is None:
+            return None
+        try:
+            return self.fetched.model.table()
+        except RegistryError as error:
+            address = self.fetched.source.uri
+            raise RegistryError(f"{address}: {str(error).rstrip('.')}; give rows with --sample.") from None
+
+
+def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading: Any) -> ModelRead:
+    """Return the model in a file or at an address in MLflow, whose files are there until `kept` ends.
+
+    `reading` says how its file is read, see `read_model`.
 
     Raises:
         RegistryError: MLflow does not have it, or its signature names other columns than the estimator.
@@ -30,22 +65,52 @@ def read_registered(
         MissingExtra: MLflow or the library of its flavor is not installed.
     """
     with loading():
-        from triton_regressors.errors import MissingExtra, RegistryError
         from triton_regressors.exporter.columns import unlike
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.oracle import feature_names
-        from triton_regressors.registry import fetch
+        from triton_regressors.registry import fetch, is_model_uri
+    if not is_model_uri(str(path)):
+        return ModelRead(path, read_model(path, None, **reading)[0])
     os.environ.setdefault(*RETRIES)
-    fetched = fetch(uri, folder, tracking_uri)
+    folder = Path(kept.enter_context(TemporaryDirectory(prefix="triton-regressors-")))
+    fetched = fetch(str(path), folder, tracking_uri)
     model, address = fetched.model, fetched.source.uri
     try:
-        estimator, rows = read_model(model.file, sample, **reading)
+        estimator, _ = read_model(model.file, None, **reading)
     except (ExportError, MissingExtra) as error:  # of a file that the user does not know
         raise type(error)(str(error).replace(str(model.file), f"{model.file.name} of {address}")) from error
     difference = None if model.names is None else unlike(model.names, feature_names(estimator))
     if difference is not None:
         raise RegistryError(f"The signature of {address} has other columns than its estimator: {difference}.")
-    try:
-        return estimator, model.table() if rows is None else rows, fetched
-    except RegistryError as error:
-        raise RegistryError(f"{address}: {str(error).rstrip('.')}; give rows with --sample.") from None
+    return ModelRead(path, estimator, fetched)
+
+
+def read_quantiles(
+    lower: Path | None, upper: Path | None, middle: ModelRead, kept: ExitStack, tracking_uri: str | None, **reading: Any
+) -> tuple[Any, Any] | None:
+    """Return the estimators of two quantiles' models, read as `read_named` does, or None where there are none.
+
+    `middle` is the model of `y`, which may be one of them. Errors are those of `read_named`, and name the option.
+
+    Raises:
+        ExportError: also where one has other columns than the model of `y`.
+    """
+    if lower is None or upper is None:
+        return None
+    with loading():
+        from triton_regressors.exporter.columns import unlike
+        from triton_regressors.exporter.errors import ExportError
+    found = []
+    for option, path in (("--lower", lower), ("--upper", upper)):
+        try:
+            model = middle if path == middle.path else read_named(path, kept, tracking_uri, **reading)
+        except TritonRegressorsError as error:
+            raise type(error)(f"{option}: {error}") from error
+        difference = None if model.columns is None else unlike(model.columns, middle.columns)
+        if difference is not None:
+            raise ExportError(
+                f"{option}: {path} has other columns than {middle.path}, or in another order: {difference}; fit all of "
+                "them on the same table."
+            )
+        found.append(model.estimator)
+    return found[0], found[1]
