@@ -6,7 +6,7 @@ A .parquet of float64 columns is scored in eight ways, which take turns, in anot
 
     files     `score`, from file to file
     read      what `score` does once rows are read: a thread converts the tables that come next
-    tables    `Predictor` on the file's tables as pyarrow reads them, 65,536 rows each
+    tables    `Predictor` on the file's tables as `score` reads them, 65,536 rows each, or 4 million numbers
     predict   `Predictor` on the same rows as a float64 matrix: the entry's own predict of what the file holds
     matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
     frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
@@ -41,14 +41,13 @@ from benchmarks.environment import busy, default_directory, device_name, save_mo
 from benchmarks.models import Model, model
 from benchmarks.timing import rotated
 from triton_regressors.clients.installation import find_installation
-from triton_regressors.scoring.columns import Columns
-from triton_regressors.scoring.parts import ahead
+from triton_regressors.scoring.ahead import ahead
+from triton_regressors.scoring.columns import Columns, rows_together
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")
 WHOLE, PEERS = ("files", "read"), ("frame", "float64")
 """The ways that take all tables at once, and those that are scikit-learn's."""
 
-BATCH = 65_536
 BATCHES, QUICK_BATCHES = 16, 4
 DIFFERENT = 4
 """So many tables differ; the others are these again."""
@@ -79,7 +78,8 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
                     ways[name](batch)
                 seconds[name].append(time.perf_counter() - began)
     counts |= dict.fromkeys(WHOLE, batches)
-    rates = {name: round(counts[name] * BATCH / statistics.median(times)) for name, times in seconds.items()}
+    batch_rows = rows_together(source.n_features)
+    rates = {name: round(counts[name] * batch_rows / statistics.median(times)) for name, times in seconds.items()}
     print(f"{source.title}, {where}: " + ", ".join(f"{name} {rate:,}/s" for name, rate in rates.items()))
     shares = [(one, other) for one in ("read", "tables") for other in ("predict", "matrix", "frame")]
     print("  " + ", ".join(f"{one} / {other} {rates[one] / rates[other]:.2f}" for one, other in shares), flush=True)
@@ -88,7 +88,7 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
         "title": source.title,
         "where": where,
         "n_features": source.n_features,
-        "rows": {name: count * BATCH for name, count in counts.items()},
+        "rows": {name: count * batch_rows for name, count in counts.items()},
         "rows_per_s": rates,
         "slowest_over_fastest": {name: round(max(times) / min(times), 3) for name, times in seconds.items()},
     }
@@ -97,7 +97,8 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
 @contextmanager
 def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[tuple[dict[str, Way], str]]:
     """Give the ways to score rows, and what computes the entry in words."""
-    X = source.rows(min(batches, DIFFERENT) * BATCH, seed=7).astype(np.float32).astype(np.float64)
+    batch_rows = rows_together(source.n_features)
+    X = source.rows(min(batches, DIFFERENT) * batch_rows, seed=7).astype(np.float32).astype(np.float64)
     names = [f"x{place}" for place in range(source.n_features)]
     with ExitStack() as held:
         with threadpool_limits(1):
@@ -106,13 +107,13 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
         whole = pa.table(dict(zip(names, X.T, strict=True)))
         with pq.ParquetWriter(rows, whole.schema, use_dictionary=False) as writer:
             for _ in range(batches // DIFFERENT or 1):
-                writer.write_table(whole, row_group_size=DIFFERENT * BATCH)
+                writer.write_table(whole, row_group_size=DIFFERENT * batch_rows)
         answer = tr.Predictor(entry, columns=names, device=device)
         if not answer.on_gpu():
             held.enter_context(threadpool_limits(1))
-        different = pq.ParquetFile(rows).iter_batches(BATCH, row_groups=[0])
+        different = pq.ParquetFile(rows).iter_batches(batch_rows, row_groups=[0])
         tables = [pa.Table.from_batches([each]) for each in different] * batches
-        pieces = [X[start : start + BATCH] for start in range(0, len(X), BATCH)] * batches
+        pieces = [X[start : start + batch_rows] for start in range(0, len(X), batch_rows)] * batches
         matrices = [piece.astype(np.float32) for piece in pieces[:DIFFERENT]] * batches
 
         def files(_: int) -> np.ndarray:
@@ -180,7 +181,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rows and rounds")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="these alone")
     parser.add_argument("--device", default="auto", help="where the entry computes: auto, cpu, gpu")
-    parser.add_argument("--batches", type=int, default=None, help=f"tables of {BATCH:,} rows, by fours")
+    parser.add_argument("--batches", type=int, default=None, help="how many tables, by fours")
     parser.add_argument("--output", type=Path, default=None, help="directory of scoring.json")
     arguments = parser.parse_args()
     quick = arguments.quick
@@ -189,7 +190,7 @@ def main() -> None:
         parser.error(f"--batches is {batches}; it must be a multiple of {DIFFERENT}, or less.")
     rounds, pass_seconds = (QUICK_ROUNDS, QUICK_PASS_SECONDS) if quick else (ROUNDS, PASS_SECONDS)
     print(f"scoring on {device_name()}")
-    settings = {"quick": quick, "rounds": rounds, "batch": BATCH, "busy_at_start": busy()}
+    settings = {"quick": quick, "rounds": rounds, "busy_at_start": busy()}
     directory = arguments.output or default_directory()
     order = [f"{name} on a {device}" for device in ("GPU", "CPU") for name in MODELS]
     for name in arguments.models:

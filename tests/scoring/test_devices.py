@@ -14,6 +14,7 @@ from sklearn.linear_model import Ridge
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
 import triton_regressors as tr
+from triton_regressors.scoring import columns
 from triton_regressors.scoring.found import VISIBLE, visible_gpus
 from triton_regressors.scoring.model import rows_at_once
 from triton_regressors.scoring.workers import ray_has_gpus, take_gpu
@@ -51,9 +52,11 @@ def test_a_gpu_is_given_more_rows_at_once_than_a_server_gives_it(widths: list[in
     assert rows_at_once(config, on_gpu=True) == 10**6
 
 
+@pytest.mark.parametrize("most_rows", [700, 2**16])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def test_rows_may_lie_in_any_way(tmp_path: Path, device: str) -> None:
-    """In tables and matrices of any order and type, read-only, many or few at once; and a wrong one is named."""
+def test_rows_may_lie_in_any_way(tmp_path: Path, device: str, most_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In tables and matrices of any order and type, read-only, in pieces or whole; and a wrong one is named."""
+    monkeypatch.setattr(columns, "MOST_ROWS", most_rows)
     X = np.random.default_rng(0).normal(size=(6000, 12)).astype(np.float32)
     entry = tr.export(Ridge().fit(X, X[:, 0]), tmp_path, name="sums", sample=X[:100], input="fp32").entry.directory
     answer = tr.Predictor(entry, device=device)
@@ -71,6 +74,8 @@ def test_rows_may_lie_in_any_way(tmp_path: Path, device: str) -> None:
     frame.loc[5000, "x3"] = np.inf
     with pytest.raises(tr.InvalidRequest, match="X must be finite: row 5000, column 3 is inf"):
         answer(frame)
+    with pytest.raises(tr.InvalidRequest, match=r"X\[5000, 3\] \('x3'\) is 1e\+300, beyond float32"):
+        answer(frame.replace(np.inf, 1e300))
     answers, wrong = answer.by_row(frame)
     assert [row for row, _ in wrong] == [5000]
     assert np.delete(answers["y"], 5000, axis=0).tobytes() == np.delete(wanted, 5000, axis=0).tobytes()

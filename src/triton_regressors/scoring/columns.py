@@ -10,7 +10,7 @@ a client's table goes, and gets its sentences.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,13 +21,14 @@ import pandas as pd
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, model_tensors
 
-PAGE_NUMBERS = 1024
-"""Where columns begin a multiple of so many numbers apart, their first numbers share few places of a core's cache."""
+MOST_ROWS, MOST_NUMBERS = 2**16, 2**22
+"""So many rows are read, converted and given to a GPU at once, or as many as hold so many numbers."""
 
-LINE_NUMBERS = 16
+MANY_NUMBERS, THREADS = 2**20, min(4, max(len(os.sched_getaffinity(0)) - 1, 1))
+"""From so many numbers on they are copied in threads, while one core computes; more than four gain nothing."""
 
-MANY_NUMBERS, THREADS = 2**20, min(4, len(os.sched_getaffinity(0)))
-"""From so many numbers on they are copied in several threads. More than four have nothing to gain from memory."""
+NewMatrix = Callable[[int, int, "np.dtype[Any]"], np.ndarray]
+"""Makes a matrix of so many rows and columns of a type; `buffers.py` has two of them."""
 
 
 class Columns:
@@ -124,10 +125,15 @@ def _utf8(chunk: Any) -> np.ndarray:
     return np.asarray(known[places.to_numpy(zero_copy_only=False)])
 
 
-def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, *, pinned: bool = False) -> Tensors:
+def rows_together(width: int) -> int:
+    """Return how many rows of so many columns are read and converted at once."""
+    return max(min(MOST_ROWS, MOST_NUMBERS // max(width, 1)), 1)
+
+
+def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, new: NewMatrix) -> Tensors:
     """Return the tensors that a table is for a model with these inputs, as `model_tensors` makes them.
 
-    `pinned` numbers lie where a GPU copies them soonest.
+    `new` makes matrices for columns of numbers.
 
     Raises:
         InvalidRequest: a column is missing, or what it holds does not fit; see `model_tensors`.
@@ -141,7 +147,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, *, p
     for tensor in inputs:
         array = None
         if there and tensor.columns and set(tensor.columns) <= set(columns.names) and len(columns):
-            array = _text(columns, tensor) if tensor.text else _matrix(columns, tensor, pinned)
+            array = _text(columns, tensor) if tensor.text else _matrix(columns, tensor, new)
         if array is None:
             longer.append(tensor)
         else:
@@ -164,7 +170,7 @@ def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -
             raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' takes {tensor.width} columns, not {width}.")
 
 
-def _matrix(columns: Columns, tensor: InputTensor, pinned: bool) -> np.ndarray | None:
+def _matrix(columns: Columns, tensor: InputTensor, new: NewMatrix) -> np.ndarray | None:
     """Return a tensor of numbers; None where the longer way has to judge."""
     if tensor.categories or tensor.datatype not in DTYPES:
         return None
@@ -175,7 +181,7 @@ def _matrix(columns: Columns, tensor: InputTensor, pinned: bool) -> np.ndarray |
         if dtype.kind == "i" and (numbers.dtype.kind not in "ib" or numbers.dtype == np.uint64):
             return None
         found.append(numbers)
-    matrix = (pinned_by_columns if pinned else by_columns)(len(columns), len(found), dtype)
+    matrix = new(len(columns), len(found), dtype)
     try:
         _copy(found, matrix)
     except FloatingPointError:  # beyond float32
@@ -199,29 +205,6 @@ def _copy(columns: Sequence[np.ndarray], matrix: np.ndarray) -> None:
         return
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(copy, range(THREADS), [THREADS] * THREADS))
-
-
-def by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return a new matrix `[rows, columns]`, each of whose columns lies in one piece, at some distance from the next.
-
-    What reads it row by row meets as many places of memory as there are columns, and a core's cache can hold them all
-    unless they are a power of two apart.
-    """
-    apart = rows if rows < PAGE_NUMBERS else rows + (LINE_NUMBERS - rows) % PAGE_NUMBERS
-    matrix: np.ndarray = np.empty((columns, apart), dtype)[:, :rows].T
-    return matrix
-
-
-def pinned_by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return a new matrix `[rows, columns]` whose columns lie one below the other in memory that a GPU may read.
-
-    torch keeps such memory for the next that is asked for, as pinning it takes long.
-    """
-    import torch
-
-    kind: torch.dtype = getattr(torch, dtype.name)
-    matrix: np.ndarray = torch.empty(columns, rows, dtype=kind, pin_memory=True).numpy().T
-    return matrix
 
 
 def _text(columns: Columns, tensor: InputTensor) -> np.ndarray | None:

@@ -18,16 +18,13 @@ from pyarrow import types
 
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.predicting import Predictor
 
 SUFFIXES = (".parquet", ".csv")
 PART_ROWS = 1_000_000
 """A part ends with the row group that makes it so many rows: what a crash costs at most."""
-
-BATCH_ROWS = 2**16
-BATCH_NUMBERS = 2**22
-"""Rows × columns that are in memory as one table."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -172,7 +169,7 @@ def batches(source: Source, part: Part, predictor: Predictor) -> Iterator[pa.Tab
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in predictor.inputs for name in each.columns), *predictor.keep]))
     own = [name for name in wanted if name not in stated]
-    for batch in _own_batches(source, part, predictor, own, max(min(BATCH_ROWS, BATCH_NUMBERS // len(wanted)), 1)):
+    for batch in _own_batches(source, part, predictor, own, rows_together(len(wanted))):
         if batch.num_rows:
             table = pa.Table.from_batches([batch])
             for field in (field for field in source.schema if field.name in stated and field.name in wanted):

@@ -27,14 +27,12 @@ from triton_regressors.kernels.entry import Entry
 from triton_regressors.kernels.inputs import ONLY_CPU_INPUTS
 from triton_regressors.kernels.staging import unlocked
 from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import read_config
 from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, utils
 
 LOADING = threading.Lock()
-
-GPU_ROWS, GPU_NUMBERS = 2**16, 2**22
-"""A GPU is given so many rows at once, or as many as hold so many numbers: while it computes some, others reach it."""
 
 MANY_BYTES = 2**17
 """From so many on rows are brought to a GPU before the model is asked; fewer it stages itself."""
@@ -96,13 +94,12 @@ class LocalModel:
 
 
 def rows_at_once(config: Any, *, on_gpu: bool) -> int:
-    """Return how many rows are computed at once: as many as on a server, or on a GPU more.
+    """Return how many rows are computed at once: as many as on a server, or on a GPU more, all that are converted.
 
     A server's limit keeps requests from waiting for each other. No answer depends on it.
     """
-    numbers = sum(int(tensor.dims[0]) for tensor in config.input)
     asked: int = config.max_batch_size
-    return max(asked, min(GPU_ROWS, GPU_NUMBERS // numbers)) if on_gpu else asked
+    return max(asked, rows_together(sum(int(tensor.dims[0]) for tensor in config.input))) if on_gpu else asked
 
 
 @functools.lru_cache(maxsize=4)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +21,11 @@ import pyarrow.parquet as pq
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
 from triton_regressors.scoring.predicting import Predictor, renumbered
-
-T = TypeVar("T")
 
 GROUP_ROWS = 2**20
 """Rows of a row group that is written."""
@@ -145,16 +142,6 @@ def _converted(source: Source, part: Part, predictor: Predictor) -> Iterator[tup
             yield table, None
         else:
             yield table, tensors
-
-
-def ahead(items: Iterator[T], count: int = 2) -> Iterator[T]:
-    """Yield items, of which a thread takes the next ones from where they come while the caller works on one."""
-    end = object()
-    with ThreadPoolExecutor(1) as thread:
-        waiting = deque(thread.submit(next, items, end) for _ in range(count))
-        while (item := waiting.popleft().result()) is not end:
-            waiting.append(thread.submit(next, items, end))
-            yield item  # type: ignore[misc]
 
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:

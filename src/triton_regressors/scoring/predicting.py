@@ -18,7 +18,9 @@ from triton_regressors.clients.parts import Part
 from triton_regressors.clients.tables import in_words, is_table
 from triton_regressors.clients.tensors import Given, InputTensor, Tensors, model_tensors, row_count, take
 from triton_regressors.extras import require
-from triton_regressors.scoring.columns import Columns, check_tensors, tensors_of
+from triton_regressors.scoring.ahead import ahead
+from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
+from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
 
@@ -86,15 +88,16 @@ class Predictor:
         self._known = replace(known, inputs=_with_names(known.inputs, columns, self.name))
         self._lock = threading.RLock()
         self._loaded: Any = None
+        self._buffers = Buffers()
 
     def __repr__(self) -> str:
         return f"<Predictor of {self.name} version {self.entry.version}: {', '.join(self.outputs)}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None, "_loaded": None}
+        return {**vars(self), "_lock": None, "_loaded": None, "_buffers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
+        vars(self).update(state, _lock=threading.RLock(), _buffers=Buffers())
 
     @property
     def name(self) -> str:
@@ -140,7 +143,7 @@ class Predictor:
     def infer(self, X: Given) -> Answers:
         """Return output name → float32 [rows, width] for rows in any form that `Client.infer` takes."""
         if is_table(X):
-            return self._answers(tensors_of(Columns(X), self.inputs, self.name, pinned=self._model().reads_gpu))
+            return self._of_table(Columns(X))
         tensors = model_tensors(X, self.inputs, self.name)
         check_tensors(tensors, self.inputs, self.name)
         return self._answers(tensors)
@@ -152,13 +155,14 @@ class Predictor:
     def tensors(self, columns: Columns) -> Tensors:
         """Return the tensors of a table; `InvalidRequest` where it does not fit."""
         features = columns if all(tensor.columns for tensor in self.inputs) else columns.without(self.keep)
-        return tensors_of(features, self.inputs, self.name, pinned=self._model().reads_gpu)
+        new = pinned_by_columns if self._model().reads_gpu else self._buffers.by_columns
+        return tensors_of(features, self.inputs, self.name, new)
 
     def answers(self, columns: Columns, tensors: Tensors | None = None) -> Answers:
         """Return the outputs of a table, by their names; `tensors` are the table's, if they are at hand."""
         if not len(columns):
             return self.no_answers(0)
-        return self._answers(self.tensors(columns) if tensors is None else tensors)
+        return self._of_table(columns) if tensors is None else self._answers(tensors)
 
     def by_row(self, table: Any, tensors: Tensors | None = None) -> tuple[Answers, list[tuple[int, str]]]:
         """Return the outputs of a table, NaN where a row is refused, and the refused rows with the reason of each."""
@@ -183,6 +187,20 @@ class Predictor:
         if missing:
             raise InvalidRequest(f"The table lacks {in_words(missing)} to keep; it has {', '.join(map(str, names))}.")
         return table[list(self.keep)] if is_table(table) else list(self.keep)
+
+    def _of_table(self, columns: Columns) -> Answers:
+        """Return the outputs of a table; of a large one some rows are converted while those before are computed."""
+        rows, size = len(columns), rows_together(sum(tensor.width for tensor in self.inputs))
+        if rows <= size:
+            return self._answers(self.tensors(columns))
+        pieces = (columns.rows(start, min(start + size, rows)) for start in range(0, rows, size))
+        found = list[Answers]()
+        try:
+            for tensors in ahead(map(self.tensors, pieces)):
+                found.append(self._answers(tensors))
+        except InvalidRequest as error:
+            raise InvalidRequest(renumbered(str(error), size * len(found))) from None
+        return {name: np.concatenate([answers[name] for answers in found]) for name in self.outputs}
 
     def _answers(self, tensors: Tensors) -> Answers:
         """Return the outputs of tensors of any number of rows."""
