@@ -20,7 +20,7 @@ def test_memory_is_used_again_once_no_array_lies_over_it() -> None:
     assert (part == 7).all()
     assert place not in [other.__array_interface__["data"] for other in others]
     del part, other
-    smaller = buffers.by_columns(2**15, 8, np.dtype(np.float64))
+    smaller = buffers.by_columns(2**14, 8, np.dtype(np.float64))
     assert smaller.__array_interface__["data"] == place
     larger = buffers.by_columns(2**17, 8, FLOAT32)
     larger[:] = 1
