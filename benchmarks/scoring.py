@@ -6,7 +6,7 @@ A .parquet of float64 columns is scored in eight ways, which take turns, in anot
 
     files     `score`, from file to file
     read      what `score` does once rows are read: a thread converts the tables that come next
-    tables    `Predictor` on the file's tables as `score` reads them, 65,536 rows each, or 4 million numbers
+    tables    `Predictor` on the file's tables as `score` reads them, 65,536 rows each, or 8 million numbers
     predict   `Predictor` on the same rows as a float64 matrix: the entry's own predict of what the file holds
     matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
     frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write

@@ -42,7 +42,7 @@ def test_processes_take_gpus_in_turn(
 
 
 @pytest.mark.parametrize(
-    ("widths", "asked", "rows"), [([64], 4096, 2**16), ([8, 8], 4096, 2**16), ([512], 4096, 8192), ([10**7], 64, 64)]
+    ("widths", "asked", "rows"), [([64], 4096, 2**16), ([8, 8], 4096, 2**16), ([512], 4096, 16384), ([10**7], 64, 64)]
 )
 def test_a_gpu_is_given_more_rows_at_once_than_a_server_gives_it(widths: list[int], asked: int, rows: int) -> None:
     config = ModelConfig(max_batch_size=asked, input=[ModelInput(name="X", dims=[width]) for width in widths])

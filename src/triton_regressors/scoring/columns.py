@@ -21,7 +21,7 @@ import pandas as pd
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, model_tensors
 
-MOST_ROWS, MOST_NUMBERS = 2**16, 2**22
+MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """So many rows are read, converted and given to a GPU at once, or as many as hold so many numbers."""
 
 MANY_NUMBERS, THREADS = 2**20, min(4, max(len(os.sched_getaffinity(0)) - 1, 1))
