@@ -123,8 +123,10 @@ def run(directory: Path, *, quick: bool = False, models: Sequence[Model] = MODEL
     settings = {"quick": quick, "max_rows": max(sizes), "busy_at_start": busy()}
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(library)) for library in LIBRARIES]
-        results = [measure_model(workers, model, sizes, effort) for model in models]
-    return save_models(directory, "predict", settings, results, [model.name for model in MODELS])
+        for model in models:
+            results = [measure_model(workers, model, sizes, effort)]
+            path = save_models(directory, "predict", settings, results, [model.name for model in MODELS])
+    return path
 
 
 def main() -> None:

@@ -75,26 +75,24 @@ def requests_section(document: Document, where: str) -> str:
 
 def scoring_section(document: Document, where: str) -> str:
     """Return how many rows a second are scored from files and from memory, beside scikit-learn's predict."""
+    ways = ("files", "read", "tables", "predict", "matrix", "frame", "float64")
     rows = []
     for case in document["models"]:
         rates = case["rows_per_s"]
-        cells = [f"{rates[way] / 1e3:,.0f}" for way in ("files", "read", "tables", "matrix", "frame", "float64")]
-        cells += [f"{rates['read'] / rates[peer]:.2f}" for peer in ("frame", "float64", "matrix")]
+        cells = [f"{rates[way] / 1e3:,.0f}" for way in ways]
+        cells += [f"{rates['read'] / rates[peer]:.2f}" for peer in ("predict", "matrix", "frame", "float64")]
         rows.append([case["title"], case["where"], *cells])
-    header = ["model", "computed by", "files", "files, once read", "tables", "matrix"]
-    header += ["scikit-learn, tables", "scikit-learn, matrix", "once read ÷ scikit-learn, tables", "÷ its matrix"]
-    header += ["÷ our matrix"]
+    header = ["model", "computed by", "files", "files, once read", "tables", "float64", "float32"]
+    header += ["scikit-learn, tables", "scikit-learn, float64", "once read ÷ float64", "÷ float32"]
+    header += ["÷ scikit-learn, tables", "÷ scikit-learn, float64"]
     intro = (
         "Rows scored without a server, thousands a second: from a .parquet of float64 to one of answers; the same once "
+        "its rows are read; tables as pyarrow has read them, one by one; the same rows as a matrix of float64, and as "
+        "the one of float32 that the entry takes. Beside it the estimator's own `predict`, on the same tables made "
+        "DataFrames, and on the matrix of float64. On a CPU both compute in one thread, and what converts tables uses "
+        "several; beside a GPU scikit-learn has all cores"
     )
-    intro += "its rows are read; tables as pyarrow has read them, one by one; the float32 matrix that the entry takes. "
-    intro += (
-        "Beside it the estimator's own `predict`, on the same tables made DataFrames, and on a float64 matrix. On a "
-    )
-    intro += (
-        "CPU both compute in one thread, and what converts tables uses several; beside a GPU scikit-learn has all cores"
-    )
-    return f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrrrrr', rows)}"
+    return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * 11, rows)}"
 
 
 def several_gpus_section(document: Document, where: str) -> str:

@@ -30,6 +30,10 @@ from benchmarks.served_tables import (
 )
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+LATER = (
+    "[What a GPU is worth](worth.md) times more models on a GPU in this way, and later: of large batches its figures are "
+    "the newer ones."
+)
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 
 INTRODUCTION = """# Benchmarks
@@ -105,6 +109,7 @@ def predict_section(document: Document, where: str) -> str:
         [
             f"In-process `predict`, host to host, median µs with a search for NaN / without{note(document)}:",
             latency,
+            *[LATER] * any("triton" in point["timings"] for model in document["models"] for point in model["points"]),
             "The batch size from which on an engine stays faster, among those measured:",
             table(header, *without_empty_columns(header, crossing)),
             *cost_of_fp64_in_process(document),
