@@ -9,11 +9,11 @@ from benchmarks import run, scoring, tables
 from benchmarks.checking import WrongAnswerError
 from benchmarks.models import model
 
-WAYS = ("files", "read", "tables", "matrix", "frame", "float64")
+WAYS = ("files", "read", "tables", "predict", "matrix", "frame", "float64")
 
 
 def test_every_way_is_measured_on_rows_that_it_answers_alike(monkeypatch):
-    monkeypatch.setattr(scoring, "BATCH", 64)
+    monkeypatch.setattr(scoring, "rows_together", lambda _: 64)
     result = scoring.measure(model("linear_small"), 8, 1, 10.0, "cpu")
     assert result["case"] == "linear_small on a CPU"
     assert result["rows"] == dict.fromkeys(WAYS, 8 * 64)
@@ -48,14 +48,14 @@ def test_answers_that_differ_are_not_timed():
 
 def test_the_table_holds_rates_and_their_ratios():
     rates = {"files": 500_000, "read": 8_000_000, "tables": 7_000_000, "matrix": 10_000_000, "frame": 4_000_000}
-    rates["float64"] = 16_000_000
+    rates |= {"predict": 6_400_000, "float64": 16_000_000}
     document = {
         "environment": {"device": "A device", "cores": 2, "versions": {}},
         "settings": {"quick": False},
         "models": [{"title": "Ridge", "where": "torch on the CPU", "rows_per_s": rates}],
     }
     section = tables.markdown({"a-device": {"scoring": document}})
-    figures = "500 | 8,000 | 7,000 | 10,000 | 4,000 | 16,000 | 2.00 | 0.50 | 0.80"
+    figures = "500 | 8,000 | 7,000 | 6,400 | 10,000 | 4,000 | 16,000 | 1.25 | 0.80 | 2.00 | 0.50"
     assert f"| Ridge | torch on the CPU | {figures} |" in section
 
 
