@@ -42,14 +42,15 @@ def test_processes_take_gpus_in_turn(
 
 
 @pytest.mark.parametrize(
-    ("widths", "asked", "rows"), [([64], 4096, 2**16), ([8, 8], 4096, 2**16), ([512], 4096, 16384), ([10**7], 64, 64)]
+    ("widths", "on_cpu", "on_gpu"),
+    [([64], 2**14, 2**16), ([8, 8], 2**14, 2**16), ([512], 2**14, 2**14), ([2048], 4096, 4096), ([10**7], 64, 64)],
 )
-def test_a_gpu_is_given_more_rows_at_once_than_a_server_gives_it(widths: list[int], asked: int, rows: int) -> None:
-    config = ModelConfig(max_batch_size=asked, input=[ModelInput(name="X", dims=[width]) for width in widths])
-    assert rows_at_once(config, on_gpu=False) == asked
-    assert rows_at_once(config, on_gpu=True) == rows
+def test_more_rows_are_computed_at_once_than_on_a_server(widths: list[int], on_cpu: int, on_gpu: int) -> None:
+    config = ModelConfig(max_batch_size=64, input=[ModelInput(name="X", dims=[width]) for width in widths])
+    assert rows_at_once(config, on_gpu=False) == on_cpu
+    assert rows_at_once(config, on_gpu=True) == on_gpu
     config.max_batch_size = 10**6
-    assert rows_at_once(config, on_gpu=True) == 10**6
+    assert rows_at_once(config, on_gpu=False) == rows_at_once(config, on_gpu=True) == 10**6
 
 
 @pytest.mark.parametrize("most_rows", [700, 2**16])

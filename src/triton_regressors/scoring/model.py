@@ -34,6 +34,9 @@ from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, 
 
 LOADING = threading.Lock()
 
+CPU_ROWS = 2**14
+"""Of fewer rows a light model costs Python more time than the CPU, and of more a core keeps less of them near."""
+
 MANY_BYTES = 2**17
 """From so many on rows are brought to a GPU before the model is asked; fewer it stages itself."""
 
@@ -94,12 +97,13 @@ class LocalModel:
 
 
 def rows_at_once(config: Any, *, on_gpu: bool) -> int:
-    """Return how many rows are computed at once: as many as on a server, or on a GPU more, all that are converted.
+    """Return how many rows are computed at once: as many as on a server, or more, on a GPU all that are converted.
 
     A server's limit keeps requests from waiting for each other. No answer depends on it.
     """
     asked: int = config.max_batch_size
-    return max(asked, rows_together(sum(int(tensor.dims[0]) for tensor in config.input))) if on_gpu else asked
+    converted = rows_together(sum(int(tensor.dims[0]) for tensor in config.input))
+    return max(asked, converted if on_gpu else min(converted, CPU_ROWS))
 
 
 @functools.lru_cache(maxsize=4)
