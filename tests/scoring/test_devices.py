@@ -43,7 +43,7 @@ def test_processes_take_gpus_in_turn(
 
 @pytest.mark.parametrize(
     ("widths", "on_cpu", "on_gpu"),
-    [([64], 2**14, 2**16), ([8, 8], 2**14, 2**16), ([512], 2**14, 2**14), ([2048], 4096, 4096), ([10**7], 64, 64)],
+    [([64], 2**14, 2**16), ([8, 8], 2**14, 2**16), ([512], 2048, 2**14), ([2048], 512, 4096), ([10**7], 64, 64)],
 )
 def test_more_rows_are_computed_at_once_than_on_a_server(widths: list[int], on_cpu: int, on_gpu: int) -> None:
     config = ModelConfig(max_batch_size=64, input=[ModelInput(name="X", dims=[width]) for width in widths])

@@ -34,8 +34,8 @@ from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, 
 
 LOADING = threading.Lock()
 
-CPU_ROWS = 2**14
-"""Of fewer rows a light model costs Python more time than the CPU, and of more a core keeps less of them near."""
+CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
+"""Fewer rows of a light model cost Python more time than the CPU, and more numbers a core does not keep near."""
 
 MANY_BYTES = 2**17
 """From so many on rows are brought to a GPU before the model is asked; fewer it stages itself."""
@@ -102,8 +102,8 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
     A server's limit keeps requests from waiting for each other. No answer depends on it.
     """
     asked: int = config.max_batch_size
-    converted = rows_together(sum(int(tensor.dims[0]) for tensor in config.input))
-    return max(asked, converted if on_gpu else min(converted, CPU_ROWS))
+    width = sum(int(tensor.dims[0]) for tensor in config.input)
+    return max(asked, rows_together(width) if on_gpu else min(CPU_ROWS, CPU_NUMBERS // width))
 
 
 @functools.lru_cache(maxsize=4)
