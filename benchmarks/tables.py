@@ -31,8 +31,8 @@ from benchmarks.served_tables import (
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 LATER = (
-    "[What a GPU is worth](worth.md) times more models on a GPU in this way, and later: of large batches its figures are "
-    "the newer ones."
+    "[What a GPU is worth](worth.md) times more models on a GPU in this way, and later: of large batches its figures "
+    "are the newer ones."
 )
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 
