@@ -188,8 +188,12 @@ def same(given: object, array: np.ndarray) -> bool:
 def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
     """Return which numbers of an array are others after it was converted."""
     with np.errstate(invalid="ignore"):
-        same = (rows.astype(array.dtype) == array) & (np.sign(rows) == np.sign(array))
-    return np.asarray(~(same | (np.isnan(rows) & np.isnan(array))))
+        same = rows.astype(array.dtype) == array
+    if array.dtype.kind != "f":  # a whole number may come back from another that it overflowed to
+        same &= np.sign(rows) == np.sign(array)
+    elif not same.all():
+        same |= np.isnan(rows) & np.isnan(array)
+    return np.asarray(~same)
 
 
 def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str) -> None:

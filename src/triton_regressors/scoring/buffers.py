@@ -1,6 +1,6 @@
 """New matrices whose columns lie in one piece each, in memory that is used again.
 
-Memory that a process has never touched costs more than what is written to it: the system gives it page by page, and
+Memory that a process has never touched can cost more than what is written to it: the system gives it page by page, and
 each has to be cleared. What large matrices lie in is therefore kept for the next ones.
 """
 
@@ -20,7 +20,7 @@ LEAST_BYTES = 2**20
 """What is smaller lies in memory of its own."""
 
 MOST_KEPT = 4
-"""More are never in use at once: some rows are computed, and those that come next are converted or wait."""
+"""As many as one thread's rows take: some are computed, and those that come next are converted or wait."""
 
 
 class Buffers:
