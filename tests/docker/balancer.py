@@ -40,7 +40,7 @@ def balanced(*endpoints: str) -> Iterator[Balancer]:
 
     async def run() -> None:
         server = await asyncio.start_server(balancer.connect, "127.0.0.1", 0)
-        balancer.address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        balancer.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         listens.set()
 
     def serve() -> None:
