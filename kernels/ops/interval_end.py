@@ -33,8 +33,8 @@ BLOCK = 1024
 def round_outwards(value, UPPER: tl.constexpr):
     """Return float64 rounded to float32 up where `UPPER`, else down.
 
-    Rounding to nearest may land on the wrong side; the float32 beside that one is then the answer. The bits of a float32
-    are its magnitude's, which grows with them, below the sign: one more is the next number away from zero.
+    Rounding to nearest may land on the wrong side; the float32 beside that one is then the answer. The bits of a
+    float32 below its sign grow with its magnitude: one more is the next number away from zero.
     """
     near = value.to(tl.float32)
     wrong = near.to(tl.float64) < value if UPPER else near.to(tl.float64) > value

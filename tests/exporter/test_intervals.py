@@ -192,7 +192,7 @@ REFUSED = {
     "holes": (
         (X, np.where(np.arange(120) == 7, np.nan, Y)),
         {},
-        "must be finite; that of row 7 is nan. Leave such rows out",
+        "must be finite; that of row 7 is nan",
     ),
     "beyond float32": (
         (X, np.where(np.arange(120) == 7, 1e39, Y)),
