@@ -116,7 +116,10 @@ def read_model(
 
 
 def read_rows(path: Path, estimator: Any) -> Any:
-    """Return the rows of a file; strings are as they are written there in the columns that the estimator reads so."""
+    """Return the rows of a file.
+
+    Strings are as they are written in the columns that the estimator reads as strings; an empty cell is missing there.
+    """
     with loading():
         from triton_regressors.clients.rows import read_table
         from triton_regressors.exporter.lower import string_columns
