@@ -13,9 +13,9 @@ import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tables import in_words
 from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
 from triton_regressors.extras import require
+from triton_regressors.tables import in_words
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4

@@ -232,7 +232,7 @@ class TestPredictCommand:
                 "x.csv",
                 "age,zip,city\n1,2,3\n",
                 (),
-                r"lacks column 'income' of input 'X'; it has age, zip, ci",
+                r"lacks column 'income' of input 'X'; it has no other column in",
             ),
             (
                 "people",
