@@ -15,13 +15,13 @@ import pandas as pd
 from triton_regressors.clients.configuration import Configuration
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part
-from triton_regressors.clients.tables import in_words, is_table
 from triton_regressors.clients.tensors import Given, InputTensor, Tensors, model_tensors, row_count, take
 from triton_regressors.extras import require
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.tables import in_words, is_table
 from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
 
 ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
