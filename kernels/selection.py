@@ -107,11 +107,30 @@ def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
 
 
 @triton.jit
-def worth_more(bound, best, scale):
-    """Return 1 if a group's bound, in units of `scale`, leaves room for a point nearer than a row's worst, else 0."""
-    low = tl.min(bound, axis=1)
-    worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
-    return tl.max(worth.to(tl.int32), axis=0)
+def worth_more(low, best, scale, offset):
+    """Return 1 if the lowest bound leaves room for a point nearer than a row's worst, 2 for as near a one, else 0.
+
+    Of a reduced distance the bound is one once it is multiplied by `scale` and `offset` is subtracted. A row whose
+    points are all infinitely far has an infinite offset; then every bound is as near.
+
+    Args:
+        low: float32 `[1]`.
+        best: float64 `[1, slots]`, the reduced distances of the nearest so far.
+        scale: float64 `[1]`.
+        offset: float64 `[1]`.
+    """
+    limit = tl.max(best, axis=1) * scale - offset
+    low = tl.where(low < INFINITY, low.to(tl.float64), float("nan"))
+    worth = tl.where(low < limit, 1, tl.where((low == limit) | ((limit != limit) & (low == low)), 2, 0))
+    return tl.max(worth, axis=0)
+
+
+@triton.jit
+def comes_before(index, best, chosen):
+    """Return 1 if a point of this index, int32 `[1]`, is preferred to a row's worst where it is as near, else 0."""
+    worst = tl.max(best, axis=1)[:, None]
+    last = tl.max(tl.where(best == worst, chosen, -1), axis=1)
+    return tl.max((index < last).to(tl.int32), axis=0)
 
 
 @triton.jit

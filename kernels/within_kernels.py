@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .bound_kernels import FURTHEST, LARGEST
+from .bound_kernels import LARGEST
 from .distances import distances_between
+from .far_rows import FURTHEST
 
 DIGITS = tl.constexpr(5)
 """How many digits a target has."""
