@@ -4,16 +4,18 @@
     python -m benchmarks.unlike_rows --dry-run              tries the script out on a CPU, on toy sizes
     python -m benchmarks.unlike_rows --cpu                  times the references that a CPU computes instead
 
-Rows are drawn like the data; drifted by 10 of its standard deviations; a million of them away; random bits, as some
-load generators send; one row again and again; and beside what a model compares with: halfway between two stored points,
-at the radius from one, on thresholds of trees, on stored points and at the kinks of layers. All answers are compared
-with the reference's. Contenders are the kinds of rows, which take turns; torch's figure is for rows like the data.
+Rows are drawn like the data; drifted by 10 of its standard deviations; a million of them away, and so far that float64
+distances to all points differ by rounding alone; random bits, as some load generators send; one row again and again;
+and beside what a model compares with: halfway between two stored points, at the radius from one, on thresholds of
+trees, on stored points and at the kinks of layers. Answers are compared with the reference's, but for those that
+rounding decides. Contenders are the kinds of rows, which take turns; torch's figure is for rows like the data.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,9 +37,10 @@ from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
 from triton_regressors.kernels.plan import INPUT, Plan
 
 LIKE, TORCH = "like", "torch"
-KINDS = (LIKE, "drifted", "far", "random bits", "equal", "beside")
+ROUNDED = "lost in rounding"
+KINDS = (LIKE, "drifted", "far", ROUNDED, "random bits", "equal", "beside")
 FAMILIES = ("neighbors", "expansions", "trees", "layers")
-DRIFT, FAR = 10.0, 1e6
+DRIFT, FAR, FURTHEST = 10.0, 1e6, 1e15
 INPUTS = 4
 CHECKED_ROWS = 16
 CPU_ROWS = 1024
@@ -45,7 +48,14 @@ CPU_ROWS = 1024
 Rows = np.ndarray
 
 
-def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
+def works(device: torch.device, chosen: Sequence[str], named: str, toy: bool) -> Iterator[Work]:
+    """Yield the works of the chosen families whose titles hold the name."""
+    for work in all_works(device, chosen, toy):
+        if named in work.title:
+            yield work
+
+
+def all_works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Work]:
     """Yield the works of the chosen families."""
     if "neighbors" in chosen:
         yield from searches(device, toy)
@@ -110,6 +120,8 @@ def rows_of(work: Work, kind: str, count: int, seed: int) -> Rows:
         x += DRIFT
     elif kind == "far":
         x *= FAR
+    elif kind == ROUNDED:
+        x *= FURTHEST
     elif kind == "random bits":
         bits = rng.integers(0, 2**32, (count, features), dtype=np.uint32).view(np.float32)
         x = np.where(np.isfinite(bits), bits, np.float32(1.0)).astype(np.float64)
@@ -187,13 +199,15 @@ def measure(work: Work, device: torch.device, effort: Effort, on_cpu: bool) -> l
                 call = lambda i, inputs=inputs: reference(work.plan, inputs[i], parameters)  # noqa: E731
             else:
                 call = kernels(work.plan, inputs)
+            contenders.append(Contender(kind, call))
+            if kind == ROUNDED:
+                continue
             exact = reference(work.plan, inputs[0][:CHECKED_ROWS].cpu(), parameters).double()
             answer = call(0)[:CHECKED_ROWS].cpu().double()
             spread = float(exact.std()) if len(exact) > 1 else 0.0
             unit = exact.abs().clamp(min=max(spread if np.isfinite(spread) else 0.0, 1.0))
             same = (answer == exact) | (answer.isnan() & exact.isnan()) | (exact.abs() > 3e38)
             errors[kind] = float(torch.where(same, 0.0, (answer - exact).abs() / unit).max())
-            contenders.append(Contender(kind, call))
             if kind == LIKE and work.peer is not None and not on_cpu and work.family == "neighbors":
                 singles = [x.float() for x in inputs]
                 contenders.append(Contender(TORCH, lambda i, singles=singles: work.peer(singles[i])))  # type: ignore[misc]
@@ -223,7 +237,13 @@ def measure(work: Work, device: torch.device, effort: Effort, on_cpu: bool) -> l
 
 
 def run(
-    directory: Path | None, chosen: Sequence[str], *, quick: bool = False, dry_run: bool = False, on_cpu: bool = False
+    directory: Path | None,
+    chosen: Sequence[str],
+    named: str = "",
+    *,
+    quick: bool = False,
+    dry_run: bool = False,
+    on_cpu: bool = False,
 ) -> Path | None:
     """Measure the chosen families and write unlike_rows.json; a dry run measures toys on the CPU and writes nothing."""
     if not (dry_run or on_cpu) and not torch.cuda.is_available():
@@ -234,7 +254,7 @@ def run(
     device = torch.device("cpu" if dry_run or on_cpu else "cuda")
     print(f"kernels on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     found: list[dict[str, Any]] = []
-    for work in works(device, chosen, dry_run):
+    for work in works(device, chosen, named, dry_run):
         if dry_run:
             work = dataclasses.replace(work, rows=(1, 5))
         found += measure(work, device, QUICK if quick or dry_run else Effort(rounds=15), on_cpu)
@@ -242,21 +262,32 @@ def run(
         demand(f"{case['work']}, {case['rows']:,} rows,", case["max_error"], case.pop("limit"))
     if dry_run or directory is None:
         return None
-    settings = {"quick": quick, "inputs": INPUTS, "drift": DRIFT, "far": FAR}
-    return save_models(directory, "unlike_rows", settings, found, FAMILIES, among="cases", key="family")
+    settings = {"quick": quick, "inputs": INPUTS, "drift": DRIFT, "far": FAR, "furthest": FURTHEST}
+    path = directory / "unlike_rows.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else []
+    order = list(dict.fromkeys(case["work"] for case in (*before, *found)))
+    return save_models(directory, "unlike_rows", settings, found, order, among="cases", key="work")
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="which families")
+    parser.add_argument("--work", default="", help="only works whose titles hold this text")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--dry-run", action="store_true", help="toy sizes on a CPU, to try the script out")
     parser.add_argument("--cpu", action="store_true", help="time what a CPU computes, of 1,024 rows")
     parser.add_argument("--output", type=Path, default=None, help="directory of unlike_rows.json")
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
-    run(directory, arguments.only, quick=arguments.quick, dry_run=arguments.dry_run, on_cpu=arguments.cpu)
+    run(
+        directory,
+        arguments.only,
+        arguments.work,
+        quick=arguments.quick,
+        dry_run=arguments.dry_run,
+        on_cpu=arguments.cpu,
+    )
 
 
 if __name__ == "__main__":

@@ -137,16 +137,21 @@ def box_distances(
         first, last = tl.load(low + feature), tl.load(high + feature)
         d = tl.abs(u - tl.minimum(tl.maximum(u, first), last))
         e = tl.maximum(tl.abs(u - first), tl.abs(u - last))
+        v, w = d, e
         if METRIC == "euclidean" or METRIC == "sqeuclidean":
-            d = d * d
-            e = e * e
+            if WEIGHTED:
+                d, e = d * d, e * e
+                v = tl.zeros_like(d) + tl.load(factor + feature)
+                w = v
         elif METRIC == "minkowski":
-            d = power(d, P, WHOLE)
-            e = power(e, P, WHOLE)
-        if WEIGHTED:
+            d, e = power(d, P, WHOLE), power(e, P, WHOLE)
+        if WEIGHTED and not (METRIC == "euclidean" or METRIC == "sqeuclidean"):
             d *= tl.load(factor + feature)
             e *= tl.load(factor + feature)
-        if METRIC == "chebyshev":
+        if METRIC == "euclidean" or METRIC == "sqeuclidean":
+            near = tl.fma(d, v, near)
+            far = tl.fma(e, w, far)
+        elif METRIC == "chebyshev":
             near = tl.where((d > near) | (d != d), d, near)
             far = tl.where((e > far) | (e != e), e, far)
         else:

@@ -108,7 +108,7 @@ def nearest(
         lane = tl.arange(0, BLOCK_POINTS)[None, :]
         more = 1
         while more > 0:
-            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            at, bound = next_groups(bound, GROUPS, AT_ONCE, INFINITY)
             point = at * BLOCK_POINTS + lane  # [AT_ONCE, BLOCK_POINTS]
             distance = distances_between(
                 (x + row * FEATURES)[:, None], columns + at.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane, factor,

@@ -91,18 +91,30 @@ def next_least(ranks, COUNT: tl.constexpr, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
+def upper_half(distance):
+    """Return the upper halves of the bits of float64 numbers of at least 0, int32, which rank as the numbers do."""
+    return (distance.to(tl.int64, bitcast=True) >> 32).to(tl.int32)
+
+
+@triton.jit
+def from_upper_half(bits):
+    """Return the smallest float64 number with this upper half."""
+    return (bits.to(tl.int64) << 32).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr, INFINITE: tl.constexpr):
     """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
 
-    `bound`: `[1, BLOCK_GROUPS]`, infinite for groups that do not count; where too few do, a group is `GROUPS`.
+    `bound`: `[1, BLOCK_GROUPS]`, `INFINITE` for groups that do not count; where too few do, a group is `GROUPS`.
     """
     group = tl.arange(0, bound.shape[1])[None, :]
     which = tl.arange(0, AT_ONCE)[:, None]
     at = tl.zeros([AT_ONCE, 1], tl.int32)
     for i in tl.static_range(AT_ONCE):
         low, first = tl.min(bound, axis=1, return_indices=True)  # [1] each
-        at = tl.where(which == i, tl.where(low < INFINITY, first, GROUPS)[:, None], at)
-        bound = tl.where(group == first[:, None], INFINITY, bound)
+        at = tl.where(which == i, tl.where(low < INFINITE, first, GROUPS)[:, None], at)
+        bound = tl.where(group == first[:, None], INFINITE, bound)
     return at, bound
 
 
@@ -114,7 +126,7 @@ def worth_more(low, best, scale, offset):
     points are all infinitely far has an infinite offset; then every bound is as near.
 
     Args:
-        low: float32 `[1]`.
+        low: float32 or float64 `[1]`.
         best: float64 `[1, slots]`, the reduced distances of the nearest so far.
         scale: float64 `[1]`.
         offset: float64 `[1]`.

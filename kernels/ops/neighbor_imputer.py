@@ -18,13 +18,21 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bound_kernels import LARGEST
 from ..bounds import grouping
 from ..distances import INFINITY, check_points, reduced_distances, reference_reduced_distances, transposed
 from ..errors import PlanError
 from ..nearest import WEIGHTS, check_neighbors, neighbor_weights, reference_nearest
 from ..plan import Operation, Parameters
-from ..selection import NONE, comes_before, keep_nearer, next_groups, worth_more
+from ..selection import (
+    INFINITE_HALF,
+    NONE,
+    comes_before,
+    from_upper_half,
+    keep_nearer,
+    next_groups,
+    upper_half,
+    worth_more,
+)
 from ..tiles import in_tiles
 
 DISTANCES_AT_ONCE = 2**22
@@ -72,14 +80,6 @@ def missing_distances_kernel(
 
 
 @triton.jit
-def bounds_above(least, base):
-    """Return bounds, float32, of how much further than `base` each group is, from the smallest distances, float64."""
-    above = least - base
-    bound = tl.minimum(above.to(tl.float32), LARGEST) * (1.0 - 2.0**-22)
-    return tl.where(least == INFINITY, INFINITY, tl.where(above < 1e-30, 0.0, bound))
-
-
-@triton.jit
 def neighbor_imputer_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     values,  # float64 [FEATURES, POINTS]
@@ -107,19 +107,20 @@ def neighbor_imputer_kernel(
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
         low = tl.load(least + row * GROUPS + group, mask=group < GROUPS, other=INFINITY)
         base = tl.min(low, axis=1)
-        bound = bounds_above(low, base[:, None])
+        above = tl.where(low == INFINITY, INFINITY, low - base[:, None])  # which is 0 for all where all are as near
+        bound = upper_half(above)
         slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :]
         best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
         chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
-        more = tl.max((tl.min(bound, axis=1) < INFINITY).to(tl.int32), axis=0)
+        more = tl.max((tl.min(bound, axis=1) < INFINITE_HALF).to(tl.int32), axis=0)
         while more > 0:
-            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            at, bound = next_groups(bound, GROUPS, AT_ONCE, INFINITE_HALF)
             point = tl.reshape(at * GROUP + tl.arange(0, GROUP)[None, :], [AT_ONCE * GROUP])
             value = tl.load(values + feature * POINTS + point, mask=point < POINTS, other=float("nan"))
             donor = value == value
             distance = tl.load(distances + row * (GROUPS * GROUP) + point, mask=donor, other=INFINITY)[None, :]
             best, chosen = keep_nearer(distance, tl.where(donor, point, NONE), best, chosen)
-            more = worth_more(tl.min(bound, axis=1), best, 1.0, base)
+            more = worth_more(from_upper_half(tl.min(bound, axis=1)), best, 1.0, base)
             if more == 2:
                 _, first = tl.min(bound, axis=1, return_indices=True)
                 more = comes_before(first * GROUP, best, chosen)
