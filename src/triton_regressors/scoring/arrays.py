@@ -15,6 +15,7 @@ import numpy as np
 
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import InputTensor, check_shape
+from triton_regressors.scoring.columns import check_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -78,11 +79,11 @@ def given(X: Any) -> Given:
     return _given(X, "X")
 
 
-def on_gpu(X: torch.Tensor, tensor: InputTensor) -> torch.Tensor | None:
-    """Return rows on a GPU as an input's type holds them, or None where that has to be judged on the CPU.
+def on_gpu(X: torch.Tensor, tensor: InputTensor, model: str) -> torch.Tensor | None:
+    """Return rows on a GPU as the input of a model holds them, or None where that has to be judged on the CPU.
 
-    What float32 does not hold becomes infinity, which no model takes. Numbers that are compared with categories are
-    not rounded here.
+    What float32 does not hold becomes infinity, which no model takes. A number that is compared with categories is not
+    rounded.
 
     Raises:
         InvalidRequest: they are no matrix as wide as the input, or no numbers.
@@ -93,12 +94,16 @@ def on_gpu(X: torch.Tensor, tensor: InputTensor) -> torch.Tensor | None:
         kind = str(X.dtype).removeprefix("torch.")
         raise InvalidRequest(f"{tensor.name} has dtype {kind}; accepted: floats, integers and booleans.")
     check_shape(tuple(X.shape), tensor.name)
+    check_tensors({tensor.name: X}, [tensor], model)
     dtype: torch.dtype = getattr(torch, DTYPES[tensor.datatype])
     if X.dtype == dtype:
         return X
+    rows = X.to(dtype)
     if tensor.categories and str(X.dtype).removeprefix("torch.") not in EXACT[tensor.datatype]:
-        return None
-    return X.to(dtype)
+        before, after = X[:, list(tensor.categories)], rows[:, list(tensor.categories)]
+        if not X.is_floating_point() or not bool(((after.to(X.dtype) == before) | before.isnan()).all()):
+            return None
+    return rows
 
 
 def _given(X: Any, name: str) -> Given:

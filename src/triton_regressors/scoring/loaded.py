@@ -187,10 +187,9 @@ class Model:
                 f"{tensor.name} lies on {X.device}, and model '{self.name}' computes on {place}; load it with "
                 f"device='{X.device}', or give the rows in CPU memory."
             )
-        matrix = on_gpu(X, tensor) if model.reads_gpu else None
+        matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
         if matrix is None:
             return None
-        check_tensors({tensor.name: matrix}, self.inputs, self.name)
         found: dict[str, torch.Tensor] | None = model.on_device(matrix, outputs)
         return found
 
