@@ -252,7 +252,13 @@ class KernelExecutor:
         gather = Task((), INPUT, functools.partial(gathering.launch, given, 0))
         compute = self._compute(self._plan.steps_for(outputs), lane, buffers, 0, given)
         self._resident[outputs] = found = Chunk((gather, *compute), lane), buffers
+        self._settle()
         return found
+
+    def _settle(self) -> None:
+        """Wait for the stream on which buffers were made: what lay there before may still be read on it."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self._device).synchronize()
 
     def _answer_buffer(self, rows: int, output: str) -> torch.Tensor:
         width = self._widths[self._plan.outputs[output]]
@@ -287,6 +293,7 @@ class KernelExecutor:
             chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
             pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
         schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
+        self._settle()
         return schedule
 
     def _ways(

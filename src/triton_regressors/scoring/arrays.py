@@ -107,8 +107,8 @@ def on_gpu(X: torch.Tensor, tensor: InputTensor, model: str) -> torch.Tensor | N
 
 
 def _given(X: Any, name: str) -> Given:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(X, torch.Tensor):
+    library = sys.modules.get("torch")
+    if library is not None and isinstance(X, library.Tensor):
         return _of_torch(X, name, lambda answer: answer)
     speaks = hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__")
     if not speaks or isinstance(X, np.ndarray) or hasattr(X, "__arrow_c_array__"):

@@ -112,7 +112,8 @@ class LocalModel:
         """Return the outputs by an entry of an earlier release, which reads rows there and answers in CPU memory."""
         torch.cuda.current_stream(self.device).synchronize()  # the model reads the rows on streams of its own
         found = []
-        for piece in X.split(self.max_rows):
+        for first in range(0, len(X), self.max_rows):
+            piece = X[first : first + self.max_rows]
             (response,) = self._model.execute([Request({NUMBERS: piece}, outputs)])
             answer = self._answer(response)
             if isinstance(answer, InvalidRequest):
