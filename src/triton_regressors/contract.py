@@ -196,9 +196,9 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return what chose the inputs' types and the precision, and why an error above the tolerance passed."""
+        """Return what chose the inputs' types and the precision, what ties do, and why too large an error passed."""
         report = self.report
-        notes = [f"{reason}." for reason in (report.why, report.precision) if reason]
+        notes = [f"{reason}." for reason in (report.why, report.precision, report.ties) if reason]
         for output in self.outputs:
             found = output.parity
             if found.max_error > report.tolerance:
