@@ -112,6 +112,22 @@ def test_the_signal_that_ended_it_is_named(repository: Path) -> None:
     assert ending(1, ("E1121 09:32:06.080731 8097 a.cc:4] no memory",)) == "ended with exit code 1 (no memory)"
 
 
+def test_it_is_started_again_where_and_with_what_it_was(repository: Path, start: Callable[..., TritonServer]) -> None:
+    server = start([repository])
+    with pytest.raises(ServerError, match=r"has not ended by itself; call start\(\), or stop\(\) first\.$"):
+        server.restart()
+    addresses, pid, shm_prefix = (server.grpc_url, server.http_url, server.metrics_url), server.pid, server._shm_prefix
+    os.kill(pid, signal.SIGSEGV)
+    while server.running:
+        time.sleep(0.01)
+    server.restart()
+    assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
+    assert leftovers(pid, shm_prefix) == []
+    with Client(server.grpc_url) as client:  # of this process, which has the key
+        client.load("sums")
+        assert client.predict("sums", ROWS) == 12
+
+
 def test_nothing_survives_a_killed_server(repository: Path) -> None:
     with TritonServer([repository]) as server, Client(server.grpc_url) as client:
         pid, shm_prefix = server.pid, server._shm_prefix
