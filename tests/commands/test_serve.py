@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,6 +184,12 @@ def test_one_that_ran_long_is_not_counted_with_those_before(monkeypatch: pytest.
     with pytest.raises(ServerError, match="did not start again"):
         command._keep_running(Dying(9), Console(quiet=True))
     assert slept == [1] * 10
+
+
+def test_a_server_without_model_control_says_so_in_place_of_a_key() -> None:
+    server: Any = SimpleNamespace(closed="ptrace is not allowed here")
+    says = "Models are neither loaded, unloaded nor compared while it runs: ptrace is not allowed here."
+    assert str(command._how_to_load(server)) == says
 
 
 def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
