@@ -219,7 +219,7 @@ def test_without_the_key_management_is_refused_and_all_else_works(
                 refused()
         assert client.ready("sums")
         assert client.config("sums").max_batch_size == 16
-        assert client.predict("sums", np.ones((1, 3))).tolist() == [[6]]
+        assert client.predict("sums", np.ones((1, 3))).tolist() == [6]
         assert client.statistics("sums")["model_stats"]
         with pytest.raises(ModelNotFound, match=r"^Request for unknown model: 'nothing' is not found\.$"):
             client.predict("nothing", np.ones((1, 3)))  # without a list of the others
