@@ -139,7 +139,7 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
         if device == "auto" and server_there():
             server = held.enter_context(tr.TritonServer([folder / "models"]))
             client = held.enter_context(tr.Client(server.grpc_url))
-            ways["server"] = lambda number: client.predict(source.name, tables[number].to_pandas().to_numpy())[:, 0]
+            ways["server"] = lambda number: client.predict(source.name, tables[number].to_pandas().to_numpy())
         yield ways, answer.where
 
 

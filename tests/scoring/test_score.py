@@ -176,7 +176,9 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     }.items():
         wrong.to_parquet(tmp_path / f"{name}.parquet", index=False)
     good = rows / "day=1" / "a.parquet"
-    lacks = r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; it has bp, id, age\."
+    lacks = (
+        r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; beside what the model takes it has column 'id'\."
+    )
     refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
     refused("column 'bmi' of input 'X' is .*string; the model takes numbers", entry, tmp_path / "kind.parquet", out)
     refused("lacks column 'key' to keep", entry, good, out, keep=["key"])

@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.tables import check_columns
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.scorer import Scorer
@@ -205,22 +205,27 @@ def _csv_reader(path: str, scorer: Scorer, names: Sequence[str] | None = None) -
     """Return what reads a .csv block by block, of these columns.
 
     Numbers are read as floats or whole numbers as the entry takes them, strings and what is kept as they stand there.
+    A column of numbers whose first cells are True and False is read as booleans.
     """
     kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
     for tensor in scorer.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
         kinds |= dict.fromkeys(tensor.columns, kind)
+    numbers = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
+    with pyarrow.csv.open_csv(path) as reader:
+        first = reader.schema
+    kinds |= {name: pa.bool_() for name in numbers if name in first.names and types.is_boolean(first.field(name).type)}
     options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
     return pyarrow.csv.open_csv(path, convert_options=options)
 
 
 def _check(schema: pa.Schema, scorer: Scorer) -> None:
     """Raise InvalidRequest where a column is missing, is there twice, or is of a kind that the entry does not take."""
-    empty = pd.DataFrame(columns=schema.names)
-    tables.take(empty, scorer.keep, " to keep")
+    owners = {tensor.name: f" of input '{tensor.name}'" for tensor in scorer.inputs}
+    groups = [(tensor.columns, owners[tensor.name]) for tensor in scorer.inputs]
+    check_columns(pd.DataFrame(columns=schema.names), [*groups, (scorer.keep, " to keep")])
     for tensor in scorer.inputs:
-        owner = f" of input '{tensor.name}'"
-        tables.take(empty, tensor.columns, owner)
+        owner = owners[tensor.name]
         for name in tensor.columns:
             kind = _plain(schema.field(name).type)
             if not (types.is_null(kind) or (_is_text(kind) if tensor.text else _is_number(kind))):
@@ -239,7 +244,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+    return any(check(kind) for check in (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 from triton_regressors.clients.configuration import Configuration
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part
-from triton_regressors.clients.tables import is_table
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
 from triton_regressors.scoring.ahead import ahead
@@ -22,6 +21,7 @@ from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
+from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
     import torch
@@ -195,7 +195,7 @@ class Model:
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of rows in CPU memory."""
-        if is_table(X) or hasattr(X, "schema") or (isinstance(X, Mapping) and not self._by_input(X)):
+        if is_tabular(X) or hasattr(X, "schema") or (isinstance(X, Mapping) and not self._by_input(X)):
             return self._of_table(Columns(X), outputs)
         tensors = model_tensors(X, self.inputs, self.name)
         check_tensors(tensors, self.inputs, self.name)
