@@ -82,13 +82,18 @@ def _lower(
 
 
 @in_one_sentence
-def string_columns(estimator: Any) -> list[str]:
-    """Return the names of the columns that a fitted estimator reads as strings; none if its columns have no names.
+def string_columns(estimator: Any) -> dict[str, Any]:
+    """Return the columns that a fitted estimator reads as strings, by name, and what an empty cell of each holds.
 
-    It is lowered for this: nothing else tells a column of strings from one of numbers that are written alike.
+    An empty cell is "" where that is a category of the column, and else the missing value that the estimator was fitted
+    with: None, or NaN, as pandas reads it. An estimator whose columns have no names has none.
+    The estimator is lowered for this: nothing else tells a column of strings from one of numbers written alike.
     """
     names = feature_names(estimator)
-    return [] if names is None else [names[column] for column in _lower(estimator, None, ()).profile.text.columns()]
+    if names is None:
+        return {}
+    text = _lower(estimator, None, ()).profile.text
+    return {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
 
 
 def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:

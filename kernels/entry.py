@@ -123,7 +123,8 @@ class ParityReport:
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
     input tensors as the server calls them, and `why` is what chose them. `precision` says what kernels may lose by
-    computing in less than float64, and what was chosen; None in entries of before it was a choice.
+    computing in less than float64, and what was chosen; None in entries of before it was a choice. `ties` says what
+    neighbours at equal distance did to the answers; None where they did nothing.
     """
 
     tolerance: float
@@ -134,6 +135,7 @@ class ParityReport:
     why: str
     outputs: Mapping[str, OutputParity]
     precision: str | None = None
+    ties: str | None = None
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,9 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return what chose the types and the precision, whether the profile is small, and why large errors passed."""
+        """Return the reasons for types and precision, and what is to be known of ties, a small profile and large errors."""
         report = self.report
-        notes = [f"{reason}." for reason in (report.why, report.precision) if reason]
+        notes = [f"{reason}." for reason in (report.why, report.precision, report.ties) if reason]
         notes += [self.few_rows] if self.few_rows else []
         for output in self.outputs:
             found = output.parity

@@ -105,7 +105,7 @@ def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
         assert re.search(r"\d\d:\d\d:\d\d info +successfully loaded 'sums'", shown)
         assert "+--" not in shown
         with Client(url[1]) as client:
-            assert client.predict("sums", X).shape == (1, 1)
+            assert client.predict("sums", X).shape == (1,)
             with pytest.raises(InvalidRequest, match="holders of its key"):
                 client.load("sums")
         with Client(url[1], admin_key=lines[-1].rpartition("=")[2].strip()) as client:

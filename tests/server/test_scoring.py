@@ -28,6 +28,6 @@ def test_scores_are_a_servers_answers(name: str, repository: Path, client: Clien
     with pytest.raises(tr.InvalidRequest) as refused:
         client.infer(name, table)
     with pytest.raises(tr.InvalidRequest) as also:
-        tr.Predictor(repository / name)(table)
+        tr.load(repository / name).predict(table)
     assert "row 1203" in str(refused.value)
     assert str(also.value) == str(refused.value)

@@ -153,6 +153,8 @@ def _endpoints(server: TritonServer, directory: Path) -> Table:
 def _how_to_load(server: TritonServer) -> Text:
     with loading():
         from triton_regressors.clients.admin_key import VARIABLE
+    if server.closed:
+        return Text(f"Models are neither loaded, unloaded nor compared while it runs: {server.closed}.")
     if os.environ.get(VARIABLE):
         return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
     return Text("To load, unload or compare models from another terminal, first: ").append(
