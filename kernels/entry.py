@@ -145,8 +145,8 @@ class IntervalReport:
     It is `y ± quantile` with the method `ABSOLUTE`, `y ± quantile · std` with `SCALED`, and with `QUANTILES` two
     quantiles of one model or of two, moved outwards by `quantile`. This is the ⌈(rows + 1) · level⌉-th smallest score
     of the calibration rows, and `mean_width` is over these. `coverage` says in which share of the last `held_out_rows`
-    of them the target lies in the interval that the rows before these give; None, and 0 rows, where those are too few
-    for the level.
+    of them the target lies in the interval that the rows before these give, as it is served; None, and 0 rows, where
+    those are too few for the level.
 
     With `QUANTILES`, `ends` are the two: which quantiles, where `y` holds them, or the models' `repr`. `crossed` counts
     the rows where the upper one lies below the lower one, and `y_outside` those where `y` lies outside the interval;
