@@ -237,7 +237,7 @@ def host_to_host_section(document: Document, where: str) -> str:
 
 
 def in_process_section(document: Document, where: str) -> str:
-    """Return each model's time from tensor to tensor on one device beside torch's, one column for each number of rows."""
+    """Return each model's time from tensor to tensor on one device beside torch's, by the number of rows."""
     sizes = sorted({case["rows"] for case in document["cases"]})
     found: dict[str, dict[int, str]] = {}
     for case in document["cases"]:
@@ -246,9 +246,9 @@ def in_process_section(document: Document, where: str) -> str:
         found.setdefault(case["title"], {})[case["rows"]] = cell
     rows = [[title, *(cells.get(size, "–") for size in sizes)] for title, cells in found.items()]
     intro = (
-        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search for "
-        "NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without that "
-        "search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
+        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search "
+        "for NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without "
+        "that search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
     )
     header = ["model", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
     return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"

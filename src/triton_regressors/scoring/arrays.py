@@ -113,10 +113,10 @@ def _given(X: Any, name: str) -> Given:
     speaks = hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__")
     if not speaks or isinstance(X, np.ndarray) or hasattr(X, "__arrow_c_array__"):
         return Given(X)
-    import torch
+    from torch.utils.dlpack import from_dlpack
 
     try:
-        tensor = torch.from_dlpack(X)
+        tensor = from_dlpack(X)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split()).rstrip(".")
         raise InvalidRequest(f"{name}, {_kind(X)}, cannot be read by DLPack: {why}.") from None

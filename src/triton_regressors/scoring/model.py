@@ -188,18 +188,20 @@ os.register_at_fork(after_in_child=_after_fork)
 def _plain_torch() -> Iterator[None]:
     """Undo what the caller has told torch and what would reach the model: modes, autocast and defaults."""
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_cpu = torch.get_default_device().type == "cpu"
+    modes = torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")
+    if on_cpu and not modes and dtype == torch.float32 and precision == "highest":
+        yield
+        return
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(mode=False))
-        if torch.get_default_device().type != "cpu":
+        stack.enter_context(torch.autocast("cpu", enabled=False))
+        if not on_cpu:
             stack.enter_context(torch.device("cpu"))
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        if dtype != torch.float32:
-            stack.callback(torch.set_default_dtype, dtype)
-            torch.set_default_dtype(torch.float32)
-        if precision != "highest":
-            stack.callback(torch.set_float32_matmul_precision, precision)
-            torch.set_float32_matmul_precision("highest")
+        stack.callback(torch.set_default_dtype, dtype)
+        torch.set_default_dtype(torch.float32)
+        stack.callback(torch.set_float32_matmul_precision, precision)
+        torch.set_float32_matmul_precision("highest")
         yield
 
 
