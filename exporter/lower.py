@@ -64,6 +64,7 @@ def _lower(
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
+    profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
     builder = Builder(n_features, profile)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
