@@ -75,7 +75,7 @@ def test_sparks_function_gets_the_columns_of_every_input(entry: Any, monkeypatch
         monkeypatch.setitem(sys.modules, name, module)
     space: dict[str, Any] = {"__name__": "snippet"}
     exec(compile(snippet("Spark"), "docs/scoring.md", "exec", dont_inherit=True), space)
-    assert len(space["answer"].inputs) == 3
+    assert len(space["model"].inputs) == 3
     assert sorted(asked) == ["age", "city", "income", "job"]
     (y,) = space["prediction"]([entry[asked]])
     assert np.isfinite(y).all()
