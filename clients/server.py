@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -45,6 +46,7 @@ __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"
 SHARED_MEMORY = Path("/dev/shm")
 _LOG_LINES = 20_000  # the newest are kept
 _STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
+_RELEASES = 50  # how often, every 0.1 s, the ports of a server that ended are looked at before it is started again
 _DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
 _GRACE_S = 15.0  # then it is killed
 
@@ -190,6 +192,28 @@ class TritonServer:
             ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
                 and its reason; if `lenient`: none does), or nothing moves any more. Nothing is left running then.
         """
+        self._start(self._chosen_ports)
+
+    def restart(self) -> None:
+        """Start the server again after it ended by itself: at the same addresses, with the same key.
+
+        Nothing is left of the one that ended. The entries are those that the repositories hold now.
+
+        Raises:
+            ServerError: it has not ended, or does not start again. Nothing is left running then.
+        """
+        if self._process is None or self.running:
+            raise ServerError("This Triton server has not ended by itself; call start(), or stop() first.")
+        ports = dict(self._ports)
+        self._stop(grace_s=0)
+        for _ in range(_RELEASES):  # until the system has taken the ports from the processes that were ended
+            with contextlib.suppress(PortTakenError):
+                pick_ports(ports)
+                break
+            time.sleep(0.1)
+        self._start(ports)
+
+    def _start(self, chosen_ports: Mapping[str, int]) -> None:
         if self._process is not None:
             raise ServerError("This Triton server has been started already; call stop() first.")
         for repository in self.repositories:
@@ -213,14 +237,14 @@ class TritonServer:
             self._paths = plain_paths(self.repositories, self._scratch)
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
             try:
-                self._ports = pick_ports(self._chosen_ports)
+                self._ports = pick_ports(chosen_ports)
                 runtime = prepare(installation, self._python, self._environment, self._scratch, self._entries.strings)
                 self._launch(runtime)
                 self._wait_until_ready()
                 self._watch()
             except PortTakenError as taken:
                 self._stop(grace_s=0)
-                if self._chosen_ports[taken.service] or attempt == _STARTS:
+                if chosen_ports[taken.service] or attempt == _STARTS:
                     raise ServerError(
                         f"The {taken.service} port {taken.port} on {HOST} is taken; "
                         "choose another, or 0 for a free one.",

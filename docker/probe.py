@@ -35,8 +35,13 @@ import numpy as np
 TYPES = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64}
 PATIENCE_S = {"live": 60.0, "ready": 10.0}
 """How long the server, and an entry that finishes no request, are waited for."""
-FIRST_S = 0.5
-"""How long the first golden row is waited for before the statistics are read; each further one twice as long."""
+FIRST_S = 2.0
+"""How long the first golden row is waited for before the statistics are read; each further one twice as long.
+
+The server takes a second to say that an entry's process has died.
+"""
+STATISTICS_S = 5.0
+"""How long the server's statistics are waited for, also when patience has ended."""
 SILENCE = (OSError, http.client.HTTPException, ValueError)
 """What reading an answer raises: no connection, a refusal, half an answer, or one that is not JSON."""
 
@@ -114,7 +119,7 @@ def problem(entry: Entry, end: float) -> str | None:
         return f"{entry.name} has {entry.running} of its {entry.instances} processes; the others have ended"
     wait_s, why = FIRST_S, "no request was finished"
     try:
-        before = finished(entry, end)
+        before = finished(entry)
         while True:
             try:
                 get(entry.row, min(end, time.monotonic() + wait_s))
@@ -126,7 +131,7 @@ def problem(entry: Entry, end: float) -> str | None:
                 time.sleep(min(1.0, max(end - time.monotonic(), 0.0)))
             except SILENCE:
                 pass
-            if finished(entry, end) > before:
+            if finished(entry) > before:
                 return None
             if time.monotonic() >= end:
                 break
@@ -136,9 +141,9 @@ def problem(entry: Entry, end: float) -> str | None:
     return f"{entry.name} does not answer its golden row: {why}"
 
 
-def finished(entry: Entry, end: float) -> int:
+def finished(entry: Entry) -> int:
     """Return how many requests the entry has answered, by the server's statistics."""
-    (statistics,) = json.loads(get(f"{entry.url}/stats", end))["model_stats"]
+    (statistics,) = json.loads(get(f"{entry.url}/stats", time.monotonic() + STATISTICS_S))["model_stats"]
     return int(statistics["inference_stats"]["success"]["count"])
 
 

@@ -23,8 +23,9 @@ from triton_regressors.clients.compare.errors import ComparisonError
 class Capacity:
     """What a comparison says of one server at its latency limit, and how that was measured.
 
-    waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a load was measured
-    that breaks the limit; if not, the server may answer more than is known. stable: whether the measurement became so.
+    waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a load was
+    measured that breaks the limit; if not, the server may answer more than is known. stable: whether the measurement
+    became so.
     """
 
     requests_per_s: float

@@ -17,6 +17,7 @@ import pytest
 from tests.servers import triton_server
 from triton_regressors.clients import private_arguments
 from triton_regressors.clients.admin_key import VARIABLE, own_key
+from triton_regressors.clients.compare.run import ComparisonError, running_server
 from triton_regressors.clients.errors import InvalidRequest, ModelNotFound, ServerError
 from triton_regressors.clients.infer import Client, Protocol
 from triton_regressors.clients.server import TritonServer
@@ -128,7 +129,7 @@ def test_another_user_cannot_steal_the_key_while_the_server_starts(
             assert server.admin_key not in stolen
             assert not any(cross_site_post(server, key.strip())[0] == 200 for key in stolen)
             with Client(server.grpc_url) as client:
-                assert client.predict("sums", np.ones((1, 3))).tolist() == [[6]]
+                assert client.predict("sums", np.ones((1, 3))).tolist() == [6]
                 assert not client.ready("theirs")
 
 
@@ -155,11 +156,13 @@ def test_where_the_key_cannot_be_kept_the_server_loads_nothing_on_request(
         with pytest.raises(InvalidRequest, match="not allowed"):
             client.load("sums")
         assert cross_site_post(server, server.admin_key)[0] == 503
-        assert client.predict("sums", np.ones((1, 3))).tolist() == [[6]]
+        assert client.predict("sums", np.ones((1, 3))).tolist() == [6]
     with triton_server([tmp_path], models=["other"]) as server, Client(server.grpc_url) as client:
         assert [model["name"] for model in client.index()] == ["other"]
     with pytest.raises(ServerError, match=f"cannot poll, since it loads no model later: {why}"):
         TritonServer([tmp_path], poll_s=1, lenient=True).start()
+    with pytest.raises(ComparisonError, match=rf"cannot be compared here: the Triton server loads none.*, as {why}"):
+        running_server("sums", tmp_path, None, None, None).__enter__()
 
 
 def test_private_arguments_reach_the_program_alone() -> None:
