@@ -101,8 +101,8 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
         return {tensor.name: _rows(part, tensor) for tensor, part in _split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
-            f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names to "
-            "arrays."
+            f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names "
+            "to arrays."
         )
     return {inputs[0].name: _rows(X, inputs[0])}
 

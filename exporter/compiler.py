@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ def compile_estimator(
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     columns: Sequence[str] | None = None,
+    kept: Collection[str] = (),
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
@@ -78,6 +79,7 @@ def compile_estimator(
             else FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
         columns: their names, for an estimator that was fitted on columns without; None: its own.
+        kept: names of columns of numbers that are inputs even where the model drops them.
 
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
@@ -100,7 +102,7 @@ def compile_estimator(
         columns = checked_columns(columns, estimator)
         sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
     # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-    lowered = lower(estimator, sample, missing_strings, ends)
+    lowered = lower(estimator, sample, missing_strings, ends, kept)
     if columns is not None:
         check_count(columns, lowered.profile.n_features, estimator)
     names = tuple(columns or feature_names(estimator) or ())
@@ -258,6 +260,7 @@ def export(
         input=input,
         missing_strings=missing_strings,
         columns=columns,
+        kept=repositories.columns_taken(repository, name),
     )
     plan = compilation.plan
     if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":

@@ -34,7 +34,8 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; -: as CSV to stdout.",
+            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; "
+            "-: as CSV to stdout.",
         ),
     ] = None,
     outputs: Annotated[

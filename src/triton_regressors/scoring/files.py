@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from triton_regressors.clients.tables import check_columns
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.tables import check_columns
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.predicting import Predictor

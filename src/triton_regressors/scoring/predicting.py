@@ -21,8 +21,8 @@ from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.tables import in_words, is_table
 from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
+from triton_regressors.tables import in_words, is_table
 
 ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
 """How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
