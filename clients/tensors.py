@@ -287,6 +287,15 @@ def take(tensors: Mapping[str, np.ndarray], rows: slice | np.ndarray) -> Tensors
     return {name: array[rows] for name, array in tensors.items()}
 
 
+def some_rows(X: Any, rows: slice) -> Any:
+    """Return rows of what `model_tensors` takes: of each array of a mapping, of a DataFrame, or of an array."""
+    if isinstance(X, Mapping):
+        return {name: some_rows(as_frame(values), rows) for name, values in X.items()}
+    if rules.is_table(X):
+        return X.iloc[rows]
+    return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
+
+
 def _rows(X: Any, tensor: InputTensor) -> np.ndarray:
     """X as a request carries it to an input."""
     if tensor.datatype not in DTYPES:
