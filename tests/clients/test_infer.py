@@ -199,7 +199,9 @@ class TestBadRequests:
 
         with pytest.raises(errors.ServerUnavailable, match="does not speak HTTP; is it the port for gRPC"):
             ask(server.grpc_url, "http")
-        with pytest.raises(errors.ServerUnavailable, match=f"Cannot reach the Triton server at {server.http_url} "):
+        with pytest.raises(
+            errors.ServerUnavailable, match=f"{server.http_url} does not speak gRPC; is it the port for HTTP"
+        ):
             ask(server.http_url, "grpc")
 
     def test_closed(self, connect: Connect) -> None:

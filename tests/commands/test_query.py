@@ -36,7 +36,7 @@ class TritonPythonModel:
     def answer(self, request):
         x = np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "X"))
         if (x[:, 0] == -7).any():
-            error = pb_utils.TritonError(f"row {np.argmax(x[:, 0] == -7)} of X is odd", pb_utils.TritonError.INVALID_ARG)
+            error = pb_utils.TritonError(f"row {np.argmax(x[:, 0] == -7)} is odd", pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
         outputs = {"y": x[:, :2].copy(), "std": x[:, 2:].copy()}
         names = request.requested_output_names()
@@ -140,7 +140,7 @@ def test_refused_rows_are_empty_on_request_and_said(
     found = pd.read_csv(io.StringIO(done.stdout), dtype=np.float32)["std"]
     assert np.flatnonzero(found.isna()).tolist() == [3, 1500]
     assert done.stderr.splitlines() == [
-        "Refused: row 3 of X is odd.",
-        "Refused: row 1500 of X is odd.",
+        "Refused: row 3 is odd.",
+        "Refused: row 1500 is odd.",
         "2 of 2,000 rows were refused; their answers are nan.",
     ]

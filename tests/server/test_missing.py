@@ -64,7 +64,8 @@ def test_over_rest_a_missing_number_is_nan_without_quotes(server: TritonServer) 
     """The Triton server's own JSON reader takes no null for a number, and never asks the model."""
 
     def asked(number: str) -> tuple[int, str]:
-        data = f'{{"inputs": [{{"name": "X", "datatype": "FP32", "shape": [1, 5], "data": [[1, 2, {number}, 4, 5]]}}]}}'
+        shape, numbers = [1, X.shape[1]], ", ".join([number, *map(str, range(1, X.shape[1]))])
+        data = f'{{"inputs": [{{"name": "X", "datatype": "FP32", "shape": {shape}, "data": [[{numbers}]]}}]}}'
         try:
             with urlopen(f"http://{server.http_url}/v2/models/boosting/infer", data.encode()) as answer:
                 return answer.status, answer.read().decode()
@@ -72,8 +73,8 @@ def test_over_rest_a_missing_number_is_nan_without_quotes(server: TritonServer) 
             return error.code, error.read().decode()
 
     status, answer = asked("NaN")
-    assert status == 200
-    expected = ESTIMATORS["boosting"].predict(np.array([[1, 2, np.nan, 4, 5]]))
+    assert status == 200, answer
+    expected = ESTIMATORS["boosting"].predict(np.array([[np.nan, *range(1, X.shape[1])]]))
     assert json.loads(answer)["outputs"][0]["data"] == pytest.approx(expected)
     assert asked("null") == (500, '{"error":"Unable to parse \'data\': attempt to access JSON non-number as double"}')
 
