@@ -161,7 +161,7 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
         if array.ndim == 0 and hasattr(X, "toarray"):
             hint = "; use .toarray() on a sparse matrix"
         raise InvalidRequest(f"{name} has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
-    _check_shape(array, name)
+    check_shape(array.shape, name)
     if array.dtype == dtype:
         return array
     if array.dtype == np.bool_:
@@ -251,7 +251,7 @@ def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
         array = np.asarray(strings, dtype=object)
     except ValueError as error:
         raise InvalidRequest(f"{name} is not an array: {error}") from None
-    _check_shape(array, name)
+    check_shape(array.shape, name)
     found = np.empty(array.shape, dtype=object)
     for column in range(array.shape[1]):
         for row, value in enumerate(array[:, column].tolist()):
@@ -323,12 +323,13 @@ def _own_columns(value: Any, tensor: InputTensor) -> Any:
     return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 
 
-def _check_shape(array: np.ndarray, name: str) -> None:
-    if array.ndim != 2:
-        hint = f"; one row is {name}.reshape(1, -1)" if array.ndim == 1 else ""
-        raise InvalidRequest(f"{name} has shape {array.shape}; it must be two-dimensional, [rows, n_features]{hint}.")
-    if not array.shape[0]:
-        raise InvalidRequest(f"{name} has no rows (shape {array.shape}); a request needs one at least.")
+def check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Raise InvalidRequest unless it is that of a matrix with a row at least."""
+    if len(shape) != 2:
+        hint = f"; one row is {name}.reshape(1, -1)" if len(shape) == 1 else ""
+        raise InvalidRequest(f"{name} has shape {shape}; it must be two-dimensional, [rows, n_features]{hint}.")
+    if not shape[0]:
+        raise InvalidRequest(f"{name} has no rows (shape {shape}); a request needs one at least.")
 
 
 def _utf8(value: object) -> bytes | None:

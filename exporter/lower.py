@@ -21,6 +21,9 @@ from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
 
+MOST_FEATURES = 2**22
+"""The largest number of features of a model. One row of them fills 16 MB of a request in FP32."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -67,6 +70,7 @@ def _lower(
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
+    profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
     builder = Builder(n_features, profile)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
@@ -135,6 +139,11 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
     """Return how many features the estimator was fitted on."""
     stated = _stated_width(estimator)
     if stated is not None:
+        if stated > MOST_FEATURES:  # a number that a file may state without holding anything of that size
+            raise ExportError(
+                f"Cannot export {type(estimator).__name__}: it states {stated:,} features; at most {MOST_FEATURES:,} "
+                "are exported."
+            )
         return stated
     given = np.empty(0) if sample is None else np.asarray(sample)
     if given.ndim == 2:

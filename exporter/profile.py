@@ -31,8 +31,9 @@ class Profile:
 
     `read` are the features that some estimator or transformer is given, and `unread` those that are no inputs, which
     are known once the model is lowered.
-    `given` returns the values of a feature in the user's sample, if there is one. `lacking` is what to raise where the
-    estimator alone does not say enough: all that is known then is which features are strings.
+    `names` are the features' names, if they have any. `given` returns the values of a feature in the user's sample, if
+    there is one. `lacking` is what to raise where the estimator alone does not say enough: all that is known then is
+    which features are strings.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Profile:
         self.text = TextColumns(missing_strings)
         self.read: set[int] = set()
         self.unread: frozenset[int] = frozenset()
+        self.names: Sequence[str] = ()
         self.given = given
         self.lacking: ExportError | None = None
 
@@ -61,6 +63,18 @@ class Profile:
     def note_read(self, features: Features) -> None:
         """Record that an estimator or a transformer is given features."""
         self.read |= {feature for feature in features if feature >= 0}
+
+    def called(self, features: Features, column: int) -> str:
+        """Return what to call a column of a value with these features: by the feature's name, if it is one with a name.
+
+        Args:
+            features: the value's.
+            column: a column of the value.
+        """
+        feature = features[column] if len(features) else -1
+        if feature < 0:
+            return f"column {column}"
+        return f"column '{self.names[feature]}'" if feature < len(self.names) else f"column {feature}"
 
     def note_scale(self, features: Features, location: ArrayLike, scale: ArrayLike) -> None:
         """Record where features lie, those that are not yet known; numbers stand for all of them."""

@@ -17,6 +17,7 @@ from triton_regressors.clients.tensors import input_tensors, model_tensors
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.scorer import Scorer
 from triton_regressors.tables import NotNumber, as_frame, beside, column_numbers, is_tabular
 
 RANDOM = np.random.default_rng(0)
@@ -48,9 +49,9 @@ def test_booleans_decimals_and_none_are_numbers_to_export_client_and_scoring(ent
     np.testing.assert_array_equal(sample.X, PLAIN.to_numpy())
     tensors = model_tensors(given, input_tensors(read_config(entry)), "rents")
     np.testing.assert_array_equal(tensors["X"], PLAIN.to_numpy(np.float32))
-    predictor = tr.Predictor(entry)
-    wanted = predictor.answers(Columns(PLAIN))["y"]
-    np.testing.assert_array_equal(predictor.answers(Columns(given))["y"], wanted)
+    scorer = Scorer(entry)
+    wanted = scorer.answers(Columns(PLAIN))["y"]
+    np.testing.assert_array_equal(scorer.answers(Columns(given))["y"], wanted)
 
 
 def test_files_with_booleans_and_decimals_are_scored(entry: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.scorer import Scorer
 
 RANDOM = np.random.default_rng(0)
 TABLE = pd.DataFrame(
@@ -59,7 +60,7 @@ def test_a_whole_table_is_a_sample_and_columns_that_are_dropped_are_no_inputs(ex
 
 def test_clients_and_scoring_take_any_table_that_has_the_columns(exported: Any, tmp_path: Path) -> None:
     inputs = input_tensors(read_config(exported.entry.directory))
-    predictor = tr.Predictor(exported.entry.directory)
+    predictor = Scorer(exported.entry.directory)
     wanted = pipeline().predict(TABLE)
     for table in (TABLE, TABLE[["rooms", "area"]], TABLE.assign(when="later", note=5)):
         assert model_tensors(table, inputs, "rents")["X"].shape == (80, 2)

@@ -65,7 +65,7 @@ def test_over_rest_a_missing_number_is_nan_without_quotes(server: TritonServer) 
 
     def asked(number: str) -> tuple[int, str]:
         shape, numbers = [1, X.shape[1]], ", ".join([number, *map(str, range(1, X.shape[1]))])
-        data = f'{{"inputs": [{{"name": "X", "datatype": "FP32", "shape": {shape}, "data": [[{numbers}]]}}]}}'
+        data = f'{{"inputs": [{{"name": "X", "datatype": "FP64", "shape": {shape}, "data": [[{numbers}]]}}]}}'
         try:
             with urlopen(f"http://{server.http_url}/v2/models/boosting/infer", data.encode()) as answer:
                 return answer.status, answer.read().decode()

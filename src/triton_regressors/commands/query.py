@@ -106,7 +106,9 @@ def predict(
 
 
 def verify(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry to verify.", autocompletion=entry_names)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
+    ],
     repository: Annotated[
         Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
     ] = DEFAULT_REPOSITORY,

@@ -166,7 +166,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, new:
     return found
 
 
-def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -> None:
+def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], model: str) -> None:
     """Raise InvalidRequest unless there is a tensor for each input, as wide as a server wants it."""
     for tensor in inputs:
         if tensor.name not in tensors:
