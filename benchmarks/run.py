@@ -22,6 +22,7 @@ BENCHMARKS = (
     "families_gpu",
     "unlike_rows",
     "host_to_host",
+    "in_process",
     "scoring",
     "served",
     "requests",

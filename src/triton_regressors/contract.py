@@ -89,7 +89,7 @@ class Contract:
 
     `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
     `interval` are sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
-    if there are any.
+    if there are any; `few_rows` says so where these are few.
     """
 
     name: str
@@ -102,6 +102,7 @@ class Contract:
     shell: str
     interval: tuple[str, ...] = ()
     profile: tuple[str, ...] = ()
+    few_rows: str | None = None
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -196,9 +197,10 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return what chose the inputs' types and the precision, and why an error above the tolerance passed."""
+        """Return the reasons for types and precision, and notes on ties, a small profile and large errors."""
         report = self.report
-        notes = [f"{reason}." for reason in (report.why, report.precision) if reason]
+        notes = [f"{reason}." for reason in (report.why, report.precision, report.ties) if reason]
+        notes += [self.few_rows] if self.few_rows else []
         for output in self.outputs:
             found = output.parity
             if found.max_error > report.tolerance:
@@ -245,6 +247,7 @@ def contract_of(
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
         () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
+        None if profile is None else profiles.few_rows(profile),
     )
 
 

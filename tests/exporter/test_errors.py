@@ -93,7 +93,8 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "unsupported": (
         lambda: Doubled().fit(X, y),
-        r"^Cannot export Doubled: no lowering is registered for it \(it is no Ridge, as it overrides predict\)\. "
+        r"^Cannot export Doubled: no lowering is registered for it \(it is no Ridge, as it overrides predict; its "
+        r"class is .*\.Doubled\)\. "
         r"Write one, a function of \(estimator, x, builder\) under @triton_regressors\.lowers\(Doubled\); on the "
         r"command line, --import my_module loads the module that holds it\.$",
     ),
@@ -134,7 +135,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "function of the user's": (
         transformed(func=np.log, inverse_func=triple),
-        r"^Cannot export FunctionTransformer \(step 'transformer_'\): its inverse_func is triple, which no ",
+        r"^Cannot export FunctionTransformer \(step 'transformer_'\): its inverse_func is .*triple, which no ",
     ),
     "function with arguments": (
         transformed(transformer=FunctionTransformer(np.log, np.exp, inv_kw_args={"where": True})),
@@ -143,7 +144,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "feature function of the user's": (
         lambda: make_pipeline(FunctionTransformer(triple), Ridge()).fit(X, y),
-        r"^Cannot export FunctionTransformer \(step 'functiontransformer'\): its func is triple, which no kernel ",
+        r"^Cannot export FunctionTransformer \(step 'functiontransformer'\): its func is .*triple, which no kernel ",
     ),
     "target transformer without a lowering": (
         transformed(transformer=OrdinalEncoder()),
@@ -246,12 +247,12 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         {"sample": X[:0]},
         r"^The sample must be \[rows, 10\] with at least one row, not \[0, 10\]\.$",
     ),
-    "sample of words": ({"sample": [["a"] * 10]}, r"^The sample's column 0 must be numbers: .*'a'\)?\.$"),
+    "sample of words": ({"sample": [["a"] * 10]}, r"^The sample's column 0 must be numbers: it holds 'a' in row 0\.$"),
     "sample of times": (
         {"sample": np.full((2, 10), np.datetime64("2026-01-01"))},
-        r"^The sample's column 0 must be numbers: it holds datetime64\[D\]\.$",
+        r"^The sample's column 0 must be numbers: it holds np.datetime64\(.*\) in row 0\.$",
     ),
-    "complex sample": ({"sample": X * 1j}, r"^The sample's column 0 must be numbers: it holds complex128\.$"),
+    "complex sample": ({"sample": X * 1j}, r"^The sample's column 0 must be numbers: it holds .*j\)* in row 0\.$"),
     "sample with infinity": (
         {"sample": np.where(np.arange(10) == 3, np.inf, X)},
         r"^The sample's column 3 holds infinity; give rows that the model can take\.$",

@@ -29,8 +29,9 @@ class Score:
     """What came of scoring files.
 
     rows: in the output. empty: of these, refused ones, whose outputs are null. left_out: file → why none of its rows is
-    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: what
-    this run took for the others, once the entry was loaded. where: what computed, in words.
+    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: from
+    the call until the output was there, with loading, reading, writing and joining. computing_s: how long of that the
+    model computed, in all processes together. where: what computed, in words.
     """
 
     output: Path
@@ -44,11 +45,20 @@ class Score:
     listed: Path | None
     before: int
     seconds: float
+    computing_s: float
 
     @property
     def rows_per_s(self) -> float:
-        """Rows that this run scored in a second."""
-        return max(self.rows - self.before, 0) / self.seconds if self.seconds else 0.0
+        """Rows that this run scored in a second from start to end, with loading, reading, writing and joining."""
+        return self._rate(self.seconds)
+
+    @property
+    def computed_rows_per_s(self) -> float:
+        """Rows that a process answered in a second of computing alone."""
+        return self._rate(self.computing_s)
+
+    def _rate(self, seconds: float) -> float:
+        return max(self.rows - self.before, 0) / seconds if seconds else 0.0
 
 
 def score(
@@ -79,7 +89,7 @@ def score(
         inputs: files, folders and globs of .parquet and .csv; those of a folder, at any depth, in the order of their
             paths. Columns that folders state, as in date=2026-01-31/, count as the files'.
         output: a .parquet or .csv for all of them, or a folder for a .parquet of each.
-        version: see `Predictor`, as for outputs, keep, columns and device.
+        version: see `load`, as for columns and device.
         outputs: their names.
         keep: columns that the output has too.
         columns: those that are the features, if not the ones that the entry names.
@@ -101,6 +111,7 @@ def score(
         InvalidRequest: there is no such output, or names clash.
         MissingExtra: pyarrow, what entries compute with, or Ray is not installed.
     """
+    began = time.perf_counter()
     require("score", "Scoring files")
     if ray is not None:
         require("ray", "Scoring on Ray", "ray")
@@ -117,7 +128,7 @@ def score(
     there = [path for path in goals if path.exists()]
     if there and not overwrite and (restart or not (work / JOURNAL).exists()):
         raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
-    on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
+    on_gpu = plan.scorer.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
     with only_run(work):
         done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
         run = _Run(plan, work, errors, progress, done)
@@ -140,16 +151,16 @@ def score(
         listed = list_refused(output, [*empty, *((path, "", why) for path, why in plan.left_out.items())])
         rows = sum(run.rows[part.number] for part in whole)
         shutil.rmtree(work)
-    entry_used, files_used = plan.predictor.entry, {part.source for part in whole}
+    entry_used, files_used = plan.scorer.entry, {part.source for part in whole}
     return Score(
         *(output, entry_used.name, entry_used.version, run.where, len(files_used), rows, len(empty)),
-        *(plan.left_out, listed, run.before, run.seconds),
+        *(plan.left_out, listed, run.before, time.perf_counter() - began, run.computing_s),
     )
 
 
 def _for_actors(device: str, plan: Plan) -> str:
     """Return the device of Ray's actors: none needs a GPU for an entry that stays on CPUs."""
-    stays = device == "auto" and only_on_cpus(read_config(plan.predictor.entry.directory))
+    stays = device == "auto" and only_on_cpus(read_config(plan.scorer.entry.directory))
     return "cpu" if stays else device
 
 
@@ -164,7 +175,7 @@ class _Run:
     done: set[int]
     rows: dict[int, int] = field(default_factory=dict)
     before: int = 0
-    seconds: float = 0.0
+    computing_s: float = 0.0
     where: str = ""
 
     def score(self, on_gpu: bool, workers: int | None, ray: str | None) -> None:
@@ -172,26 +183,25 @@ class _Run:
         plan, sources = self.plan, self.plan.sources
         self.rows = {number: pq.read_metadata(part_file(self.work, number)).num_rows for number in self.done}
         self.before = sum(self.rows.values())
-        job = Job(plan.predictor, self.work, plan.schema, self.errors == "row")
+        job = Job(plan.scorer, self.work, plan.schema, self.errors == "row")
         tasks = [(sources[part.source], part) for part in plan.parts if part.number not in self.done]
         if ray is not None:
             outcomes, self.where = on_ray(job, tasks, ray, workers, on_gpu), f"Ray at {ray}"
         elif (workers or 1) > 1:
-            gpus = visible_gpus() if on_gpu and plan.predictor.device in ("auto", "gpu") else []
+            gpus = visible_gpus() if on_gpu and plan.scorer.device in ("auto", "gpu") else []
             outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
-            self.where = plan.predictor.where  # which loads the entry, before the clock starts
+            self.where = plan.scorer.where
             outcomes = here(job, tasks, plan.left_out, self._advance)
-        began = time.perf_counter()
         self._advance(0)
         for outcome in outcomes:
             self._take(outcome)
-        self.seconds = time.perf_counter() - began
 
     def _take(self, outcome: Outcome) -> None:
         source = self.plan.sources[self.plan.parts[outcome.part].source]
         if not outcome.error:
             self.rows[outcome.part] = outcome.rows
+            self.computing_s += outcome.computing_s
             self._advance(0)
             return
         if self.errors != "file" or outcome.fatal:
