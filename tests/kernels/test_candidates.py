@@ -72,7 +72,8 @@ def test_rows_beyond_float32_are_not_searched_within_a_radius(monkeypatch: pytes
 
     monkeypatch.setattr(module, "reference_reduced_distances", distances)
     inside = found.within(x, torch.tensor([4.0], dtype=torch.float64))
-    assert inside[0].any() and not inside[1:].any()
+    assert inside[0].any()
+    assert not inside[1:].any()
 
 
 def test_metrics_and_points_with_candidates() -> None:
