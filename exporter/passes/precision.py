@@ -127,9 +127,7 @@ def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | N
     found = Counter(choice.precision for choice in choices.values())
     if not found:
         return None
-    counts = " and ".join(
-        f"{count} operation{'s' * (count != 1)} in {precision}" for precision, count in found.items()
-    )
+    counts = " and ".join(f"{count} operation{'s' * (count != 1)} in {precision}" for precision, count in found.items())
     error = max(choice.error for choice in choices.values())
     return (
         f"Precision {asked}: the entry computes {counts}. On these rows that moves answers by at most {error:.0e} "
