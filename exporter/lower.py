@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,15 +42,17 @@ def lower(
     sample: Any | None = None,
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
-    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`.
+    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. Columns with names that
+    reach no transformer and no regressor are no inputs, but for `kept` ones; without names the whole matrix is one.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -60,7 +62,11 @@ def lower(
 
 
 def _lower(
-    estimator: Any, sample: Any | None, missing_strings: Sequence[str], quantiles: Sequence[Any] = ()
+    estimator: Any,
+    sample: Any | None,
+    missing_strings: Sequence[str],
+    quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
@@ -80,9 +86,22 @@ def _lower(
         plan = builder.plan(outputs)
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = profile.text.inputs(plan)
+    inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))
+    taken = {column for columns in inputs.columns().values() for column in columns}
+    profile.unread = frozenset(range(n_features)) - taken
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
     return Lowered(plan, dataclasses.replace(inputs, categorical=categorical), profile)
+
+
+def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:
+    """Return the columns that are inputs of a model without strings: those that a part of it reads, and `kept` ones.
+
+    Without names users hand whole matrices, and all columns are; so they are of a model that reads none, a constant.
+    """
+    names = feature_names(estimator)
+    if names is None or not profile.read:
+        return range(profile.n_features)
+    return profile.read | {column for column, name in enumerate(names) if name in kept}
 
 
 @in_one_sentence

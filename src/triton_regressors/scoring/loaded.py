@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from triton_regressors.clients.configuration import Configuration
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
-from triton_regressors.clients.parts import Part, as_predicted
+from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
 from triton_regressors.scoring.ahead import ahead
@@ -25,9 +24,6 @@ from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
     import torch
-
-ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
-"""How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
 
 Y, STD, LOWER, UPPER = "y", "std", "lower", "upper"
 Answers = dict[str, np.ndarray]
@@ -276,11 +272,6 @@ def load(
     model = Model(entry, version=version, columns=columns, device=device)
     model._model()
     return model
-
-
-def renumbered(sentence: str, first: int) -> str:
-    """Return a sentence on rows of which the first is another table's row `first`, with the row counted there."""
-    return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
 
 
 def _is_column(values: Any) -> bool:

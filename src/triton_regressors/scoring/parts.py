@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.parts import renumbered
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
-from triton_regressors.scoring.loaded import renumbered
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
