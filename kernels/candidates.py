@@ -89,11 +89,11 @@ class Candidates:
         level, distance = self._level(x)
         if level is not None:
             chosen = torch.arange(neighbors).repeat(len(x), 1)
-            distances = distance[:, None].repeat(1, neighbors)
+            distance = distance[:, None].repeat(1, neighbors)
             rest = (~level).nonzero()[:, 0]
             if len(rest):
-                distances[rest], chosen[rest] = self.nearest(x[rest], neighbors)
-            return distances, chosen
+                distance[rest], chosen[rest] = self.nearest(x[rest], neighbors)
+            return distance, chosen
         parts = x.tensor_split(min(-(-len(x) * self._table.shape[1] // PRODUCTS_AT_ONCE), len(x)))
         memory = torch.empty(2, len(parts[0]) * self._table.shape[1])  # new memory for each part would cost much
         distances, indices = zip(*(self._nearest(part, neighbors, *memory) for part in parts), strict=True)
