@@ -197,7 +197,7 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return the reasons for types and precision, and what is to be known of ties, a small profile and large errors."""
+        """Return the reasons for types and precision, and notes on ties, a small profile and large errors."""
         report = self.report
         notes = [f"{reason}." for reason in (report.why, report.precision, report.ties) if reason]
         notes += [self.few_rows] if self.few_rows else []

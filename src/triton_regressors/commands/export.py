@@ -123,8 +123,7 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Rows with neighbours at equal distance, of which scikit-learn may take others: refuse the export, or "
-            "accept that such rows are answered differently.",
+            help="Neighbours equally near: refuse or accept.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",

@@ -65,8 +65,8 @@ def naming_optional_columns(read: ModelRead, rows: Any | None) -> Iterator[None]
         yield
     except ExportError as error:
         optional = [] if read.fetched is None else read.fetched.model.optional
-        known = [] if rows is None else list(getattr(rows, "columns", ()))
-        missing = [name for name in optional if name in known and rows[name].isna().all()]
+        table: Any = rows  # an array has no columns
+        missing = [name for name in optional if name in getattr(table, "columns", ()) and table[name].isna().all()]
         if not missing:
             raise
         raise ExportError(
