@@ -107,8 +107,8 @@ def column_numbers(column: Any) -> np.ndarray:
     if dtype.kind == "O" and getattr(getattr(dtype, "categories", None), "dtype", None) in PLAIN_NUMBERS:
         codes, categories = column.cat.codes.to_numpy(), np.asarray(dtype.categories)
         if (codes >= 0).all():
-            return categories[codes]
-        return np.append(categories.astype(np.float64), np.nan)[codes]
+            return np.asarray(categories[codes])
+        return np.asarray(np.append(categories.astype(np.float64), np.nan)[codes])
     return _of_cells(column.to_numpy(dtype=object).tolist())
 
 
