@@ -28,13 +28,13 @@ from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
 from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.quantiles import check_quantiles
+from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
+from triton_regressors.exporter.row_types import RowTypes, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
-from triton_regressors.exporter.verify import Report, verify
-from triton_regressors.kernels.entry import (
-    Source,
-)
+from triton_regressors.exporter.verify import Report, compare_types, verify
+from triton_regressors.kernels.entry import Float32Rows, Source
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.run import Runner
 
@@ -99,37 +99,50 @@ def compile_estimator(
     if columns is not None:
         columns = checked_columns(columns, estimator)
         sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
-    # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-    lowered = lower(estimator, sample, missing_strings, ends)
-    if columns is not None:
-        check_count(columns, lowered.profile.n_features, estimator)
     names = tuple(columns or feature_names(estimator) or ())
-    oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), None, ends), None
-    if calibrate is not None:
-        interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
-        oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval, ends)
-    rows = take_rows(oracle, lowered, sample)
-    choice = choose_inputs(oracle, lowered, rows, input, tolerance)
-    sent = as_sent(rows, choice.inputs, oracle)
-    try:
-        limit = allowed_error(precision, tolerance)
-        stages, choices = optimise(lowered.plan, sent.X, limit)
-    except PlanError as error:
-        raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
-    if interval is not None:
-        stages.append((STAGE, interval.after(stages[-1][1])))
-    runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
-    seen = find_profile(lowered, oracle, choice.inputs, sent, runner, profile)
-    del lowered  # whose thresholds may be wider than those that are served
-    nan, with_nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
-    if out_of_range:
-        stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
-        assert seen is not None
-        sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+
+    def compiled(types: RowTypes) -> tuple[Compilation, Oracle, tuple[str, ...]]:
+        # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
+        lowered = lower(estimator, sample, missing_strings, ends, types)
+        if columns is not None:
+            check_count(columns, lowered.profile.n_features, estimator)
+        outputs, interval = tuple(lowered.plan.outputs), None
+        oracle = Oracle(estimator, lowered.profile, outputs, None, ends, types)
+        if calibrate is not None:
+            interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
+            oracle = Oracle(estimator, lowered.profile, outputs, interval, ends, types)
+        rows = take_rows(oracle, lowered, sample)
+        choice = choose_inputs(oracle, lowered, rows, input, tolerance)
+        sent = as_sent(rows, choice.inputs, oracle)
+        try:
+            limit = allowed_error(precision, tolerance)
+            stages, choices = optimise(round_input(lowered.plan, choice.inputs), sent.X, limit)
+        except PlanError as error:
+            raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
+        if interval is not None:
+            stages.append((STAGE, interval.after(stages[-1][1])))
         runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
-    report = verify(runner, sent, choice, tolerance)
-    lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
+        del lowered  # whose thresholds may be wider than those that are served
+        nan, with_nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
+        if out_of_range:
+            stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
+            assert seen is not None
+            sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+            runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+        report = verify(runner, sent, choice, tolerance)
+        lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
+        whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        return whole, oracle, sums
+
+    types = row_types(sample, feature_names(estimator))
+    single, oracle, sums = compiled(types)
+    if not types.float32:
+        return single
+    if _misses(single.report) is None:
+        return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
+    double, exact, _ = compiled(RowTypes())
+    return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
 
 
 def export(
@@ -288,13 +301,20 @@ def _check(report: Report, subject: str) -> None:
 
     Where the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
     """
-    for name, parity in (report.rounded if report.forced else report.outputs).items():
-        if not parity.within(report.tolerance):
-            raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-                "the answer's last float32 place."
-            )
+    name = _misses(report)
+    if name is not None:
+        parity = (report.rounded if report.forced else report.outputs)[name]
+        raise ExportError(
+            f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
+            f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
+            "the answer's last float32 place."
+        )
+
+
+def _misses(report: Report) -> str | None:
+    """Return the first output that is not within the tolerance, or None."""
+    judged = report.rounded if report.forced else report.outputs
+    return next((name for name, parity in judged.items() if not parity.within(report.tolerance)), None)
 
 
 def _is_share(number: Any) -> bool:

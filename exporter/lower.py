@@ -16,6 +16,7 @@ from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
+from triton_regressors.exporter.row_types import ROWS, RowTypes
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -32,6 +33,7 @@ class Lowered:
     plan: Plan
     inputs: Inputs
     profile: Profile
+    sums: tuple[str, ...] = ()  # the transformers that sum in float32 before a decision
 
 
 def lower(
@@ -39,15 +41,17 @@ def lower(
     sample: Any | None = None,
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
+    types: RowTypes = RowTypes(),
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
-    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`.
+    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. With `types`, those of
+    the sample, the plan rounds to float32 where scikit-learn does.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, types)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -57,11 +61,15 @@ def lower(
 
 
 def _lower(
-    estimator: Any, sample: Any | None, missing_strings: Sequence[str], quantiles: Sequence[Any] = ()
+    estimator: Any,
+    sample: Any | None,
+    missing_strings: Sequence[str],
+    quantiles: Sequence[Any] = (),
+    types: RowTypes = RowTypes(),
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
-    builder = Builder(n_features, profile)
+    builder = Builder(n_features, profile, rows=_first_rows(estimator, profile, sample, types))
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
@@ -78,7 +86,19 @@ def _lower(
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = profile.text.inputs(plan)
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
-    return Lowered(plan, dataclasses.replace(inputs, categorical=categorical), profile)
+    inputs = dataclasses.replace(inputs, categorical=categorical, float32=types.float32 or None)
+    return Lowered(plan, inputs, profile, builder.sums)
+
+
+def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:
+    """Return the first rows of a sample with float32 columns, as the estimator is asked; None where it has none."""
+    if sample is None or not types.float32:
+        return None
+    first = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS]
+    try:
+        return Oracle(estimator, profile, (), types=types).table(first)
+    except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
+        return None
 
 
 @in_one_sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -106,7 +107,9 @@ def lower_standard_scaler(scaler: StandardScaler, x: Value, builder: Builder) ->
     mean = scaler.mean_ if scaler.with_mean else 0.0
     scale = scaler.scale_ if scaler.with_std else 1.0
     builder.profile.note_scale(x.features, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.divide(x, mean, scale)
+    if x.single and not x.sparse and _casts_parameters():
+        mean, scale = (np.asarray(numbers, dtype=np.float32) for numbers in (mean, scale))
+    return _divided(x, mean, scale, builder)
 
 
 @lowers_inverse(StandardScaler)
@@ -125,7 +128,7 @@ def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Va
     z = builder.multiply(x, scaler.scale_, scaler.min_)
     if not scaler.clip:
         return z
-    low, high = scaler.feature_range
+    low, high = (np.float32(limit) if x.single else limit for limit in scaler.feature_range)
     return builder.elementwise(z, "identity", float(low), float(high))
 
 
@@ -139,7 +142,7 @@ def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> V
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
     """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
     builder.profile.note_scale(x.features, 0.0, scaler.scale_ / 2)
-    z = builder.divide(x, 0.0, scaler.scale_)
+    z = _divided(x, 0.0, scaler.scale_, builder)
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
 
 
@@ -153,7 +156,7 @@ def invert_max_abs_scaler(scaler: MaxAbsScaler, y: Value, builder: Builder) -> V
 def lower_robust_scaler(scaler: RobustScaler, x: Value, builder: Builder) -> Value:
     """`z = (x − center) / scale`."""
     builder.profile.note_scale(x.features, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.divide(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
+    return _divided(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0), builder)
 
 
 @lowers_inverse(RobustScaler)
@@ -173,10 +176,30 @@ def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder
     for size in range(max(1, low), high + 1):
         monomials.extend(choose(range(x.width), size))  # type: ignore[arg-type]
     width = max(high, 1)
+    if x.single and high > 2:
+        return _monomials_in_float32(transformer, monomials, x, builder)
     indices = np.full((len(monomials), width), x.width, dtype=np.int32)  # x.width stands for the constant one
     for row, monomial in zip(indices, monomials, strict=True):
         row[: len(monomial)] = monomial
     return builder.polynomial(x, indices)
+
+
+def _monomials_in_float32(
+    transformer: PolynomialFeatures, monomials: list[tuple[int, ...]], x: Value, builder: Builder
+) -> Value:
+    """Return the monomials with each product rounded to float32: the first factor times the product of the others."""
+    place: dict[tuple[int, ...], int] = {(): x.width} | {(column,): column for column in range(x.width)}
+    values = [x]
+    for size in range(2, max(map(len, monomials)) + 1):
+        wanted = {monomial[start:] for monomial in monomials for start in range(len(monomial))}
+        new = sorted(monomial for monomial in wanted if len(monomial) == size)
+        known = builder.concatenate(values)
+        pairs = np.array([[monomial[0], place[monomial[1:]]] for monomial in new], dtype=np.int32)
+        values.append(builder.stored(builder.polynomial(known, pairs), x, transformer))
+        place |= {monomial: known.width + number for number, monomial in enumerate(new)}
+    whole = builder.concatenate(values)
+    place = {monomial: column for monomial, column in place.items() if monomial} | {(): whole.width}
+    return builder.polynomial(whole, np.array([[place[monomial]] for monomial in monomials], dtype=np.int32))
 
 
 @lowers_transform(RFE, RFECV)
@@ -241,6 +264,21 @@ def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -
         f"its {parameter} is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own under "
         f"@triton_regressors.{decorator}"
     )
+
+
+def _divided(x: Value, shift: Any, divisor: Any, builder: Builder) -> Value:
+    """Return `(x − shift) / divisor`; of a sparse float32 matrix scikit-learn multiplies by the inverse instead."""
+    if x.single and x.sparse:
+        return builder.multiply(x, 1.0 / _float64(divisor), 0.0)
+    return builder.divide(x, shift, divisor)
+
+
+@functools.cache
+def _casts_parameters() -> bool:
+    """Whether this release's StandardScaler rounds its parameters to float32 before it computes with float32 rows."""
+    mean = 1.0 + 2.0**-30
+    scaler = StandardScaler().fit([[mean - 1.0], [mean + 1.0]])
+    return bool(scaler.transform(np.ones((1, 1), dtype=np.float32))[0, 0] == 0.0)
 
 
 def _or(array: Any, default: float) -> np.ndarray:

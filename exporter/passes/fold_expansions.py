@@ -25,7 +25,7 @@ def fold_into_expansion(first: Operation, second: Operation, width: int) -> Oper
     match first, second:
         case Scale(), (Polynomial() | PolynomialAffine() | Quadratic() | PointFunction()):
             # ((x − s₁) f₁ − s₂) f₂, as two scales in a row
-            if np.all(first.factor != 0):
+            if np.all(first.factor != 0) and not first.single:
                 shift, factor = first.shift + second.shift / first.factor, first.factor * second.factor
                 return dataclasses.replace(second, shift=shift, factor=factor)
         case Columns(), (Polynomial() | PolynomialAffine()):
