@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,8 @@ class Builder:
 
     `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
     what is raised where `n_features` is a guess that does not fit. `rows` are the first rows of a sample with float32
-    columns. `sums` are, once there is a plan, the transformers that sum in float32 before a decision.
+    columns. `sums` are, once there is a plan, the transformers that sum in float32 before a decision. `functions` are,
+    by the value that stands for it, what a transformer computes in float32 of a value, with the transformer.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Builder:
     ) -> None:
         self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
         self.sums: tuple[str, ...] = ()
+        self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray], str]] = {}
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
         self._misfit = misfit
@@ -202,6 +204,12 @@ class Builder:
         value = self.add(Float32(some), x)
         self._rounding[value.name] = subject
         return dataclasses.replace(x, name=value.name)
+
+    def computed(self, z: Value, x: Value, compute: Callable[[np.ndarray], np.ndarray], transformer: Any) -> Value:
+        """Return `z`, the value that stands for what a transformer computes of `x`, of which float32 has other bits."""
+        if x.single:
+            self.functions[z.name] = x, compute, self.subject(transformer)
+        return z
 
     def stored(self, z: Value, x: Value, transformer: Any) -> Value:
         """Return a value that a transformer puts into an array of the dtype of `x`, which is as wide."""

@@ -12,6 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.float32_functions import Function, tabulate
 from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
@@ -82,12 +83,17 @@ def _lower(
             outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
     try:
         plan = builder.plan(outputs)
+        functions = {
+            name: Function(compute, np.asarray(x.rows, dtype=np.float32), subject)
+            for name, (x, compute, subject) in builder.functions.items()
+        }
+        plan, left = tabulate(plan, functions) if functions else (plan, ())
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = profile.text.inputs(plan)
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
     inputs = dataclasses.replace(inputs, categorical=categorical, float32=types.float32 or None)
-    return Lowered(plan, inputs, profile, builder.sums)
+    return Lowered(plan, inputs, profile, tuple(dict.fromkeys((*builder.sums, *left))))
 
 
 def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:

@@ -87,6 +87,13 @@ FUNCTIONS: dict[Callable[..., Any], str] = {
 }
 """The NumPy and SciPy functions with a counterpart among the kernels' elementwise functions."""
 
+EXACT = {
+    *(np.abs, np.fabs, np.ceil, np.floor, np.isnan, np.negative, np.positive, np.reciprocal, np.rint, np.sign, np.sqrt),
+    *(np.square, np.trunc, special.cbrt, special.erf, special.erfc, special.exp10, special.exp2, special.expm1),
+    *(special.log1p, special.ndtr, special.ndtri),
+}
+"""The functions whose float32 answer is the float32 nearest to their float64 answer."""
+
 SELECTORS = (
     GenericUnivariateSelect,
     SelectFdr,
@@ -246,7 +253,8 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
         name = None
     if name is None or more:
         raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
-    return builder.elementwise(x, name)
+    z = builder.elementwise(x, name)
+    return z if function in EXACT else builder.computed(z, x, function, transformer)
 
 
 def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:

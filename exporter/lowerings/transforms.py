@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,7 +61,10 @@ def lower_tfidf(transformer: TfidfTransformer, x: Value, builder: Builder) -> Va
 def lower_power(transformer: PowerTransformer, x: Value, builder: Builder) -> Value:
     """The power transform of each column, then the scaler. Where Box and Cox have none, of x ≤ 0, the answer is NaN."""
     _note_power(transformer, x, builder)
-    y = builder.stored(builder.add(_power(transformer), x), x, transformer)
+    alone = copy.copy(transformer)
+    alone.standardize = False
+    y = builder.computed(builder.add(_power(transformer), x), x, _of_matrix(alone), transformer)
+    y = builder.stored(y, x, transformer)
     return builder.lower(transformer._scaler, y) if transformer.standardize else y
 
 
@@ -119,6 +124,18 @@ def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> V
     bins = [np.eye(len(e) + 1) for e in inner]
     functions = [constant_pieces(e, row) for e, rows in zip(inner, bins, strict=True) for row in rows]
     return add_pieces(builder, x, np.repeat(np.arange(x.width), [len(rows) for rows in bins]), functions)
+
+
+def _of_matrix(transformer: PowerTransformer) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what a transformer makes of a matrix without names; where Box and Cox have no answer it is NaN."""
+    positive = transformer.method == "box-cox"
+
+    def compute(X: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that columns have no names
+            return np.asarray(transformer.transform(np.where(X > 0, X, np.nan) if positive else X))
+
+    return compute
 
 
 def as_numpy_compares(number: float, x: Value) -> float:
