@@ -77,7 +77,7 @@ class Builder:
     ) -> None:
         self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
         self.sums: tuple[str, ...] = ()
-        self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray], str]] = {}
+        self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray] | None, str]] = {}
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
         self._misfit = misfit
@@ -205,8 +205,13 @@ class Builder:
         self._rounding[value.name] = subject
         return dataclasses.replace(x, name=value.name)
 
-    def computed(self, z: Value, x: Value, compute: Callable[[np.ndarray], np.ndarray], transformer: Any) -> Value:
-        """Return `z`, the value that stands for what a transformer computes of `x`, of which float32 has other bits."""
+    def computed(
+        self, z: Value, x: Value, compute: Callable[[np.ndarray], np.ndarray] | None, transformer: Any
+    ) -> Value:
+        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits in float32.
+
+        `compute` does it to a matrix; it is None where it is not monotone in each column.
+        """
         if x.single:
             self.functions[z.name] = x, compute, self.subject(transformer)
         return z

@@ -1,4 +1,4 @@
-"""Functions that numpy computes in float32, in front of trees.
+"""Functions that numpy computes in float32, in front of trees and bins.
 
 A logarithm in float32 is not the float32 nearest to the logarithm: numpy's last bits are those of its own algorithm, and
 a tree's threshold may be just such a number. What a tree decides is a matter of order alone, so nothing has to be
@@ -20,7 +20,9 @@ from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.piecewise import Piecewise
 from triton_regressors.kernels.ops.scale import Scale
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import Operation, Plan, Step
 from triton_regressors.kernels.trees import CATEGORICAL
@@ -36,11 +38,11 @@ INFINITY = np.int64(0x7F80_0000)
 class Function:
     """What a transformer computes in float32, column by column, and some rows that it takes.
 
-    `compute` maps float32 `[n, width]` to `[n, width]`. `rows` are float32 `[n, width]`. `subject` names the
+    `compute` maps float32 `[n, width]` to `[n, width]`, monotone in each column; None where it is not. `rows` are float32 `[n, width]`. `subject` names the
     transformer.
     """
 
-    compute: Callable[[np.ndarray], np.ndarray]
+    compute: Callable[[np.ndarray], np.ndarray] | None
     rows: np.ndarray
     subject: str
 
@@ -52,7 +54,7 @@ def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple
         plan: a plan that rounds to float32 where scikit-learn does.
         functions: what steps stand for, by the value they make.
     """
-    steps, left = list(plan.steps), dict[str, None]()
+    steps, renamed, left = list(plan.steps), dict[str, str](), dict[str, None]()
     for place, step in enumerate(plan.steps):
         if step.output not in functions:
             continue
@@ -60,28 +62,38 @@ def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple
         readers = _Readers(plan, step.output)
         if not readers.decide:
             continue
-        table = _table(function, readers) if readers.trees_alone else None
+        table = _table(function, readers) if readers.decisions_alone else None
         if table is None:
             left[function.subject] = None
-        else:
-            steps[place] = Step(table, step.inputs, step.output)
-    return plan.with_steps(steps), tuple(left)
+            continue
+        steps[place] = Step(table, step.inputs, step.output)
+        renamed |= {s.output: step.output for s in steps if _rounds(s) and s.inputs == (step.output,)}
+    kept = [
+        Step(step.operation, tuple(renamed.get(name, name) for name in step.inputs), step.output)
+        for step in steps
+        if step.output not in renamed  # what a table holds is float32
+    ]
+    return plan.with_steps(kept), tuple(left)
+
+
+def _rounds(step: Step) -> bool:
+    return isinstance(step.operation, Float32)
 
 
 class _Readers:
-    """What is made of one value: copies, scaled and rounded, of its columns, and the trees that read these.
+    """What is made of one value: copies, scaled and rounded, of its columns, and the trees and bins that read these.
 
-    `decide` says that trees read them behind a step that rounds to float32, or otherwise in float32; `trees_alone` that
-    nothing else does.
+    `decide` says that a step rounds them to float32, as is done in front of a decision alone; `decisions_alone` that
+    nothing but trees and bins reads them.
     """
 
     def __init__(self, plan: Plan, value: str) -> None:
         self._value, widths = value, plan.widths()
         self._widths = widths
         self._chain: list[Step] = []
-        self._trees: list[Step] = []
+        self._decisions: list[Step] = []
         self._source = {value: np.arange(widths[value])}
-        self.trees_alone, self.decide = True, False
+        self.decisions_alone, self.decide = True, False
         for step in plan.steps:
             reached = [name for name in step.inputs if name in self._source]
             if not reached:
@@ -91,26 +103,21 @@ class _Readers:
                 self._chain.append(step)
                 self._source[step.output] = source
                 self.decide |= isinstance(step.operation, Float32) or getattr(step.operation, "single", False)
-            elif isinstance(step.operation, TreeEnsemble):
-                self._trees.append(step)
+            elif _asks(step.operation) is not None:
+                self._decisions.append(step)
             else:
-                self.trees_alone = False
-        self.trees_alone &= self._source.keys().isdisjoint(plan.outputs.values())
+                self.decisions_alone = False
+        self.decisions_alone &= self._source.keys().isdisjoint(plan.outputs.values())
 
     def thresholds(self) -> Iterator[tuple[str, list[tuple[int, int, np.ndarray]]]]:
-        """Yield values that trees read, with columns of theirs: column, the function's column, and thresholds.
+        """Yield values that decisions read, with columns of theirs: column, the function's column, and thresholds.
 
         No two columns of one list are of the same column of the function.
         """
-        for step in self._trees:
-            operation, source = step.operation, self._source[step.inputs[0]]
-            assert isinstance(operation, TreeEnsemble)
-            asks = operation.feature >= 0
-            waiting = []
-            for column in np.unique(operation.feature[asks]).tolist():
-                if source[column] >= 0:
-                    here = asks & (operation.feature == column)
-                    waiting.append((column, int(source[column]), np.unique(operation.threshold[here])))
+        for step in self._decisions:
+            asked, source = _asks(step.operation), self._source[step.inputs[0]]
+            assert asked is not None
+            waiting = [(column, int(source[column]), asked[column]) for column in asked if source[column] >= 0]
             while waiting:
                 layer: dict[int, tuple[int, int, np.ndarray]] = {}
                 rest = []
@@ -119,13 +126,6 @@ class _Readers:
                         rest.append(each)
                 yield step.inputs[0], list(layer.values())
                 waiting = rest
-
-    def categorical(self) -> bool:
-        """Whether a tree asks one of these columns for categories."""
-        return any(
-            bool((step.operation.flags & CATEGORICAL > 0).any())  # type: ignore[attr-defined]
-            for step in self._trees
-        )
 
     def compute(self, made: np.ndarray, wanted: str) -> np.ndarray:
         """Return a value of the plan, where the function has made the numbers `[n, width]`."""
@@ -156,9 +156,24 @@ class _Readers:
         return None
 
 
+def _asks(operation: Operation) -> dict[int, np.ndarray] | None:
+    """Return, for each column, the thresholds up to which an operation decides one way; None if it does more."""
+    match operation:
+        case TreeEnsemble() if not (operation.flags & CATEGORICAL > 0).any():
+            feature, threshold = operation.feature, operation.threshold
+        case SymmetricTrees():
+            feature, threshold = operation.feature, operation.threshold
+        case Piecewise() if not operation.coefficients[:, :, 1:].any():
+            feature = np.repeat(operation.source, operation.knots.shape[1])
+            threshold = np.nextafter(operation.knots.ravel(), -np.inf)  # from a knot on it is the next constant
+        case _:
+            return None
+    return {column: np.unique(threshold[feature == column]) for column in np.unique(feature[feature >= 0]).tolist()}
+
+
 def _table(function: Function, readers: _Readers) -> Operation | None:
-    """Return the function as constants between the numbers at which a tree decides otherwise, or None."""
-    domain = None if readers.categorical() else _domain(function)
+    """Return the function as constants between the numbers at which an answer changes, or None."""
+    domain = None if function.compute is None else _domain(function)
     if domain is None:
         return None
     first, last, inside = domain
@@ -218,6 +233,7 @@ def _computed(function: Function, ranks: np.ndarray) -> np.ndarray:
 
 
 def _compute(function: Function, rows: np.ndarray) -> np.ndarray:
+    assert function.compute is not None
     with np.errstate(all="ignore"):
         found: np.ndarray = np.asarray(function.compute(rows.copy()))
     return found

@@ -94,6 +94,9 @@ EXACT = {
 }
 """The functions whose float32 answer is the float32 nearest to their float64 answer."""
 
+TURNING = ("cos", "cosh", "sin", "tan")
+"""The functions that neither rise nor fall throughout."""
+
 SELECTORS = (
     GenericUnivariateSelect,
     SelectFdr,
@@ -254,7 +257,9 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
     if name is None or more:
         raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
     z = builder.elementwise(x, name)
-    return z if function in EXACT else builder.computed(z, x, function, transformer)
+    if function in EXACT:
+        return z
+    return builder.computed(z, x, None if name in TURNING else function, transformer)
 
 
 def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
