@@ -30,7 +30,7 @@ from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_erro
 from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
-from triton_regressors.exporter.row_types import RowTypes, row_types
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, compare_types, verify
@@ -141,7 +141,7 @@ def compile_estimator(
         return single
     if _misses(single.report) is None:
         return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
-    double, exact, _ = compiled(RowTypes())
+    double, exact, _ = compiled(DOUBLE)
     return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
 
 

@@ -1,9 +1,9 @@
 """Functions that numpy computes in float32, in front of trees and bins.
 
-A logarithm in float32 is not the float32 nearest to the logarithm: numpy's last bits are those of its own algorithm, and
-a tree's threshold may be just such a number. What a tree decides is a matter of order alone, so nothing has to be
-computed: for each threshold behind a monotone function there is one float32 number from which on the answer is another.
-These numbers are searched with the function itself, and the function becomes a table: constant between two of them.
+A logarithm in float32 is not the float32 nearest to the logarithm: numpy's last bits are those of its own algorithm,
+and a tree's threshold may be just such a number. A tree decides by order alone, so nothing has to be computed: for each
+threshold behind a monotone function there is one float32 number from which on the answer is another. These numbers are
+searched with the function itself, and the function becomes a table: constant between two of them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ INFINITY = np.int64(0x7F80_0000)
 class Function:
     """What a transformer computes in float32, column by column, and some rows that it takes.
 
-    `compute` maps float32 `[n, width]` to `[n, width]`, monotone in each column; None where it is not. `rows` are float32 `[n, width]`. `subject` names the
-    transformer.
+    `compute` maps float32 `[n, width]` to `[n, width]`, monotone in each column; None where it is not.
+    `rows` are float32 `[n, width]`. `subject` names the transformer.
     """
 
     compute: Callable[[np.ndarray], np.ndarray] | None
@@ -146,7 +146,8 @@ class _Readers:
         sources = [self._source.get(name, none[name]) for name in step.inputs]
         match operation:
             case Columns():
-                return sources[0][operation.indices]
+                selected: np.ndarray = sources[0][operation.indices]
+                return selected
             case Concatenate() if operation.columns is None:
                 return np.concatenate(sources)
             case Float32() | Scale():

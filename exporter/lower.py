@@ -17,7 +17,7 @@ from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
-from triton_regressors.exporter.row_types import ROWS, RowTypes
+from triton_regressors.exporter.row_types import DOUBLE, ROWS, RowTypes
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -42,7 +42,7 @@ def lower(
     sample: Any | None = None,
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
-    types: RowTypes = RowTypes(),
+    types: RowTypes = DOUBLE,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
@@ -66,7 +66,7 @@ def _lower(
     sample: Any | None,
     missing_strings: Sequence[str],
     quantiles: Sequence[Any] = (),
-    types: RowTypes = RowTypes(),
+    types: RowTypes = DOUBLE,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))

@@ -17,7 +17,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
-from triton_regressors.exporter.row_types import RowTypes
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes where scikit-learn's estimators of one other estimator keep it."""
@@ -41,7 +41,7 @@ class Oracle:
         outputs: tuple[str, ...],
         interval: Interval | None = None,
         quantiles: tuple[Any, ...] = (),
-        types: RowTypes = RowTypes(),
+        types: RowTypes = DOUBLE,
     ) -> None:
         self.estimator, self.types = estimator, types
         self.outputs = outputs if interval is None else tuple(dict.fromkeys((*outputs, *ENDS)))

@@ -80,7 +80,7 @@ def round_before_decisions(
         operation, inputs = step.operation, tuple(renamed.get(name, name) for name in step.inputs)
         if isinstance(operation, Scale) and operation.single and step.output not in decided:
             operation = dataclasses.replace(operation, single=False)
-        if step.output in rounding:
+        if isinstance(operation, Float32) and step.output in rounding:
             held = single[inputs[0]]
             asked = operation.rounded != 0 if len(operation.rounded) else np.ones(len(held), dtype=bool)
             if step.output not in decided or not (asked & ~held).any():
@@ -102,8 +102,9 @@ def round_input(plan: Plan, inputs: Inputs) -> Plan:
     some = np.zeros(plan.n_features, dtype=np.uint8)
     some[columns] = 1
     first = Step(Float32(some[:0] if some.all() else some), (INPUT,), "rounded")
-    steps = [Step(s.operation, tuple(first.output if n == INPUT else n for n in s.inputs), s.output) for s in plan.steps]
-    outputs = {name: first.output if value == INPUT else value for name, value in plan.outputs.items()}
+    renamed = {INPUT: first.output}
+    steps = [Step(s.operation, tuple(renamed.get(name, name) for name in s.inputs), s.output) for s in plan.steps]
+    outputs = {name: renamed.get(value, value) for name, value in plan.outputs.items()}
     return Plan(plan.n_features, (first, *steps), outputs, plan.dtype)
 
 
@@ -133,7 +134,8 @@ def _float32(operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     width = operation.output_width(*(len(each) for each in inputs))
     match operation:
         case Columns():
-            return inputs[0][operation.indices]
+            selected: np.ndarray = inputs[0][operation.indices]
+            return selected
         case Concatenate():
             return np.concatenate(inputs)
         case Float32():
@@ -146,7 +148,7 @@ def _float32(operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
         case Scale():
             return np.full(width, operation.single)
         case Piecewise():
-            constant = (operation.coefficients[:, :, 1:] == 0).all(axis=(1, 2))
+            constant: np.ndarray = (operation.coefficients[:, :, 1:] == 0).all(axis=(1, 2))
             return constant & _are_float32(operation.coefficients[:, :, 0]).all(axis=1)
     return np.zeros(width, dtype=bool)
 

@@ -36,8 +36,8 @@ class RowTypes:
         """
         with np.errstate(over="ignore"):
             if not hasattr(table, "columns"):
-                kinds = "fiu" if self.float32 else "f"
-                return table.astype(self.dtypes[0] if self.float32 else np.float64) if table.dtype.kind in kinds else table
+                dtype, kinds = (SINGLE, "fiu") if self.float32 else (np.dtype(np.float64), "f")
+                return table.astype(dtype) if table.dtype.kind in kinds else table
             given = dict(zip(table.columns, table.dtypes, strict=True))
             other = {name: np.float64 for name, dtype in given.items() if dtype == SINGLE}
             if self.dtypes:
@@ -50,10 +50,15 @@ class RowTypes:
         """Return rows of the plan's matrix, float64, with each number as its column of the sample holds it."""
         if not self.dtypes:
             return X
-        rounded, columns = X.copy(), list(self.float32)
+        rounded: np.ndarray = X.copy()
+        columns = list(self.float32)
         with np.errstate(over="ignore"):
             rounded[:, columns] = X[:, columns].astype(np.float32)
         return rounded
+
+
+DOUBLE = RowTypes()
+"""The types of rows without a float32 column: every number is asked as float64."""
 
 
 def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
@@ -85,7 +90,7 @@ def transformed(transformer: Any, rows: Any | None) -> Any | None:
         return None
 
 
-def columns_of(rows: Any | None, columns: Sequence[int]) -> Any | None:
+def columns_of(rows: Any | None, columns: np.ndarray) -> Any | None:
     """Return some columns of rows, a DataFrame or a matrix, dense or sparse; None where there are none."""
     if rows is None:
         return None

@@ -71,9 +71,7 @@ def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float
     return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, choice.why, choice.forced)
 
 
-def compare_types(
-    single: Oracle, double: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...]
-) -> Float32Rows:
+def compare_types(single: Oracle, double: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...]) -> Float32Rows:
     """Return how far the estimator's own answers to float32 rows lie from those to the same rows as float64.
 
     Args:

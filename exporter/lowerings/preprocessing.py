@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder
 
 
 def _monomials_in_float32(
-    transformer: PolynomialFeatures, monomials: list[tuple[int, ...]], x: Value, builder: Builder
+    transformer: PolynomialFeatures, monomials: Sequence[tuple[int, ...]], x: Value, builder: Builder
 ) -> Value:
     """Return the monomials with each product rounded to float32: the first factor times the product of the others."""
     place: dict[tuple[int, ...], int] = {(): x.width} | {(column,): column for column in range(x.width)}

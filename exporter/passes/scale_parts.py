@@ -35,8 +35,7 @@ def scale_afterwards(step: Step, scope: Scope) -> list[Step] | None:
     names = tuple(scope.inputs(n)[0] if yes else n for n, yes in zip(step.inputs, scaled, strict=True))
     none = [Scale(np.zeros(scope.widths[name]), np.ones(scope.widths[name])) for name in names]
     both = [
-        scale if isinstance(scale, Scale) and yes else one
-        for scale, one, yes in zip(scales, none, scaled, strict=True)
+        scale if isinstance(scale, Scale) and yes else one for scale, one, yes in zip(scales, none, scaled, strict=True)
     ]
     shift, factor, last = (np.concatenate([getattr(s, name) for s in both]) for name in ("shift", "factor", "last"))
     whole = Scale(shift, factor, forms.pop(), last) if alike else Scale(shift, factor)

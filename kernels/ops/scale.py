@@ -6,8 +6,8 @@ The same numbers come out of other formulas, but for their last places, which de
 was fitted on numbers just so scaled. So the kernel rounds where scikit-learn does: `(x − shift) / last` with the form
 "divisor", `x · factor + last` with "offset". Passes that fold a scale into something else read `shift` and `factor`.
 
-With `single` each of the two results is rounded to float32, as numpy rounds what it computes in place in a float32 array.
-No pass folds such a scale.
+With `single` each of the two results is rounded to float32, as numpy rounds what it computes in place in a float32
+array. No pass folds such a scale.
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ def mixed() -> pd.DataFrame:
     rng = np.random.default_rng(2)
     table = pd.DataFrame(numbers(), columns=NAMES)
     return table.assign(
-        e=np.round(rng.lognormal(12, 1, ROWS), 2), f=rng.integers(0, 50, ROWS).astype(np.int16), g=rng.integers(0, 9, ROWS)
+        e=np.round(rng.lognormal(12, 1, ROWS), 2),
+        f=rng.integers(0, 50, ROWS).astype(np.int16),
+        g=rng.integers(0, 9, ROWS),
     )
 
 
@@ -112,6 +114,8 @@ def bins(**options: Any) -> KBinsDiscretizer:
     return KBinsDiscretizer(8, quantile_method="averaged_inverted_cdf", **options)
 
 
+LOG1P = FunctionTransformer(np.log1p)
+
 STEPS: dict[str, Any] = {
     "standard": StandardScaler(),
     "standard-mean": StandardScaler(with_std=False),
@@ -136,7 +140,7 @@ STEPS: dict[str, Any] = {
     "square": FunctionTransformer(np.square),
     "sqrt": FunctionTransformer(np.sqrt),
     "log": FunctionTransformer(np.log),
-    "log1p": FunctionTransformer(np.log1p),
+    "log1p": LOG1P,
     "exp-of-scaled": make_pipeline(RobustScaler(), FunctionTransformer(np.expm1)),
     "tanh": FunctionTransformer(np.tanh),
     "arctan-scaled": make_pipeline(FunctionTransformer(np.arctan), StandardScaler()),
@@ -150,7 +154,7 @@ FOLLOWED: dict[str, tuple[Any, Callable[[], Any]]] = {
     "standard-forest": (make_pipeline(StandardScaler(), forest()), numbers),
     "standard-bins-ridge": (make_pipeline(StandardScaler(), bins(encode="onehot-dense"), Ridge()), numbers),
     "standard-neighbors": (make_pipeline(StandardScaler(), KNeighborsRegressor(5)), numbers),
-    "log-bins-ridge": (make_pipeline(FunctionTransformer(np.log1p), bins(encode="onehot-dense"), Ridge()), numbers),
+    "log-bins-ridge": (make_pipeline(LOG1P, bins(encode="onehot-dense"), Ridge()), numbers),
     "power-forest": (make_pipeline(PowerTransformer(), forest()), numbers),
     "imputer-scaler": (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler(), boosted()), holed),
     "imputer-median": (make_pipeline(SimpleImputer(strategy="median"), RobustScaler(), boosted()), holed),
@@ -168,14 +172,15 @@ FOLLOWED: dict[str, tuple[Any, Callable[[], Any]]] = {
     ),
     "columns-mixed": (
         make_pipeline(
-            columns((StandardScaler(), ["a", "b"]), (FunctionTransformer(np.log1p), ["c"]), (RobustScaler(), ["d", "f"])),
+            columns((StandardScaler(), ["a", "b"]), (LOG1P, ["c"]), (RobustScaler(), ["d", "f"])),
             boosted(),
         ),
         mixed,
     ),
     "columns-pandas": (
         make_pipeline(
-            columns((MinMaxScaler(), ["a", "e"]), (StandardScaler(), ["b", "c"])).set_output(transform="pandas"), forest()
+            columns((MinMaxScaler(), ["a", "e"]), (StandardScaler(), ["b", "c"])).set_output(transform="pandas"),
+            forest(),
         ),
         mixed,
     ),

@@ -52,7 +52,9 @@ def test_the_cases_can_fail() -> None:
     for name in ("standard", "robust", "min-max", "log1p", "power-yeo-johnson", "standard-xgboost", "columns-mixed"):
         case = FLOAT32[name]
         table = case.table()
-        wide = table.astype({c: np.float64 for c in "abcd"}) if hasattr(table, "columns") else table.astype(np.float64)
+        wide = (
+            table.astype(dict.fromkeys("abcd", np.float64)) if hasattr(table, "columns") else table.astype(np.float64)
+        )
         found = np.asarray(case.fitted().predict(wide), dtype=np.float64).reshape(-1, 1)
         moved += not measure(found.astype(np.float32), case.expected(), units(case.expected())).within(1e-3)
     assert moved == 7
@@ -63,8 +65,11 @@ def test_a_float64_sample_changes_no_plan() -> None:
     for sample in (None, numbers().astype(np.float64)):
         compilation = compile_estimator(model, sample=sample)
         (scale, trees) = (step.operation for step in compilation.plan.steps)
-        assert isinstance(scale, Scale) and not scale.single and isinstance(trees, TreeEnsemble)
-        assert compilation.inputs.float32 is None and compilation.report.float32 is None
+        assert isinstance(scale, Scale)
+        assert not scale.single
+        assert isinstance(trees, TreeEnsemble)
+        assert compilation.inputs.float32 is None
+        assert compilation.report.float32 is None
 
 
 def test_only_sums_follow() -> None:
@@ -72,7 +77,8 @@ def test_only_sums_follow() -> None:
     model = make_pipeline(StandardScaler(), Ridge()).fit(numbers(), targets())
     compilation = compile_estimator(model, sample=numbers())
     (step,) = compilation.plan.steps
-    assert isinstance(step.operation, Affine) and compilation.inputs.float32 == tuple(range(6))
+    assert isinstance(step.operation, Affine)
+    assert compilation.inputs.float32 == tuple(range(6))
     assert compilation.report.outputs["y"].within(1e-5)
 
 
@@ -81,7 +87,8 @@ def test_float64_rows_of_a_mixed_table_are_rounded_in_the_plan() -> None:
     case = FLOAT32["whole-table"]
     compilation = compile_estimator(case.fitted(), sample=mixed()[:300], input="fp64")
     first = compilation.plan.steps[0].operation
-    assert isinstance(first, Float32) and first.rounded.tolist() == [1, 1, 1, 1, 0, 0, 0]
+    assert isinstance(first, Float32)
+    assert first.rounded.tolist() == [1, 1, 1, 1, 0, 0, 0]
     wide = np.asarray(mixed(), dtype=np.float64)
     nudged = wide + np.array([1e-9, -1e-9, 1e-9, -1e-9, 0, 0, 0]) * wide
     assert (nudged[:, :4].astype(np.float32) == wide[:, :4]).all()
@@ -104,7 +111,10 @@ def test_sums_before_a_decision_are_measured_and_said(step: Any, tmp_path: Path)
     assert measure(answers(done.compilation, numbers()), double.reshape(-1, 1), double.std()).within(1e-5)
     assert read_document(tmp_path / "summed" / "1").inputs.float32 is None
     said = " ".join(done.contract.text(200).split())
-    assert f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64" in said
+    assert (
+        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64"
+        in said
+    )
     assert f"as {name} (step '{name.lower()}') computes in float32 before a decision" in said
     assert 'predict(sample.astype("float64"))' in said
 
@@ -114,14 +124,18 @@ def test_float32_sums_that_miss_the_tolerance_are_said() -> None:
     far = numbers() + np.float32(10_000)
     compilation = compile_estimator(Ridge().fit(far, targets()), sample=far)
     found = compilation.report.float32
-    assert found is not None and not found.answered and found.moved > 100 and found.sums == ()
+    assert found is not None
+    assert not found.answered
+    assert found.moved > 100
+    assert found.sums == ()
     assert compilation.report.outputs["y"].within(1e-5)  # to float64 rows
 
 
 def test_a_function_that_no_table_holds_is_named() -> None:
     model = make_pipeline(FunctionTransformer(np.log1p), KNeighborsRegressor(5)).fit(numbers(), targets())
     found = compile_estimator(model, sample=numbers()).report.float32
-    assert found is not None and found.sums == ("FunctionTransformer (step 'functiontransformer')",)
+    assert found is not None
+    assert found.sums == ("FunctionTransformer (step 'functiontransformer')",)
 
 
 def test_categories_of_float32_columns_are_rounded_by_clients(tmp_path: Path) -> None:
@@ -129,7 +143,8 @@ def test_categories_of_float32_columns_are_rounded_by_clients(tmp_path: Path) ->
     tenths = np.random.default_rng(0).choice([0.1, 0.2, 0.3], (200, 1)).astype(np.float32)
     model = make_pipeline(OneHotEncoder(), Ridge()).fit(tenths, tenths[:, 0] ** 2)
     done = export(model, tmp_path, name="tenths", sample=tenths)
-    assert done.compilation.inputs.categorical == (0,) and done.compilation.inputs.float32 == (0,)
+    assert done.compilation.inputs.categorical == (0,)
+    assert done.compilation.inputs.float32 == (0,)
     assert "categories" not in (tmp_path / "tenths" / "config.pbtxt").read_text()
     export(model, tmp_path, name="wide", sample=tenths.astype(np.float64))
     assert "categories" in (tmp_path / "wide" / "config.pbtxt").read_text()
@@ -142,7 +157,7 @@ def test_the_entry_says_for_which_table_it_is_exact(tmp_path: Path) -> None:
     assert written["inputs"]["float32"] == [0, 1, 2, 3]
     said = " ".join(done.contract.text(200).split())
     assert "Exact for a table with float32 in a, b, c, d" in said
-    plain = export(case.fitted(), tmp_path, name="plain", sample=mixed().astype({c: np.float64 for c in "abcd"}))
+    plain = export(case.fitted(), tmp_path, name="plain", sample=mixed().astype(dict.fromkeys("abcd", np.float64)))
     assert "float32" not in json.loads((tmp_path / "plain" / "1" / "plan.json").read_text())["inputs"]
     assert "Exact for a table" not in plain.contract.text(200)
 
@@ -156,8 +171,10 @@ def test_calibration_and_profile_ask_the_same_oracle() -> None:
         for rows in (numbers(), wide)
     ]
     first, second = (each.interval for each in both)
-    assert first is not None and first == second
-    assert both[0].profile is not None and both[1].profile is not None
+    assert first is not None
+    assert first == second
+    assert both[0].profile is not None
+    assert both[1].profile is not None
     assert np.array_equal(both[0].profile.low, both[1].profile.low)
 
 
@@ -175,4 +192,5 @@ def test_neighbours_that_fill_numbers_in_are_measured() -> None:
     model = make_pipeline(KNNImputer(), HistGradientBoostingRegressor(max_iter=10)).fit(holed(), targets())
     found = compile_estimator(model, sample=holed()[:FITTED]).report
     assert found.outputs["y"].within(1e-5)
-    assert found.float32 is not None and found.float32.sums == ("KNNImputer (step 'knnimputer')",)
+    assert found.float32 is not None
+    assert found.float32.sums == ("KNNImputer (step 'knnimputer')",)
