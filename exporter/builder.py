@@ -248,8 +248,7 @@ class Builder:
     def polynomial(self, x: Value, indices: ArrayLike) -> Value:
         """Return one column for each row of `indices`: the product of those columns of `x`; `x.width` means one."""
         return self.add(
-            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width)),
-            x,
+            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width), x.single), x
         )
 
     def quadratic(self, x: Value, shift: ArrayLike, matrix: ArrayLike, intercept: float, function: str) -> Value:

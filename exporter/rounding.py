@@ -78,7 +78,7 @@ def round_before_decisions(
     makers: dict[str, Operation] = {}
     for step in steps:
         operation, inputs = step.operation, tuple(renamed.get(name, name) for name in step.inputs)
-        if isinstance(operation, Scale) and operation.single and step.output not in decided:
+        if isinstance(operation, Polynomial | Scale) and operation.single and step.output not in decided:
             operation = dataclasses.replace(operation, single=False)
         if isinstance(operation, Float32) and step.output in rounding:
             held = single[inputs[0]]
@@ -145,7 +145,7 @@ def _float32(operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
             return np.append(filled, np.ones(len(operation.indicators), dtype=bool))
         case Lookup() if not operation.summed and operation.function == "identity":
             return np.full(width, _are_float32(operation.table).all())
-        case Scale():
+        case Polynomial() | Scale():
             return np.full(width, operation.single)
         case Piecewise():
             constant: np.ndarray = (operation.coefficients[:, :, 1:] == 0).all(axis=(1, 2))

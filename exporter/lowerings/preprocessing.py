@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -186,30 +186,10 @@ def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder
     for size in range(max(1, low), high + 1):
         monomials.extend(choose(range(x.width), size))  # type: ignore[arg-type]
     width = max(high, 1)
-    if x.single and high > 2:
-        return _monomials_in_float32(transformer, monomials, x, builder)
     indices = np.full((len(monomials), width), x.width, dtype=np.int32)  # x.width stands for the constant one
     for row, monomial in zip(indices, monomials, strict=True):
-        row[: len(monomial)] = monomial
+        row[: len(monomial)] = monomial[::-1] if x.single else monomial  # the last two are multiplied first
     return builder.polynomial(x, indices)
-
-
-def _monomials_in_float32(
-    transformer: PolynomialFeatures, monomials: Sequence[tuple[int, ...]], x: Value, builder: Builder
-) -> Value:
-    """Return the monomials with each product rounded to float32: the first factor times the product of the others."""
-    place: dict[tuple[int, ...], int] = {(): x.width} | {(column,): column for column in range(x.width)}
-    values = [x]
-    for size in range(2, max(map(len, monomials)) + 1):
-        wanted = {monomial[start:] for monomial in monomials for start in range(len(monomial))}
-        new = sorted(monomial for monomial in wanted if len(monomial) == size)
-        known = builder.concatenate(values)
-        pairs = np.array([[monomial[0], place[monomial[1:]]] for monomial in new], dtype=np.int32)
-        values.append(builder.stored(builder.polynomial(known, pairs), x, transformer))
-        place |= {monomial: known.width + number for number, monomial in enumerate(new)}
-    whole = builder.concatenate(values)
-    place = {monomial: column for monomial, column in place.items() if monomial} | {(): whole.width}
-    return builder.polynomial(whole, np.array([[place[monomial]] for monomial in monomials], dtype=np.int32))
 
 
 @lowers_transform(RFE, RFECV)

@@ -22,6 +22,8 @@ from triton_regressors.kernels.point_function import PointFunction
 
 def fold_into_expansion(first: Operation, second: Operation, width: int) -> Operation | None:
     """Polynomials and point functions scale their input as they read it, and are contracted as they are made."""
+    if any(isinstance(each, Polynomial) and each.single for each in (first, second)):
+        return None
     match first, second:
         case Scale(), (Polynomial() | PolynomialAffine() | Quadratic() | PointFunction()):
             # ((x − s₁) f₁ − s₂) f₂, as two scales in a row

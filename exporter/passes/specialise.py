@@ -17,6 +17,7 @@ from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
@@ -51,7 +52,7 @@ def _keeps_float32(operation: Operation, exact: bool) -> bool:
             return exact
         case Float32():
             return exact or not len(operation.rounded)
-        case Scale():
+        case Polynomial() | Scale():
             return operation.single
         case Impute():
             return exact and _are_float32(operation.fill)
