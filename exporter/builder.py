@@ -64,7 +64,7 @@ class Builder:
 
     `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
     what is raised where `n_features` is a guess that does not fit. `rows` are the first rows of a sample with float32
-    columns. `sums` are, once there is a plan, the transformers that sum in float32 before a decision. `functions` are,
+    columns; the plan rounds to float32 where scikit-learn does, before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32 before a decision. `functions` are,
     by the value that stands for it, what a transformer computes in float32 of a value, with the transformer.
     """
 
@@ -74,9 +74,11 @@ class Builder:
         profile: Profile | None = None,
         misfit: ExportError | None = None,
         rows: Any | None = None,
+        round_everywhere: bool = False,
     ) -> None:
         self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
         self.sums: tuple[str, ...] = ()
+        self._round_everywhere = round_everywhere
         self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray] | None, str]] = {}
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
@@ -94,7 +96,7 @@ class Builder:
         steps: Sequence[Step] = self._steps
         if self.input.rows is not None:
             exact = float32_columns(self.input.rows, self.input.width)
-            steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact)
+            steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
             values = {name: renamed.get(value, value) for name, value in values.items()}
         plan = Plan(self.input.width, tuple(steps), values)
         return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)

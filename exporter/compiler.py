@@ -101,9 +101,9 @@ def compile_estimator(
         sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
     names = tuple(columns or feature_names(estimator) or ())
 
-    def compiled(types: RowTypes) -> tuple[Compilation, Oracle, tuple[str, ...]]:
+    def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
         # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-        lowered = lower(estimator, sample, missing_strings, ends, types)
+        lowered = lower(estimator, sample, missing_strings, ends, types, round_everywhere)
         if columns is not None:
             check_count(columns, lowered.profile.n_features, estimator)
         outputs, interval = tuple(lowered.plan.outputs), None
@@ -139,6 +139,8 @@ def compile_estimator(
     single, oracle, sums = compiled(types)
     if not types.float32:
         return single
+    if _misses(single.report) is not None:  # of the numbers that only sums follow, rounding may matter too
+        single, oracle, sums = compiled(types, round_everywhere=True)
     if _misses(single.report) is None:
         return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
     double, exact, _ = compiled(DOUBLE)

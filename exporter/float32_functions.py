@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from triton_regressors.exporter.lowerings.pieces import Pieces, piecewise
+from triton_regressors.exporter.rounding import decided_values
 from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
@@ -55,8 +56,9 @@ def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple
         functions: what steps stand for, by the value they make.
     """
     steps, renamed, left = list(plan.steps), dict[str, str](), dict[str, None]()
+    decided = decided_values(plan.steps)
     for place, step in enumerate(plan.steps):
-        if step.output not in functions:
+        if step.output not in functions or step.output not in decided:
             continue
         function = functions[step.output]
         readers = _Readers(plan, step.output)

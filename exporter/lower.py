@@ -43,16 +43,17 @@ def lower(
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
     types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
     `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. With `types`, those of
-    the sample, the plan rounds to float32 where scikit-learn does.
+    the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or `round_everywhere`.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles, types)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, types, round_everywhere)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -67,10 +68,13 @@ def _lower(
     missing_strings: Sequence[str],
     quantiles: Sequence[Any] = (),
     types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
-    builder = Builder(n_features, profile, rows=_first_rows(estimator, profile, sample, types))
+    builder = Builder(
+        n_features, profile, rows=_first_rows(estimator, profile, sample, types), round_everywhere=round_everywhere
+    )
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"

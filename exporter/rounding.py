@@ -1,8 +1,8 @@
 """Where scikit-learn rounds to float32, and where a plan has to: in front of a decision.
 
 scikit-learn keeps float32 rows in float32 through its transformers, and rounds what each of them computes. The plan's
-values are float64. Where sums alone follow, the difference is noise far below the tolerance, and the plan rounds
-nothing. Where a decision follows, such as a tree's threshold, a bin, a category or a nearest neighbour, a number may
+values are float64. Where sums alone follow, the difference is mostly noise far below the tolerance, and the plan rounds
+nothing unless that was measured to matter. Where a decision follows, such as a tree's threshold, a bin, a category or a nearest neighbour, a number may
 be rounded to the threshold itself, and the plan rounds where scikit-learn does.
 """
 
@@ -57,9 +57,9 @@ COLUMNWISE = (Columns, Concatenate, Elementwise, Float32, Impute, Lookup, Piecew
 
 
 def round_before_decisions(
-    steps: Sequence[Step], rounding: Mapping[str, str], exact: np.ndarray
+    steps: Sequence[Step], rounding: Mapping[str, str], exact: np.ndarray, everywhere: bool = False
 ) -> tuple[list[Step], dict[str, str], tuple[str, ...]]:
-    """Leave out the rounding that no decision sees.
+    """Leave out the rounding that no decision sees, or `everywhere` none but that of numbers that are float32.
 
     Args:
         steps: the steps of a plan.
@@ -71,22 +71,27 @@ def round_before_decisions(
         The steps, the new names of values whose step is left out, and the transformers that sum in float32 before a
         decision: in an order that depends on the processor.
     """
-    decided = _decided(steps)
+    decided = decided_values(steps)
     renamed: dict[str, str] = {}
     single = {INPUT: exact}
     kept, sums = [], dict[str, None]()
     makers: dict[str, Operation] = {}
     for step in steps:
         operation, inputs = step.operation, tuple(renamed.get(name, name) for name in step.inputs)
-        if isinstance(operation, Polynomial | Scale) and operation.single and step.output not in decided:
+        if (
+            isinstance(operation, Polynomial | Scale)
+            and operation.single
+            and not everywhere
+            and step.output not in decided
+        ):
             operation = dataclasses.replace(operation, single=False)
         if isinstance(operation, Float32) and step.output in rounding:
             held = single[inputs[0]]
             asked = operation.rounded != 0 if len(operation.rounded) else np.ones(len(held), dtype=bool)
-            if step.output not in decided or not (asked & ~held).any():
+            if (step.output not in decided and not everywhere) or not (asked & ~held).any():
                 renamed[step.output] = inputs[0]
                 continue
-            if not _is_columnwise(makers.get(inputs[0])):
+            if step.output in decided and not _is_columnwise(makers.get(inputs[0])):
                 sums[rounding[step.output]] = None
         kept.append(Step(operation, inputs, step.output))
         makers[step.output] = operation
@@ -108,7 +113,7 @@ def round_input(plan: Plan, inputs: Inputs) -> Plan:
     return Plan(plan.n_features, (first, *steps), outputs, plan.dtype)
 
 
-def _decided(steps: Sequence[Step]) -> set[str]:
+def decided_values(steps: Sequence[Step]) -> set[str]:
     """Return the values that a decision reads, or that others are made of which it reads."""
     found: set[str] = set()
     for step in reversed(steps):

@@ -13,7 +13,7 @@ from sklearn.impute import KNNImputer
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
 
 from tests.exporter.cases_float32 import FITTED, FLOAT32, Float32Case, boosted, holed, mixed, numbers, targets
 from triton_regressors import export
@@ -117,6 +117,20 @@ def test_sums_before_a_decision_are_measured_and_said(step: Any, tmp_path: Path)
     )
     assert f"as {name} (step '{name.lower()}') computes in float32 before a decision" in said
     assert 'predict(sample.astype("float64"))' in said
+
+
+def test_rounding_that_matters_to_sums_is_kept() -> None:
+    """Far from zero MinMaxScaler's product loses digits in float32, which a linear model shows."""
+    far = numbers() + np.float32(10_000)
+    model = make_pipeline(MinMaxScaler(), Ridge()).fit(far, targets())
+    compilation = compile_estimator(model, sample=far)
+    scale = compilation.plan.steps[0].operation
+    assert isinstance(scale, Scale)
+    assert scale.single
+    assert compilation.report.float32 is None
+    assert compilation.report.outputs["y"].within(1e-5)
+    wide = model.predict(far.astype(np.float64))
+    assert np.abs(wide - model.predict(far)).max() > 1e-4 * wide.std()
 
 
 def test_float32_sums_that_miss_the_tolerance_are_said() -> None:
