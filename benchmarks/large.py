@@ -152,7 +152,7 @@ def unload(client: Client, model: str) -> None:
 def check(client: Client, entry: Path, sample: Any, expected: np.ndarray) -> float:
     """Return the largest error of the served answers in standard deviations, or raise `WrongAnswerError`."""
     verification = verify(client, entry)
-    parity = measure(client.predict(entry.name, sample), expected, units(expected))
+    parity = measure(client.infer(entry.name, sample)["y"], expected, units(expected))
     if not verification.passed or not parity.within(DEFAULT_TOLERANCE):
         raise WrongAnswerError(f"The served {entry.name} is {parity.max_error:.1e} std off: {verification}.")
     return parity.max_error

@@ -21,6 +21,7 @@ BENCHMARKS = (
     "kernels_gpu",
     "families_gpu",
     "host_to_host",
+    "in_process",
     "scoring",
     "served",
     "requests",

@@ -6,9 +6,9 @@ A .parquet of float64 columns is scored in eight ways, which take turns, in anot
 
     files     `score`, from file to file
     read      what `score` does once rows are read: a thread converts the tables that come next
-    tables    `Predictor` on the file's tables as `score` reads them, 65,536 rows each, or 8 million numbers
-    predict   `Predictor` on the same rows as a float64 matrix: the entry's own predict of what the file holds
-    matrix    `Predictor` on the same rows as the float32 matrix that the entry takes: nothing to convert
+    tables    `tr.load`'s model on the file's tables as `score` reads them, 65,536 rows each, or 8 million numbers
+    predict   the model on the same rows as a float64 matrix: the entry's own predict of what the file holds
+    matrix    the model on the same rows as the float32 matrix that the entry takes: nothing to convert
     frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
     float64   the estimator's own predict on the same rows as a float64 matrix: nothing to convert
     server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, where there is one
@@ -43,6 +43,7 @@ from benchmarks.timing import rotated
 from triton_regressors.clients.installation import find_installation
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns, rows_together
+from triton_regressors.scoring.scorer import Scorer
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")
 WHOLE, PEERS = ("files", "read"), ("frame", "float64")
@@ -108,7 +109,7 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
         with pq.ParquetWriter(rows, whole.schema, use_dictionary=False) as writer:
             for _ in range(batches // DIFFERENT or 1):
                 writer.write_table(whole, row_group_size=DIFFERENT * batch_rows)
-        answer = tr.Predictor(entry, columns=names, device=device)
+        answer = Scorer(entry, columns=names, device=device)
         if not answer.on_gpu():
             held.enter_context(threadpool_limits(1))
         different = pq.ParquetFile(rows).iter_batches(batch_rows, row_groups=[0])
@@ -130,15 +131,15 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
             "files": files,
             "read": read_already,
             "tables": lambda number: answer(tables[number])["y"].to_numpy(),
-            "predict": lambda number: answer.predict(pieces[number])[:, 0],
-            "matrix": lambda number: answer.predict(matrices[number])[:, 0],
+            "predict": lambda number: answer.predict(pieces[number]),
+            "matrix": lambda number: answer.predict(matrices[number]),
             "frame": lambda number: source.estimator.predict(tables[number].to_pandas().to_numpy()),
             "float64": lambda number: source.estimator.predict(pieces[number]),
         }
         if device == "auto" and server_there():
             server = held.enter_context(tr.TritonServer([folder / "models"]))
             client = held.enter_context(tr.Client(server.grpc_url))
-            ways["server"] = lambda number: client.predict(source.name, tables[number].to_pandas().to_numpy())[:, 0]
+            ways["server"] = lambda number: client.predict(source.name, tables[number].to_pandas().to_numpy())
         yield ways, answer.where
 
 

@@ -63,6 +63,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "kernels": kernels_section,
         "families": families_section,
         "host_to_host": host_to_host_section,
+        "in_process": in_process_section,
         "scoring": scoring_section,
         "served": served_section,
         "requests": requests_section,
@@ -233,6 +234,24 @@ def host_to_host_section(document: Document, where: str) -> str:
     intro += "bus, the larger of which bounds a large batch; 64 features"
     header = ["work", "rows", "launches", "host to host", "kernels", "bus", "over the larger"]
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrr', rows)}"
+
+
+def in_process_section(document: Document, where: str) -> str:
+    """Return each model's time from tensor to tensor on one device beside torch's, by the number of rows."""
+    sizes = sorted({case["rows"] for case in document["cases"]})
+    found: dict[str, dict[int, str]] = {}
+    for case in document["cases"]:
+        ours, *others = (timing["median_us"] for timing in case["contenders"].values())
+        cell = f"{microseconds(ours)} / {microseconds(min(others))}, {case['peer_over_ours']:.2f} ×"
+        found.setdefault(case["title"], {})[case["rows"]] = cell
+    rows = [[title, *(cells.get(size, "–") for size in sizes)] for title, cells in found.items()]
+    intro = (
+        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search "
+        "for NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without "
+        "that search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
+    )
+    header = ["model", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
+    return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
 
 
 def large_section(document: Document, where: str) -> str:

@@ -5,11 +5,9 @@ code as the server's user, and without a key every user of the machine could, an
 it. Inference, health, metadata, configuration and statistics need no key.
 """
 
-import contextlib
 import os
 import re
 import secrets
-from pathlib import Path
 
 from triton_regressors.errors import TritonRegressorsError
 
@@ -44,24 +42,6 @@ def own_key(address: str) -> str | None:
     return _OWN.get(address)
 
 
-def hide_from_process_list(pid: int, key: str) -> bool:
-    """Overwrite the key in the arguments that a child, which has read them, shows to everybody in `ps`.
-
-    Returns:
-        Whether that was possible: Linux must let a process write a child's memory, as it does by default.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        first, last = int(fields[45]), int(fields[46])  # arg_start and arg_end, the fields 48 and 49 of proc(5)
-        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(first)
-            arguments = memory.read(last - first)
-            memory.seek(first)
-            memory.write(arguments.replace(key.encode(), b"x" * len(key)))
-        return key.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
-
-
 def key_headers(protocol: str, key: str | None) -> dict[str, str]:
     """Return the HTTP header or gRPC metadata that opens the management APIs; none without a key.
 
@@ -74,12 +54,29 @@ def key_headers(protocol: str, key: str | None) -> dict[str, str]:
     return {_HEADERS[protocol]: _checked(key)} if key else {}
 
 
-def restrictions(key: str) -> list[str]:
-    """Return the options of a Triton server that answers its management APIs only to this key."""
-    value = _checked(key)
+def restrictions(key: str) -> dict[str, str]:
+    """Return the options of a Triton server that answers its management APIs only to this key.
+
+    Returns:
+        The option as every user may read it → the option with the key, for `private_arguments.launch`.
+    """
+    return {option.format(f"${VARIABLE}"): option.format(_checked(key)) for option in _options(RESTRICTED)}
+
+
+def closures() -> list[str]:
+    """Return the options of a Triton server whose management APIs answer to nobody, beside listing the models.
+
+    Models are not loaded or unloaded on request. The other APIs ask for a header whose value ends a line, which no
+    request can hold.
+    """
+    closed = RESTRICTED.replace("model-repository,", "")
+    return ["--model-control-mode=none", *(option.format("\n") for option in _options(closed))]
+
+
+def _options(restricted: str) -> list[str]:
     return [
-        f"--http-restricted-api={RESTRICTED}:{_HEADERS['http']}={value}",
-        f"--grpc-restricted-protocol={RESTRICTED}:admin-key={value}",
+        f"--http-restricted-api={restricted}:{_HEADERS['http']}={{}}",
+        f"--grpc-restricted-protocol={restricted}:{_HEADERS['grpc'].removeprefix('triton-grpc-protocol-')}={{}}",
     ]
 
 

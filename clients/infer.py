@@ -20,6 +20,7 @@ from triton_regressors.clients.errors import (
     RequestTimeout,
     ServerUnavailable,
 )
+from triton_regressors.clients.parts import as_predicted
 from triton_regressors.clients.tensors import Given
 
 __all__ = ["AsyncClient", "Client", "Protocol"]
@@ -143,8 +144,12 @@ class Client(Connection):
         return hold(self._dialogues.infer(model, X, outputs, version), self._run)
 
     def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
-        """Return the first of `outputs` alone: as a rule y, float32 [rows, n_targets]. The arguments are `infer`'s."""
-        return self.infer(model, X, outputs=outputs, version=version)[outputs[0]]
+        """Return the first of `outputs` alone, in the shape that scikit-learn's `predict` has.
+
+        The array is float32: [rows] for a model of one target, [rows, n_targets] for one of several. `infer` keeps
+        [rows, width] for every output. The arguments are `infer`'s.
+        """
+        return as_predicted(self.infer(model, X, outputs=outputs, version=version)[outputs[0]])
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
         """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
@@ -290,7 +295,7 @@ class AsyncClient(Connection):
         self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
     ) -> np.ndarray:
         """See `Client.predict`."""
-        return (await self.infer(model, X, outputs=outputs, version=version))[outputs[0]]
+        return as_predicted((await self.infer(model, X, outputs=outputs, version=version))[outputs[0]])
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""

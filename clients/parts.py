@@ -86,6 +86,11 @@ def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([answer.outputs[name] for answer in answers]) for name in first}
 
 
+def as_predicted(answer: np.ndarray) -> np.ndarray:
+    """Return an output as scikit-learn's `predict` answers: [rows] for one target, [rows, n_targets] for several."""
+    return answer[:, 0] if answer.shape[1:] == (1,) else answer
+
+
 def _string_bytes(array: np.ndarray) -> np.ndarray:
     """Return bytes of each row of strings in a request: those of each string, and four for its length."""
     lengths = np.fromiter(map(len, array.ravel()), np.int64, array.size)

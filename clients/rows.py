@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,9 @@ import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tables import in_words
 from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
 from triton_regressors.extras import require
+from triton_regressors.tables import in_words
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
@@ -26,8 +26,8 @@ def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequ
     """Return the rows of a file as the inputs of a model.
 
     The model's columns are found by their names, if both it and the file have names; other columns are left out. A file
-    without names must have as many. Where the model takes strings, the first line of a .csv holds names; a string is
-    then whatever a cell holds, spaces and all, and missing where it is empty.
+    without names must have as many. Where the model takes strings, the first line of a .csv holds names. A string is
+    whatever a cell holds, spaces and all; an empty cell is a missing string.
 
     Args:
         path: .npy (one 2-D array), .csv (commas; see `read_table` for what its first line is) or .parquet. Empty cells
@@ -61,7 +61,7 @@ def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequ
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
 
 
-def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[str] = ()) -> Any:
+def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None, names: Sequence[str] = ()) -> Any:
     """Return what a file of rows holds: a DataFrame, its columns numbered where they have no names, or a .npy's array.
 
     The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. Where it
@@ -70,8 +70,9 @@ def read_table(path: Path, text: Sequence[str] | None = None, names: Sequence[st
 
     Args:
         path: see `read_tensors`.
-        text: names of columns of a .csv that hold strings, which are taken as they are written. With this the first
-            line is a header whatever it holds, and spaces after a comma belong to the cell.
+        text: names of columns of a .csv that hold strings, which are taken as they are written, "NA" included. An empty
+            cell is NaN, as pandas reads it, or what a mapping has for the column. With this the first line is a header
+            whatever it holds, and spaces after a comma belong to the cell.
         names: of columns that are looked for.
 
     Raises:
@@ -119,7 +120,7 @@ def _named(inputs: tuple[InputTensor, ...], model: str, columns: Sequence[str] |
     return tuple(replace(tensor, columns=tuple(islice(names, tensor.width))) for tensor in inputs)
 
 
-def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> Any:
+def _read_csv(path: Path, text: Mapping[str, Any] | Iterable[str] | None, names: Sequence[str]) -> Any:
     options: dict[str, Any] = {"skipinitialspace": text is None, "encoding": "utf-8-sig", "index_col": False}
     try:
         first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
@@ -141,9 +142,12 @@ def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> A
             table = pd.read_csv(path, header=header, low_memory=False, **options)
         if numbered:
             table.columns = pd.RangeIndex(len(cells))
-        strings = [name for name in dict.fromkeys(text or ()) if name in table.columns]
+        empty_cells = dict(text) if isinstance(text, Mapping) else dict.fromkeys(text or (), np.nan)
+        strings = [name for name in empty_cells if name in table.columns]
         if strings:  # once more, now that the file is known to be regular: "NA" is a word, and 01234 keeps its 0
-            table[strings] = pd.read_csv(path, usecols=strings, dtype=str, keep_default_na=False, **options)[strings]
+            words = pd.read_csv(path, usecols=strings, dtype=str, keep_default_na=False, na_values=[""], **options)
+            for name in strings:
+                table[name] = _filled(words[name], empty_cells[name])
         return table
     except pd.errors.ParserWarning:
         raise RowsError(f"{path} has lines with more cells than its first.") from None
@@ -151,6 +155,14 @@ def _read_csv(path: Path, text: Sequence[str] | None, names: Sequence[str]) -> A
         raise RowsError(f"{path} has no rows.") from None
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
         raise RowsError(f"{path} is not a .csv file: {_one_line(error)}.") from None
+
+
+def _filled(column: pd.Series, value: Any) -> pd.Series:
+    """Return a column of strings with a value in place of NaN: "", None or NaN itself."""
+    if value is None:
+        column = column.astype(object)  # a column of strings has one missing value, NaN
+        return column.where(column.notna(), None)
+    return column if value != value else column.fillna(value)
 
 
 def _read_parquet(path: Path) -> Any:

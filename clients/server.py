@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,11 +22,12 @@ from pathlib import Path
 from types import TracebackType
 
 from triton_regressors.clients import admin_key as keys
-from triton_regressors.clients.entries import Selection, plain_paths, select
+from triton_regressors.clients.entries import Selection, entry_directories, plain_paths, select
 from triton_regressors.clients.errors import ServerError
 from triton_regressors.clients.guard import start_guard
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.installation import Runtime, find_installation, prepare
+from triton_regressors.clients.private_arguments import PrivacyError, launch
 from triton_regressors.clients.process import exit_code, reap, wait_for
 from triton_regressors.clients.server_log import Loads, LogLine, missing_model_file, own_line, readable_log_line
 from triton_regressors.clients.startup import (
@@ -44,6 +46,7 @@ __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"
 SHARED_MEMORY = Path("/dev/shm")
 _LOG_LINES = 20_000  # the newest are kept
 _STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
+_RELEASES = 50  # how often, every 0.1 s, the ports of a server that ended are looked at before it is started again
 _DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
 _GRACE_S = 15.0  # then it is killed
 
@@ -59,6 +62,8 @@ class TritonServer:
 
     Loading, unloading and listing models, logging, tracing and shared memory are answered to holders of `admin_key`
     alone, as by docker/compose.yaml's server: a model is code. Clients of the process that started the server have it.
+    No other user of the machine can read it, not in the server's command line either. Where the system forbids what
+    this takes (ptrace), the server loads and unloads nothing on request: `closed` then says why.
 
     A model whose process has died is loaded again, with a line in the log.
 
@@ -109,6 +114,7 @@ class TritonServer:
         self._complete_configs = complete_configs
         self._lenient = lenient
         self.admin_key = keys.choose_key(admin_key)
+        self.closed = ""  # why the running server loads and unloads nothing on request; empty: it does
         self.failures: dict[str, str] = {}  # name → reason, of the models that the last start did not load
         self._check_arguments()
 
@@ -186,6 +192,28 @@ class TritonServer:
             ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
                 and its reason; if `lenient`: none does), or nothing moves any more. Nothing is left running then.
         """
+        self._start(self._chosen_ports)
+
+    def restart(self) -> None:
+        """Start the server again after it ended by itself: at the same addresses, with the same key.
+
+        Nothing is left of the one that ended. The entries are those that the repositories hold now.
+
+        Raises:
+            ServerError: it has not ended, or does not start again. Nothing is left running then.
+        """
+        if self._process is None or self.running:
+            raise ServerError("This Triton server has not ended by itself; call start(), or stop() first.")
+        ports = dict(self._ports)
+        self._stop(grace_s=0)
+        for _ in range(_RELEASES):  # until the system has taken the ports from the processes that were ended
+            with contextlib.suppress(PortTakenError):
+                pick_ports(ports)
+                break
+            time.sleep(0.1)
+        self._start(ports)
+
+    def _start(self, chosen_ports: Mapping[str, int]) -> None:
         if self._process is not None:
             raise ServerError("This Triton server has been started already; call stop() first.")
         for repository in self.repositories:
@@ -209,14 +237,14 @@ class TritonServer:
             self._paths = plain_paths(self.repositories, self._scratch)
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
             try:
-                self._ports = pick_ports(self._chosen_ports)
+                self._ports = pick_ports(chosen_ports)
                 runtime = prepare(installation, self._python, self._environment, self._scratch, self._entries.strings)
                 self._launch(runtime)
                 self._wait_until_ready()
                 self._watch()
             except PortTakenError as taken:
                 self._stop(grace_s=0)
-                if self._chosen_ports[taken.service] or attempt == _STARTS:
+                if chosen_ports[taken.service] or attempt == _STARTS:
                     raise ServerError(
                         f"The {taken.service} port {taken.port} on {HOST} is taken; "
                         "choose another, or 0 for a free one.",
@@ -294,18 +322,16 @@ class TritonServer:
     def _addresses(self) -> list[str]:
         return [self._url(service) for service in self._ports]
 
-    def _command(self, runtime: Runtime) -> list[str]:
+    def _command(self, runtime: Runtime, paths: Sequence[Path], control: Sequence[str]) -> list[str]:
         command = [str(runtime.executable), f"--backend-directory={runtime.backends}"]
-        command += [f"--model-repository={path}" for path in self._paths]
+        command += [f"--model-repository={path}" for path in paths]
         for service, port in self._ports.items():
             command += [f"--{service.lower()}-address={HOST}", f"--{service.lower()}-port={port}"]
-        wanted = ["*"] if self._entries.wanted is None else self._entries.wanted
-        command += ["--model-control-mode=explicit", *(f"--load-model={name}" for name in wanted)]
         if not self._complete_configs:
             command.append("--disable-auto-complete-config")
         return [
             *command,
-            *keys.restrictions(self.admin_key),
+            *control,
             "--exit-on-error=false",  # keeps it alive until its reasons are read
             "--strict-readiness=false",  # one model that a client unloads must not make the whole server unready
             f"--exit-timeout-secs={_DRAIN_S}",
@@ -313,26 +339,38 @@ class TritonServer:
             f"--backend-config=python,stub-timeout-seconds={math.ceil(self._startup_timeout_s) + 30}",
         ]
 
+    def _loaded_at_start(self) -> list[str]:
+        return [f"--load-model={name}" for name in (["*"] if self._entries.wanted is None else self._entries.wanted)]
+
+    def _wanted_paths(self) -> list[Path]:
+        """Return the repositories, or where not all of their entries are to be loaded, one of links to those."""
+        if self._entries.wanted is None:
+            return self._paths
+        assert self._scratch is not None
+        wanted = self._scratch / "wanted"
+        wanted.mkdir()
+        entries = entry_directories(self._paths)
+        for name in self._entries.wanted:
+            if name in entries:
+                (wanted / name).symlink_to(entries[name])
+        return [wanted]
+
     def _launch(self, runtime: Runtime) -> None:
         self._owner_pid = os.getpid()
         atexit.register(self.stop)
+        private = keys.restrictions(self.admin_key)
+        explicit = ["--model-control-mode=explicit", *self._loaded_at_start(), *private]
+        # A session of its own: Ctrl-C in a terminal reaches us, and we stop the server in our own order.
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
         try:
-            # A session of its own: Ctrl-C in a terminal reaches us, and we stop the server in our own order.
-            process = subprocess.Popen(
-                self._command(runtime),
-                env=dict(runtime.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                bufsize=1,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ServerError(f"The Triton server could not be executed: {error}") from None
-        self._process = process
+            command = self._command(runtime, self._paths, explicit)
+            self._process = launch(command, private, runtime.environment, **options)
+            self.closed = ""
+        except PrivacyError as error:
+            self.closed = f"its key cannot be kept from other users of this machine, since {error}"
+            command = self._command(runtime, self._wanted_paths(), keys.closures())
+            self._process = launch(command, {}, runtime.environment, **options)
+        process = self._process
         self._reader = threading.Thread(target=self._read_log, args=(process,), name="tritonserver-log", daemon=True)
         self._reader.start()
         assert self._scratch is not None
@@ -341,9 +379,7 @@ class TritonServer:
     def _read_log(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         with process.stdout as lines:
-            for number, line in enumerate(lines):
-                if number == 0 and not keys.hide_from_process_list(process.pid, self.admin_key):
-                    self._say("The key to load models can be read in the list of this machine's processes.")
+            for line in lines:
                 self._tell(line.rstrip("\n"))
                 if (missing := missing_model_file(line.rstrip("\n"))) is not None:
                     self._say(
@@ -367,19 +403,27 @@ class TritonServer:
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None
-        keys.remember(self._addresses(), self.admin_key)
+        headers = {} if self.closed else keys.key_headers("http", self.admin_key)
+        if self.closed:
+            self._say(f"The Triton server loads and unloads no model on request: {self.closed}.")
+        else:
+            keys.remember(self._addresses(), self.admin_key)
         self.failures = self._entries.left_out | wait_until_ready(
             self._ports,
             self._entries.wanted,
             Progress(self.pid, self._loads, self._startup_timeout_s),
             partial(exit_code, self._process),
             lambda: tuple(self._lines),
-            keys.key_headers("http", self.admin_key),
+            headers,
         )
         if self.failures and not (self._lenient and set(self._entries.signatures) - set(self.failures)):
             raise not_loaded(self.failures, tuple(self._lines))
 
     def _watch(self) -> None:
+        if self.closed and self._poll_s is not None:
+            raise ServerError(f"The Triton server cannot poll, since it loads no model later: {self.closed}.")
+        if self.closed:
+            return
         self._watcher = Watcher(
             self.pid,
             self._paths,

@@ -132,7 +132,7 @@ def wait_until_ready(
 
     Raises:
         PortTakenError: the server found a port taken.
-        ServerError: it ended, or gets no further.
+        ServerError: it ended, gets no further, or does not list its models.
     """
     while not (why := progress.stands_still()):
         service = taken_service(log_lines())  # it says so half a minute before it ends
@@ -187,7 +187,11 @@ def _failures(
     http_port: int, models: Sequence[str] | None, log_lines: Sequence[str], headers: Mapping[str, str]
 ) -> dict[str, str]:
     with _response(http_port, "POST", "/v2/repository/index", 30, headers) as answer:
-        index: list[dict[str, Any]] = json.loads(answer.read())
+        index: Any = _json(answer.read())
+    if not isinstance(index, list):
+        told = index.get("error") if isinstance(index, dict) else None
+        reason = f": {plain_reason(str(told))}" if told else ""
+        raise ServerError(f"The Triton server does not list its models{reason}.", log="\n".join(log_lines))
     in_log = load_failures(log_lines)
     wanted = sorted({row["name"] for row in index} | set(in_log)) if models is None else models
     failures: dict[str, str] = {}
@@ -201,6 +205,14 @@ def _failures(
         elif not any(row.get("state") == "READY" for row in rows):
             failures[name] = in_log.get(name, "the Triton server gives no reason")
     return failures
+
+
+def _json(answer: bytes) -> Any:
+    """Return what a JSON answer holds; None if it is none."""
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None
 
 
 @contextlib.contextmanager

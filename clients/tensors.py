@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors import tables as rules
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.kernels.column_parameters import CATEGORIES, COLUMNS
@@ -29,8 +30,6 @@ LARGEST = {np.float32: "3.4e38", np.float64: "1.8e308"}
 
 FIRST_ROWS = slice(64)
 """Where a number that was rounded is looked for first, as in most tables of float64 there is one."""
-
-_NUMERIC_KINDS = "fiub"
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
     """Return the tensors that X is for a model with these inputs.
 
     An array is for a model's only input; the arrays of a mapping are for the inputs of these names. The columns of a
-    DataFrame are taken by their names where the model and the table have names, and in their order where one has none.
+    table (see `triton_regressors.tables`) are taken by their names where the model and the table have names, and in
+    their order where one has none.
 
     Raises:
         InvalidRequest: something does not fit an input, a column is missing, or a number would have to be rounded where
@@ -96,11 +96,13 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
     """
     if isinstance(X, Mapping):
         return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
-    if tables.is_table(X):
+    X = as_frame(X)
+    if rules.is_table(X):
         return {tensor.name: _rows(part, tensor) for tensor, part in _split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
-            f"Model '{model}' has the {listed(inputs)}: give a DataFrame, or a mapping of their names to arrays."
+            f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names to "
+            "arrays."
         )
     return {inputs[0].name: _rows(X, inputs[0])}
 
@@ -116,7 +118,16 @@ def _split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[
             f"Model '{model}' does not tell which columns its {listed(inputs)} are: it was fitted on columns "
             "without names; give a mapping of each input's name to an array."
         )
-    return [(tensor, tables.take(table, tensor.columns, f" of {listed([tensor])}")) for tensor in inputs]
+    tables.check_columns(table, [(tensor.columns, f" of {listed([tensor])}") for tensor in inputs])
+    return [(tensor, table[list(tensor.columns)]) for tensor in inputs]
+
+
+def as_frame(X: Any) -> Any:
+    """Return a table of any kind as a DataFrame, anything else as it is; `InvalidRequest` if it cannot be taken."""
+    try:
+        return rules.as_frame(X)
+    except TypeError as error:
+        raise InvalidRequest(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
 
 
 def listed(inputs: Sequence[InputTensor]) -> str:
@@ -128,26 +139,29 @@ def listed(inputs: Sequence[InputTensor]) -> str:
 def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     """X as a request carries it to an input of numbers: [rows, columns] in the input's type.
 
-    An array of that type is taken as it is. Other floats, integers and booleans are rounded to the nearest float, but
-    not where they are categories. NaN and infinity pass through to floats, for the model to judge.
+    An array of that type is taken as it is. Other floats, integers, booleans and Decimals are rounded to the nearest
+    float, but not where they are categories. None and pandas' own missing values are NaN. NaN and infinity pass through
+    to floats, for the model to judge.
 
     Raises:
         InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a number that the type does not:
             a finite one beyond it, a fraction or a missing one where it is INT64, or a category that would be rounded.
     """
     name, dtype = tensor.name, DTYPES[tensor.datatype]
-    if tables.is_table(X):
-        X = tables.integers(X) if tensor.datatype == "INT64" else tables.numbers(X, f" of {listed([tensor])}")
+    if rules.is_table(X):
+        X = tables.numbers(X, f" of {listed([tensor])}", whole=tensor.datatype == "INT64")
     try:
         array = np.asarray(X)
     except ValueError as error:
         raise InvalidRequest(f"{name} is not an array: {error}") from None
-    if array.dtype.kind not in _NUMERIC_KINDS:
+    if array.dtype == object and array.ndim == 2 and array.size:
+        array = _of_objects(array, tensor)
+    if array.dtype.kind not in rules.NUMERIC_KINDS:
         hint = "; strings are given as a mapping of each input's name to an array" if array.dtype.kind in "USTO" else ""
         if array.ndim == 0 and hasattr(X, "toarray"):
             hint = "; use .toarray() on a sparse matrix"
         raise InvalidRequest(f"{name} has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
-    _check_shape(array, name)
+    check_shape(array.shape, name)
     if array.dtype == dtype:
         return array
     if array.dtype == np.bool_:
@@ -172,15 +186,34 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     return rows
 
 
+def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
+    """Return a matrix of Python's numbers as float64, or as int64 where all of them are whole."""
+    columns = []
+    for place in range(array.shape[1]):
+        try:
+            columns.append(rules.column_numbers(array[:, place]))
+        except rules.NotNumber as error:
+            named = f" ('{tensor.columns[place]}')" if place < len(tensor.columns) else ""
+            raise InvalidRequest(
+                f"{tensor.name}[{error.row}, {place}]{named} is {error.value!r}, not a number; strings are given as a "
+                "mapping of each input's name to an array."
+            ) from None
+    return np.stack(columns, axis=1)
+
+
 def same(given: object, array: np.ndarray) -> bool:
     """Whether an input's tensor is what was given for it: its strings, or its very numbers.
 
     The names of the columns and the categories do not matter then. What a table gives is taken by name.
     """
-    if tables.is_table(given):
+    if rules.is_tabular(given):
         return False
-    original = np.asarray(given) if array.dtype != object else array
-    if original.dtype in (array.dtype, np.bool_, object):
+    if array.dtype == object:
+        return True
+    original = np.asarray(given)
+    if original.dtype == object:  # Python's own numbers, which may have been rounded
+        return False
+    if original.dtype in (array.dtype, np.bool_):
         return True
     return not any(_changed(array[rows], original[rows]).any() for rows in (FIRST_ROWS, slice(None)))
 
@@ -212,12 +245,13 @@ def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
     Raises:
         InvalidRequest: they are not two-dimensional, have no rows, or hold what is no string.
     """
-    names = list(strings.columns) if tables.is_table(strings) else None
+    strings = as_frame(strings)
+    names = list(strings.columns) if rules.is_table(strings) else None
     try:
         array = np.asarray(strings, dtype=object)
     except ValueError as error:
         raise InvalidRequest(f"{name} is not an array: {error}") from None
-    _check_shape(array, name)
+    check_shape(array.shape, name)
     found = np.empty(array.shape, dtype=object)
     for column in range(array.shape[1]):
         for row, value in enumerate(array[:, column].tolist()):
@@ -275,16 +309,18 @@ def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model:
 
 def _own_columns(value: Any, tensor: InputTensor) -> Any:
     """Return an input's columns of a DataFrame, by their names where both have some; anything else as it is."""
-    named = tables.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
+    value = as_frame(value)
+    named = rules.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
     return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 
 
-def _check_shape(array: np.ndarray, name: str) -> None:
-    if array.ndim != 2:
-        hint = f"; one row is {name}.reshape(1, -1)" if array.ndim == 1 else ""
-        raise InvalidRequest(f"{name} has shape {array.shape}; it must be two-dimensional, [rows, n_features]{hint}.")
-    if not array.shape[0]:
-        raise InvalidRequest(f"{name} has no rows (shape {array.shape}); a request needs one at least.")
+def check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Raise InvalidRequest unless it is that of a matrix with a row at least."""
+    if len(shape) != 2:
+        hint = f"; one row is {name}.reshape(1, -1)" if len(shape) == 1 else ""
+        raise InvalidRequest(f"{name} has shape {shape}; it must be two-dimensional, [rows, n_features]{hint}.")
+    if not shape[0]:
+        raise InvalidRequest(f"{name} has no rows (shape {shape}); a request needs one at least.")
 
 
 def _utf8(value: object) -> bytes | None:
@@ -296,5 +332,5 @@ def _utf8(value: object) -> bytes | None:
             return None
     if isinstance(value, bytes):
         return bytes(value)  # numpy's own kind of bytes too
-    missing = value is None or (isinstance(value, (float, np.floating)) and value != value) or tables.is_missing(value)
+    missing = value is None or (isinstance(value, (float, np.floating)) and value != value) or rules.is_missing(value)
     return b"" if missing else None

@@ -1,9 +1,17 @@
-"""Ask every loaded entry of a Triton server for its first golden row: exit code 0 if all answer, else 1.
+"""Ask a Triton server whether it and its entries live, or whether they can answer: exit code 0 if they do, else 1.
 
-    python3 probe.py [URL [REPOSITORY]]        by default http://127.0.0.1:8000 and /models
+    python3 probe.py [URL [REPOSITORY [live|ready]]]        by default http://127.0.0.1:8000, /models and live
 
-The server goes on calling a model ready whose process has died; only a request shows it. Needs numpy and safetensors,
-and no key. A model that is not loaded, or that holds no code of this project's to read golden rows with, is not asked.
+`live` finds what a restart mends: a server that does not answer, an entry whose process has died, and an entry that is
+stuck, which finishes no request for a minute while one waits. An entry that is slow finishes requests and lives, and an
+entry that is not loaded is left out. `ready` also wants every entry of the repository loaded, and waits 10 seconds.
+
+Each entry is sent its first golden row. An entry passes as soon as it answers that row or any other request: the second
+is read from the server's statistics, which wait in no queue. The server itself goes on calling a model ready whose
+process has died.
+
+The script runs where the server runs, and reads /proc. It needs numpy and safetensors, and no key. A model that holds
+no code of this project's to read golden rows with is not asked.
 """
 
 from __future__ import annotations
@@ -13,41 +21,141 @@ import importlib
 import json
 import struct
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 TYPES = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64}
-TIMEOUT_S = 5
+PATIENCE_S = {"live": 60.0, "ready": 10.0}
+"""How long the server, and an entry that finishes no request, are waited for."""
+FIRST_S = 2.0
+"""How long the first golden row is waited for before the statistics are read; each further one twice as long.
+
+The server takes a second to say that an entry's process has died.
+"""
+STATISTICS_S = 5.0
+"""How long the server's statistics are waited for, also when patience has ended."""
+SILENCE = (OSError, http.client.HTTPException, ValueError)
+"""What reading an answer raises: no connection, a refusal, half an answer, or one that is not JSON."""
 
 
-def main(url: str = "http://127.0.0.1:8000", repository: str = "/models") -> int:
-    """Return the exit code."""
+@dataclass(frozen=True)
+class Entry:
+    """A loaded entry: its name, its URL with the version, and its golden row as a request that infers.
+
+    instances: how many processes the server started for it. running: how many of them run, by /proc.
+    """
+
+    name: str
+    url: str
+    row: urllib.request.Request
+    instances: int
+    running: int
+
+
+def main(
+    url: str = "http://127.0.0.1:8000",
+    repository: str = "/models",
+    question: str = "live",
+    patience_s: float | None = None,
+) -> int:
+    """Return the exit code; what is wrong is printed."""
+    end = time.monotonic() + (PATIENCE_S[question] if patience_s is None else patience_s)
     try:
-        get(f"{url}/v2/health/ready")
-    except (OSError, http.client.HTTPException) as error:
-        print(f"The Triton server is not ready: {reason(error)}")
+        get(f"{url}/v2/health/{question}", end)
+    except SILENCE as error:
+        print(f"The Triton server is not {question}: {reason(error)}")
         return 1
-    failures = 0
-    for entry in sorted(path for path in Path(repository).iterdir() if path.is_dir()):
-        model = f"{url}/v2/models/{urllib.parse.quote(entry.name)}"
+    entries, problems = [], []
+    for folder in sorted(path.parent for path in Path(repository).glob("*/config.pbtxt")):
         try:
-            metadata = json.loads(get(model))
-        except (OSError, http.client.HTTPException, ValueError):
-            continue  # not loaded
-        version = entry / max(metadata["versions"], key=int)
+            metadata = json.loads(get(f"{url}/v2/models/{urllib.parse.quote(folder.name)}", end))
+        except urllib.error.HTTPError as error:
+            if question == "ready":
+                problems.append(f"{folder.name} is not loaded: {reason(error)}")
+            continue
+        except SILENCE as error:
+            problems.append(f"The Triton server says nothing of {folder.name}: {reason(error)}")
+            continue
+        version = folder / max(metadata["versions"], key=int)
         if not (version / "kernels" / "entry.py").is_file():
             continue
         try:
-            ask(f"{model}/infer", metadata["inputs"], golden_row(version))
-        except Exception as error:  # whatever it is, this entry did not answer
-            failures += 1
-            print(f"{entry.name} does not answer its golden row: {reason(error)}")
-    return 1 if failures else 0
+            entries.append(read(url, version, metadata["inputs"], end))
+        except Exception as error:  # whatever it is, this entry cannot be asked
+            problems.append(f"{folder.name} cannot be asked: {reason(error)}")
+    if entries:
+        with ThreadPoolExecutor(len(entries)) as pool:
+            problems += filter(None, pool.map(lambda entry: problem(entry, end), entries))
+    for each in problems:
+        print(each)
+    return 1 if problems else 0
+
+
+def read(url: str, version: Path, inputs: list[dict[str, Any]], end: float) -> Entry:
+    """Return the entry of a version's folder, which the server has loaded."""
+    name = version.parent.name
+    of_version = f"{url}/v2/models/{urllib.parse.quote(name)}/versions/{version.name}"
+    groups = json.loads(get(f"{of_version}/config", end)).get("instance_group", [])
+    return Entry(
+        name=name,
+        url=of_version,
+        row=request(f"{of_version}/infer", inputs, golden_row(version)),
+        instances=sum(int(group.get("count", 1)) * max(len(group.get("gpus", [])), 1) for group in groups),
+        running=processes(version),
+    )
+
+
+def problem(entry: Entry, end: float) -> str | None:
+    """Return what is wrong with an entry, or None if it answers its golden row or finishes others' requests."""
+    if 0 < entry.running < entry.instances:
+        return f"{entry.name} has {entry.running} of its {entry.instances} processes; the others have ended"
+    wait_s, why = FIRST_S, "no request was finished"
+    try:
+        before = finished(entry)
+        while True:
+            try:
+                get(entry.row, min(end, time.monotonic() + wait_s))
+                return None
+            except urllib.error.HTTPError as error:
+                why = reason(error)
+                if not entry.running:  # no process is left that could answer another time
+                    break
+                time.sleep(min(1.0, max(end - time.monotonic(), 0.0)))
+            except SILENCE:
+                pass
+            if finished(entry) > before:
+                return None
+            if time.monotonic() >= end:
+                break
+            wait_s *= 2
+    except SILENCE as error:
+        why = reason(error)
+    return f"{entry.name} does not answer its golden row: {why}"
+
+
+def finished(entry: Entry) -> int:
+    """Return how many requests the entry has answered, by the server's statistics."""
+    (statistics,) = json.loads(get(f"{entry.url}/stats", time.monotonic() + STATISTICS_S))["model_stats"]
+    return int(statistics["inference_stats"]["success"]["count"])
+
+
+def processes(version: Path) -> int:
+    """Return how many processes of the Python backend run a version's model.py; one that has ended names no file."""
+    model, found = str(version / "model.py").encode(), 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += model in path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has just ended, or is another user's
+    return found
 
 
 def golden_row(version: Path) -> dict[str, np.ndarray]:
@@ -65,8 +173,8 @@ def golden_row(version: Path) -> dict[str, np.ndarray]:
             del sys.modules[name]  # the next entry has its own
 
 
-def ask(url: str, inputs: list[dict[str, Any]], tensors: dict[str, np.ndarray]) -> None:
-    """Send the tensors as binary data; raise what goes wrong."""
+def request(url: str, inputs: list[dict[str, Any]], tensors: dict[str, np.ndarray]) -> urllib.request.Request:
+    """Return the request that sends the tensors as binary data."""
     described, data = [], b""
     for tensor in inputs:
         name, datatype, array = tensor["name"], tensor["datatype"], tensors[tensor["name"]]
@@ -78,13 +186,13 @@ def ask(url: str, inputs: list[dict[str, Any]], tensors: dict[str, np.ndarray]) 
         described.append({"name": name, "datatype": datatype, "shape": list(array.shape), "parameters": parameters})
         data += raw
     header = json.dumps({"inputs": described}).encode()
-    get(urllib.request.Request(url, header + data, {"Inference-Header-Content-Length": str(len(header))}))
+    return urllib.request.Request(url, header + data, {"Inference-Header-Content-Length": str(len(header))})
 
 
-def get(request: str | urllib.request.Request) -> bytes:
-    """Return the answer's body, asked for without a proxy."""
+def get(request: str | urllib.request.Request, end: float) -> bytes:
+    """Return the answer's body, asked for without a proxy and waited for until `end` on the monotonic clock."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=TIMEOUT_S) as answer:
+    with opener.open(request, timeout=max(end - time.monotonic(), 0.01)) as answer:
         body: bytes = answer.read()
     return body
 
@@ -95,4 +203,4 @@ def reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:4]))  # type: ignore[arg-type]

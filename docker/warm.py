@@ -20,7 +20,7 @@ from pathlib import Path
 
 import probe  # type: ignore[import-not-found]  # it lies beside this file
 
-LIMIT_S, END_S = 1800, 60
+LIMIT_S, ANSWER_S, END_S = 1800, 60, 60
 FOLDERS = ("TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
@@ -44,7 +44,7 @@ def main(
         if not listens(server, f"http://127.0.0.1:{port}"):
             print(f"The Triton server did not load {repository}; its log says why.")
             return 1
-        if probe.main(f"http://127.0.0.1:{port}", repository):
+        if probe.main(f"http://127.0.0.1:{port}", repository, "ready", ANSWER_S):
             return 1
     finally:
         server.terminate()
@@ -70,7 +70,7 @@ def listens(server: subprocess.Popen[bytes], url: str) -> bool:
     end = time.monotonic() + LIMIT_S
     while server.poll() is None and time.monotonic() < end:
         try:
-            probe.get(f"{url}/v2/health/ready")
+            probe.get(f"{url}/v2/health/ready", time.monotonic() + 5)
         except (OSError, urllib.error.HTTPError):
             time.sleep(0.1)
         else:

@@ -164,8 +164,8 @@ def _of_float32(results: Results) -> str:
     own = [figures for figures in found if figures["own"]]
     kept = sum(not missed_promise(figures) for figures in own)
     return (
-        f"Of {len(found):,} answers to float32 tables {len(own):,} are the estimator's own float32 answers, {kept:,} of "
-        f"them within the promise; {len(found) - len(own):,} are its answers to the same rows as float64."
+        f"Of {len(found):,} answers to float32 tables {len(own):,} are the estimator's own float32 answers, {kept:,} "
+        f"of them within the promise; {len(found) - len(own):,} are its answers to the same rows as float64."
     )
 
 

@@ -63,9 +63,12 @@ class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
     `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
-    what is raised where `n_features` is a guess that does not fit. `rows` are the first rows of a sample with float32
-    columns; the plan rounds to float32 where scikit-learn does, before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32 before a decision. `functions` are,
-    by the value that stands for it, what a transformer computes in float32 of a value, with the transformer.
+    what is raised where `n_features` is a guess that does not fit.
+
+    `rows` are the first rows of a sample with float32 columns; the plan then rounds to float32 where scikit-learn does,
+    before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32
+    before a decision. `functions` are, by the value that stands for it, what a transformer computes in float32 of a
+    value, with the transformer.
     """
 
     def __init__(

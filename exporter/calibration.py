@@ -15,6 +15,10 @@ The last score is negative inside of the quantiles, and so is q where they cover
 then exceed u + q, no number is inside: the interval is the middle of both, and covers no less. Of quantiles that cross
 in a row the smaller is l and the larger u, which any two functions of a row may be.
 
+An entry answers float32. Its `lower` is rounded down and its `upper` up, so that the served interval holds whatever the
+float64 one does: where many residuals are equal, as those of a tree are, ends that are rounded to nearest may leave out
+every target at once. Coverage is counted on the served numbers.
+
 Sources: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Lei, G'Sell, Rinaldo, Tibshirani,
 Wasserman, "Distribution-Free Predictive Inference for Regression" (2018), sections 2.2 and 5.2; Romano, Patterson,
 Candès, "Conformalized Quantile Regression" (2019); of crossing quantiles Chernozhukov, Fernández-Val, Galichon,
@@ -40,6 +44,7 @@ from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, Interva
 from triton_regressors.kernels.inputs import Inputs
 
 CALLED = "The calibration table"
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def check_level(level: float | None, calibrate: Any | None) -> float:
@@ -78,11 +83,9 @@ def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, 
     chosen = None if own else columns_of_level(oracle.estimator, answers["y"].shape[1], level)
     if own or chosen is not None:
         return _of_quantiles(oracle, answers, calibrate[1], level, chosen)
-    std = answers.get("std")
-    scores = _scores(name, _targets(calibrate[1], answers["y"].shape), answers["y"], std)
-    report = _report(name, scores, level, ABSOLUTE if std is None else SCALED)
-    width = 2 * np.array(report.quantile) * (1.0 if std is None else std.mean(axis=0))
-    return Interval(np.array(report.quantile), dataclasses.replace(report, mean_width=tuple(width.tolist())))
+    std, targets = answers.get("std"), _targets(calibrate[1], answers["y"].shape)
+    scores = _scores(name, targets, answers["y"], std)
+    return _calibrated(name, answers, targets, scores, level, ABSOLUTE if std is None else SCALED)
 
 
 def _of_quantiles(
@@ -106,22 +109,28 @@ def _of_quantiles(
         )
     targets = _targets(given, first.shape)
     low, high = np.minimum(first, second), np.maximum(first, second)
-    report = _report(name, np.maximum(low - targets, targets - high), level, QUANTILES)
-    interval = Interval(np.array(report.quantile), report, columns)
-    ends = interval.added(answers)
-    outside = (answers["y"] < ends["lower"]) | (answers["y"] > ends["upper"]) if chosen is None else None
+    scores = np.maximum(low - targets, targets - high)
+    interval = _calibrated(name, answers, targets, scores, level, QUANTILES, columns)
+    served = answers["y"].astype(np.float32) if chosen is None else None
     report = dataclasses.replace(
-        report,
-        mean_width=tuple((ends["upper"] - ends["lower"]).mean(axis=0).tolist()),
+        interval.report,
         ends=oracle.ends if chosen is None else tuple(f"{quantile:g}" for quantile in chosen[1]),
         crossed=int((first > second).any(axis=1).sum()),
-        y_outside=None if outside is None else int(outside.any(axis=1).sum()),
+        y_outside=None if served is None else int((~_inside(interval, answers, served)).any(axis=1).sum()),
     )
     return dataclasses.replace(interval, report=report)
 
 
-def _report(name: str, scores: np.ndarray, level: float, method: str) -> IntervalReport:
-    """Return what scores `[n, targets]` of the estimator of this name say; the mean width, which they do not, is empty.
+def _calibrated(
+    name: str,
+    answers: Answers,
+    targets: np.ndarray,
+    scores: np.ndarray,
+    level: float,
+    method: str,
+    columns: tuple[int, int] | None = None,
+) -> Interval:
+    """Return the interval that scores `[n, targets]` of the estimator of this name give, and what is known of it.
 
     Raises:
         ExportError: there are too few for the level.
@@ -133,17 +142,27 @@ def _report(name: str, scores: np.ndarray, level: float, method: str) -> Interva
             f"Cannot calibrate {name}: a level of {level:g} needs at least {fewest_rows(level):,} calibration rows, "
             f"not {n:,}; give more rows, or a lower level."
         )
-    first, last = scores[: n // 2], scores[n // 2 :]
-    of_first = conformal_quantile(first, level)
-    return IntervalReport(
-        method=method,
-        level=level,
-        rows=n,
-        quantile=tuple(quantile.tolist()),
-        mean_width=(),
-        held_out_rows=0 if of_first is None else len(last),
-        coverage=None if of_first is None else tuple((last <= of_first).mean(axis=0).tolist()),
+    report = IntervalReport(method=method, level=level, rows=n, quantile=tuple(quantile.tolist()), mean_width=())
+    interval, coverage = Interval(quantile, report, columns), None
+    of_first = conformal_quantile(scores[: n // 2], level)
+    if of_first is not None:
+        last = {output: values[n // 2 :] for output, values in answers.items()}
+        found = _inside(Interval(of_first, report, columns), last, targets[n // 2 :])
+        coverage = tuple(found.mean(axis=0).tolist())
+    report = dataclasses.replace(
+        report,
+        mean_width=tuple(interval.mean_width(answers).tolist()),
+        held_out_rows=0 if coverage is None else n - n // 2,
+        coverage=coverage,
     )
+    return dataclasses.replace(interval, report=report)
+
+
+def _inside(interval: Interval, answers: Answers, numbers: np.ndarray) -> np.ndarray:
+    """Return which numbers `[rows, targets]` lie in the interval around the answers as it is served."""
+    ends = interval.added(answers)
+    found: np.ndarray = (ends["lower"] <= numbers) & (numbers <= ends["upper"])
+    return found
 
 
 def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answers:
@@ -217,8 +236,15 @@ def _targets(given: Any, shape: tuple[int, ...]) -> np.ndarray:
             f"The calibration targets must be {wanted}, as the rows and the model say, not {list(targets.shape)}."
         )
     targets = targets.reshape(n, width)
-    lost = ~np.isfinite(targets).all(axis=1)
-    if lost.any():
-        row = int(np.argmax(lost))
-        raise ExportError(f"The calibration targets must be finite; that of row {row} is not. Leave such rows out.")
+    for accepted, wanted in (
+        (np.isfinite(targets), "finite"),
+        (np.abs(targets) <= FLOAT32_MAX, f"within float32's range, ±{FLOAT32_MAX:.4g}, as the entry's answers are"),
+    ):
+        if not accepted.all():
+            row, column = np.argwhere(~accepted)[0].tolist()
+            place = f"row {row}" if width == 1 else f"row {row}, target {column},"
+            raise ExportError(
+                f"The calibration targets must be {wanted}; that of {place} is {targets[row, column]:g}. Leave such "
+                "rows out."
+            )
     return targets

@@ -18,6 +18,8 @@ from triton_regressors.exporter.calibration import check_level, find_interval
 from triton_regressors.exporter.columns import check_count, checked_columns, in_order
 from triton_regressors.exporter.compilation import Compilation, Export
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.evidence.difference import Difference
+from triton_regressors.exporter.evidence.ties import TIES, search_ties, ties_in_words, without
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
@@ -56,6 +58,7 @@ def compile_estimator(
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     columns: Sequence[str] | None = None,
+    ties: str = "refuse",
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
@@ -78,6 +81,7 @@ def compile_estimator(
             else FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
         columns: their names, for an estimator that was fitted on columns without; None: its own.
+        ties: "accept" leaves out of the parity what neighbours at equal distance do to it; "refuse" does not.
 
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
@@ -89,6 +93,8 @@ def compile_estimator(
         raise ExportError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}.")
     if input not in INPUT_TYPES:
         raise ExportError(f"input must be one of {', '.join(INPUT_TYPES)}, not {input!r}.")
+    if ties not in TIES:
+        raise ExportError(f"ties must be one of {', '.join(TIES)}, not {ties!r}.")
     if isinstance(missing_strings, str) or not all(isinstance(text, str) for text in missing_strings):
         raise ExportError(f"missing_strings must be a sequence of strings, not {missing_strings!r}.")
     if isinstance(estimator, str | Path):
@@ -123,14 +129,22 @@ def compile_estimator(
             stages.append((STAGE, interval.after(stages[-1][1])))
         runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
+        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
+        if ties == "accept" and found_ties is not None:
+            sent = without(sent, tied)
         del lowered  # whose thresholds may be wider than those that are served
-        nan, with_nan = nan_columns(runner, oracle, choice.inputs, sent, tolerance)
+        accept = ties == "accept"
+        nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
         if out_of_range:
             stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
             assert seen is not None
             sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
             runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         report = verify(runner, sent, choice, tolerance)
+        report = dataclasses.replace(report, ties=ties_in_words(found_ties, accepted=accept, closed=closed))
+        if not report.within and not types.float32:
+            difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
+            report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
         whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
         return whole, oracle, sums
@@ -139,11 +153,13 @@ def compile_estimator(
     single, oracle, sums = compiled(types)
     if not types.float32:
         return single
-    if _misses(single.report) is not None:  # of the numbers that only sums follow, rounding may matter too
+    if not single.report.within:  # of the numbers that only sums follow, rounding may matter too
         single, oracle, sums = compiled(types, round_everywhere=True)
-    if _misses(single.report) is None:
+    if single.report.within:
         return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
     double, exact, _ = compiled(DOUBLE)
+    if not double.report.within:  # float32 is not the cause
+        return double
     return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
 
 
@@ -163,6 +179,7 @@ def export(
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     columns: Sequence[str] | None = None,
+    ties: str = "refuse",
     max_batch_size: int | None = None,
     dynamic_batching: bool | None = None,
     max_queue_delay_us: int | None = None,
@@ -216,6 +233,9 @@ def export(
             category.
         columns: names for the columns, in the order that the estimator was fitted on, so that clients may send columns
             by name where it was fitted on columns without names. None: the estimator's own names.
+        ties: what to do about rows that have neighbours at equal distance, of which scikit-learn and the entry take
+            different ones: "refuse" (default) the export, or "accept" that such rows are answered differently.
+            Parity is then that of the other rows, and the entry says how many were left out.
         max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
             features at most 2²⁸.
         dynamic_batching: whether requests are gathered into batches (default yes).
@@ -273,6 +293,7 @@ def export(
         input=input,
         missing_strings=missing_strings,
         columns=columns,
+        ties=ties,
     )
     plan = compilation.plan
     if existing == "fp32" and input == "auto" and compilation.inputs.dtype == "float64":
@@ -303,20 +324,13 @@ def _check(report: Report, subject: str) -> None:
 
     Where the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
     """
-    name = _misses(report)
-    if name is not None:
-        parity = (report.rounded if report.forced else report.outputs)[name]
-        raise ExportError(
-            f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-            f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-            "the answer's last float32 place."
-        )
-
-
-def _misses(report: Report) -> str | None:
-    """Return the first output that is not within the tolerance, or None."""
-    judged = report.rounded if report.forced else report.outputs
-    return next((name for name, parity in judged.items() if not parity.within(report.tolerance)), None)
+    for name, parity in report.judged.items():
+        if not parity.within(report.tolerance):
+            raise ExportError(
+                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
+                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
+                f"the answer's last float32 place. {report.cause}"
+            )
 
 
 def _is_share(number: Any) -> bool:

@@ -149,6 +149,8 @@ def load_estimator(
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():
         raise ExportError(f"{path} is a directory; a fitted estimator is a file.")
+    if not path.is_file():  # reading a pipe, or a device such as /dev/zero, may never end
+        raise ExportError(f"{path} is a pipe, a device or a socket; a fitted estimator is a regular file.")
     if path.suffix in BOOSTER_FILES:
         return _read(path, lambda: read_model_file(path, missing))
     if missing is not None:

@@ -23,6 +23,9 @@ from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
 from triton_regressors.kernels.plan import Plan
 
+MOST_FEATURES = 2**22
+"""The largest number of features of a model. One row of them fills 16 MB of a request in FP32."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -112,13 +115,18 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
 
 
 @in_one_sentence
-def string_columns(estimator: Any) -> list[str]:
-    """Return the names of the columns that a fitted estimator reads as strings; none if its columns have no names.
+def string_columns(estimator: Any) -> dict[str, Any]:
+    """Return the columns that a fitted estimator reads as strings, by name, and what an empty cell of each holds.
 
-    It is lowered for this: nothing else tells a column of strings from one of numbers that are written alike.
+    An empty cell is "" where that is a category of the column, and else the missing value that the estimator was fitted
+    with: None, or NaN, as pandas reads it. An estimator whose columns have no names has none.
+    The estimator is lowered for this: nothing else tells a column of strings from one of numbers written alike.
     """
     names = feature_names(estimator)
-    return [] if names is None else [names[column] for column in _lower(estimator, None, ()).profile.text.columns()]
+    if names is None:
+        return {}
+    text = _lower(estimator, None, ()).profile.text
+    return {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
 
 
 def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:
@@ -141,6 +149,11 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
     """Return how many features the estimator was fitted on."""
     stated = _stated_width(estimator)
     if stated is not None:
+        if stated > MOST_FEATURES:  # a number that a file may state without holding anything of that size
+            raise ExportError(
+                f"Cannot export {type(estimator).__name__}: it states {stated:,} features; at most {MOST_FEATURES:,} "
+                "are exported."
+            )
         return stated
     given = np.empty(0) if sample is None else np.asarray(sample)
     if given.ndim == 2:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.sample import Sample
 from triton_regressors.kernels.inputs import INTEGERS, Inputs
-from triton_regressors.kernels.parity import measure
 from triton_regressors.kernels.run import Runner
 
 QUESTIONS = 64
@@ -22,23 +22,35 @@ ROWS = 64
 
 
 def nan_columns(
-    runner: Runner, oracle: Oracle, inputs: Inputs, sample: Sample, tolerance: float
-) -> tuple[list[int], Sample]:
-    """Return the columns, and rows of the sample with NaN in them and the estimator's answers."""
+    runner: Runner, oracle: Oracle, inputs: Inputs, sample: Sample, tolerance: float, accept_ties: bool = False
+) -> tuple[list[int], Sample, bool]:
+    """Return the columns, rows of the sample with NaN in them and the estimator's answers, and whether ties close some.
+
+    Rows whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and
+    are none of the rows that are returned. Without it they close their columns, which the last value says.
+    """
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
     none = {name: values[:0] for name, values in sample.expected.items()}
     nothing = Sample(complete[:0], none, sample.drawn, none)
     if not len(complete):
         complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(sample.X.dtype)
 
-    def matched(rows: np.ndarray) -> Answers | None:
-        """Return the estimator's answers if the plan's are the same."""
+    closed_by_ties = False
+
+    def matched(rows: np.ndarray) -> tuple[Answers, np.ndarray] | None:
+        """Return the estimator's answers and which rows are answered alike, if all are that count."""
+        nonlocal closed_by_ties
         expected = oracle.finite_answers(rows)
         if expected is None:
             return None
-        found = runner.predict(rows, oracle.outputs)
-        same = all(measure(found[name], expected[name], sample.units[name]).within(tolerance) for name in expected)
-        return expected if same else None
+        alike = errors(runner.predict(rows, oracle.outputs), expected, sample.units) <= tolerance
+        if not alike.all():
+            if not tied_rows(runner.plan, rows[~alike]).all():
+                return None
+            if not accept_ties:
+                closed_by_ties = True
+                return None
+        return expected, alike
 
     def takes(columns: np.ndarray) -> bool:
         rows = complete[:2].copy()
@@ -48,19 +60,22 @@ def nan_columns(
     tensors = inputs.columns()
     tensors.pop(INTEGERS, None)
     if not tensors:
-        return [], nothing
+        return [], nothing, False
     columns = _search(np.sort(np.concatenate(list(tensors.values()))), takes)
     if not len(columns):
-        return [], nothing
+        return [], nothing, closed_by_ties
     rng = np.random.default_rng(0)
     rows = complete.copy()
     holes = rng.random((len(rows), len(columns))) < 0.25
     holes[np.arange(len(rows)), rng.integers(0, len(columns), len(rows))] = True
     rows[:, columns] = np.where(holes, np.float32(np.nan), rows[:, columns])
-    expected = matched(rows)
-    if expected is None:
-        return [], nothing
-    return [int(column) for column in columns], Sample(rows, expected, sample.drawn, expected)
+    found = matched(rows)
+    if found is None:
+        return [], nothing, closed_by_ties
+    expected, alike = found
+    expected = {name: values[alike] for name, values in expected.items()}
+    kept = Sample(rows[alike], expected, sample.drawn, expected)
+    return [int(column) for column in columns], kept, closed_by_ties
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:

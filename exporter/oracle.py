@@ -18,6 +18,7 @@ from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
 from triton_regressors.exporter.row_types import DOUBLE, RowTypes
+from triton_regressors.tables import NotNumber, beside, column_numbers, in_words
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes where scikit-learn's estimators of one other estimator keep it."""
@@ -123,8 +124,10 @@ class Oracle:
             return given.set_axis(self._names, axis=1) if given.shape[1] == len(self._names) else given
         absent = [name for name in self._names if name not in given.columns]
         if absent:
-            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise ExportError(f"{called} lacks the column '{absent[0]}'{more}, which the model was fitted on.")
+            raise ExportError(
+                f"{called} lacks {in_words(absent)}, which the model was fitted on; "
+                f"{beside(absent, given.columns, self._names)}."
+            )
         twice = [name for name in self._names if (given.columns == name).sum() > 1]
         if twice:
             raise ExportError(f"{called} has the column '{twice[0]}' more than once.")
@@ -133,14 +136,8 @@ class Oracle:
     def _numbers(self, values: Any, column: int, called: str) -> np.ndarray:
         name = "" if self._names is None else f" ('{self._names[column]}')"
         try:
-            if values.dtype.kind in "cmM":
-                raise TypeError(f"it holds {values.dtype}")
-            numbers = (
-                values.to_numpy(np.float64, na_value=np.nan)
-                if hasattr(values, "to_numpy")
-                else values.astype(np.float64)
-            )
-        except (TypeError, ValueError) as error:
+            numbers = column_numbers(values).astype(np.float64)
+        except NotNumber as error:
             raise ExportError(f"{called}'s column {column}{name} must be numbers: {error}.") from None
         if np.isinf(numbers).any():
             raise ExportError(f"{called}'s column {column}{name} holds infinity; give rows that the model can take.")

@@ -1,9 +1,10 @@
 """Where scikit-learn rounds to float32, and where a plan has to: in front of a decision.
 
 scikit-learn keeps float32 rows in float32 through its transformers, and rounds what each of them computes. The plan's
-values are float64. Where sums alone follow, the difference is mostly noise far below the tolerance, and the plan rounds
-nothing unless that was measured to matter. Where a decision follows, such as a tree's threshold, a bin, a category or a nearest neighbour, a number may
-be rounded to the threshold itself, and the plan rounds where scikit-learn does.
+values are float64. Where sums alone follow, the difference is mostly noise far below the tolerance, and the plan
+rounds nothing unless that was measured to matter. Where a decision follows, such as a tree's threshold, a bin, a
+category or a nearest neighbour, a number may be rounded to the threshold itself, and the plan rounds where scikit-learn
+does.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def round_before_decisions(
         rounding: the steps that stand for scikit-learn's own rounding, by the value they make, and which transformer
             each follows.
         exact: which of the input's columns hold float32 numbers, `[n_features]` bool.
+        everywhere: whether rounding is kept that no decision sees.
 
     Returns:
         The steps, the new names of values whose step is left out, and the transformers that sum in float32 before a

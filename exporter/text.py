@@ -49,6 +49,10 @@ class TextColumns:
         """Return the categories of a column that were found so far."""
         return list(self._categories.get(column, ()))
 
+    def missing(self, column: int) -> Any:
+        """Return the missing value of a column that the estimator was fitted with, None or NaN; NaN if it had none."""
+        return self._missing.get(column, np.nan)
+
     def group(self, columns: Iterable[int], name: str) -> None:
         """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
         for column in (column for column in columns if column >= 0):
@@ -150,7 +154,7 @@ class TextColumns:
 
     def _values(self, column: int, numbers: np.ndarray) -> np.ndarray:
         """Return the values of a column's categories by their numbers."""
-        known, missing = self._categories[column], self._missing.get(column, np.nan)
+        known, missing = self._categories[column], self.missing(column)
         if column in self._whole:
             unknown = next(number for number in range(len(known) + 1) if number not in known)
             return np.array([*known, unknown], dtype=np.int64)[numbers.astype(np.int64)]  # −1 is the last

@@ -22,8 +22,9 @@ class Report:
 
     `outputs` are measured against the estimator's answers to the rows as they were given, `rounded` against those to
     the rows as the input's types hold them; the same where nothing was rounded. `types` are those of the input tensors,
-    `why` is what chose them, and `forced` whether the user did. `float32` is what there is to say of a sample with
-    float32 columns.
+    `why` is what chose them, and `forced` whether the user did. `ties` says what neighbours at equal distance do,
+    `cause` where answers differ beyond the tolerance and what makes the difference, as far as that was found, and
+    `float32` what there is to say of a sample with float32 columns.
     """
 
     engine: str
@@ -36,7 +37,19 @@ class Report:
     types: Mapping[str, str]
     why: str
     forced: bool
+    ties: str | None = None
+    cause: str = ""
     float32: Float32Rows | None = None
+
+    @property
+    def judged(self) -> Mapping[str, Parity]:
+        """The parity that decides: that of the rounded rows where the user chose the type."""
+        return self.rounded if self.forced else self.outputs
+
+    @property
+    def within(self) -> bool:
+        """Whether every output is within the tolerance, or one unit in float32's last place."""
+        return all(parity.within(self.tolerance) for parity in self.judged.values())
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{name}: {parity.max_error:.1e} std" for name, parity in self.outputs.items())
@@ -54,8 +67,8 @@ class Report:
             for name, parity in self.outputs.items()
         }
         rows_from = "a draw to the fitted scale" if self.drawn else "the given sample"
-        measured = (self.tolerance, self.engine, self.rows, rows_from, self.types, self.why, outputs)
-        return ParityReport(*measured, float32=self.float32)
+        kept = (self.tolerance, self.engine, self.rows, rows_from, self.types, self.why, outputs)
+        return ParityReport(*kept, ties=self.ties, float32=self.float32)
 
 
 def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float) -> Report:

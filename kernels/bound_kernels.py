@@ -5,23 +5,32 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .distances import INFINITY
+from .distances import INFINITY, distances_between
+from .far_rows import (
+    box_distances,
+    euclidean_numbers,
+    euclidean_scale,
+    flat_reach,
+    moved_nearer,
+    moved_offset,
+)
 from .powers import power
 
 LARGEST = tl.constexpr(3e38)
 SINGLE_SLACK = tl.constexpr(2.0**-22)
 """The share of a number that rounding it to float32 may take, and more."""
 
-FURTHEST = tl.constexpr(32768.0)
-"""A row with a number beyond it, in units of `scale`, has no bounds: float16 and float32 might overflow."""
+EXACT_ROWS = tl.constexpr(8)
+"""Rows whose float64 distances to a tile of points a program holds at a time."""
 
 
 @triton.jit
-def store_bounds(bounds, distance, lost, row, tile, rows, groups, SLACK: tl.constexpr, ROOT: tl.constexpr):
+def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.constexpr, ROOT: tl.constexpr):
     """Store for each row and group of a tile what no point is nearer than, as a reduced distance in units of `scale`.
 
     `distance` is the smallest reduced distance between rounded numbers, `[BLOCK_ROWS, groups of a tile]`, and `lost`
-    what rounding may take off a distance; `ROOT` is the power of a distance that is a reduced one.
+    what rounding may take off a distance; `ROOT` is the power of a distance that is a reduced one. Rows that are not
+    `real` are left out.
     """
     group = tile * distance.shape[1] + tl.arange(0, distance.shape[1])
     d = tl.maximum(distance, 0.0)
@@ -35,71 +44,198 @@ def store_bounds(bounds, distance, lost, row, tile, rows, groups, SLACK: tl.cons
     elif ROOT != 1.0:
         d = tl.exp(tl.log(d) * ROOT) * (1.0 - SLACK)
     d = tl.where(d == d, tl.minimum(d, LARGEST), 0.0)
-    inside = (row < rows)[:, None] & (group < groups)[None, :]
+    inside = real[:, None] & (group < groups)[None, :]
     tl.store(bounds + row[:, None] * groups + group[None, :], d, mask=inside)
 
 
 @triton.jit
+def store_least(bounds, distance, scale, offset, row, real, tile, groups, LENGTH: tl.constexpr, ROUGH: tl.constexpr):
+    """Store the least of every `LENGTH` float64 distances as a bound, rounded down where float32 does not hold it.
+
+    ROUGH says that the distances of a search may differ from these in their last places.
+    """
+    least = tl.min(tl.reshape(distance, [distance.shape[0], distance.shape[1] // LENGTH, LENGTH]), axis=2)
+    if ROUGH:
+        least *= 1.0 - 2.0**-30
+    exact = tl.maximum(least * scale[:, None] - offset[:, None], 0.0)
+    single = exact.to(tl.float32)
+    single = tl.where(single.to(tl.float64) > exact, single * (1.0 - SINGLE_SLACK), single)
+    single = tl.where(single == single, tl.minimum(single, LARGEST), 0.0)
+    group = tile * least.shape[1] + tl.arange(0, least.shape[1])
+    inside = real[:, None] & (group < groups)[None, :]
+    tl.store(bounds + row[:, None] * groups + group[None, :], single, mask=inside)
+
+
+@triton.jit
+def bound_exactly(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [groups, FEATURES, STRIDE]
+    factor,  # float64 [FEATURES]
+    bounds,
+    finer,
+    exact,  # bool [BLOCK_ROWS], the rows to bound
+    scale,  # float64 [BLOCK_ROWS], what a reduced distance is multiplied by
+    offset,  # float64 [BLOCK_ROWS], what is then subtracted
+    first,  # the first row
+    tile,
+    groups,
+    tiles,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    POINTS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    GROUP: tl.constexpr,
+    PART: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """Bound rows by their float64 distances to all points of a tile, where rounded numbers say nothing of them."""
+    BLOCK_ROWS: tl.constexpr = exact.shape[0]
+    SOME: tl.constexpr = BLOCK_ROWS if BLOCK_ROWS < EXACT_ROWS else EXACT_ROWS
+    ROUGH: tl.constexpr = METRIC == "minkowski" and WHOLE is None
+    point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+    ys = columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE
+    for start in tl.range(0, BLOCK_ROWS, SOME):
+        here = (start + tl.arange(0, SOME))[:, None] == tl.arange(0, BLOCK_ROWS)[None, :]
+        real = tl.max((here & exact[None, :]).to(tl.int32), axis=1) > 0
+        if tl.max(real.to(tl.int32), axis=0) > 0:
+            row = first + start + tl.arange(0, SOME)
+            distance = distances_between(
+                (x + row * FEATURES)[:, None], ys[None, :], factor, real[:, None], (point < POINTS)[None, :],
+                FEATURES=FEATURES, STRIDE=STRIDE, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=4,
+            )  # [SOME, BLOCK_POINTS]  # fmt: skip
+            a = tl.sum(tl.where(here, scale[None, :], 0.0), axis=1)
+            c = tl.sum(tl.where(here, offset[None, :], 0.0), axis=1)
+            if PART:
+                parts = tiles * (BLOCK_POINTS // PART)
+                store_least(finer, distance, a, c, row, real, tile, parts, LENGTH=PART, ROUGH=ROUGH)
+            store_least(bounds, distance, a, c, row, real, tile, groups, LENGTH=GROUP, ROUGH=ROUGH)
+
+
+@triton.jit(do_not_specialize=["rows"])
 def round_rows_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
     lost,  # float64 [1], the largest distance between a point and its rounded one
+    longest,  # float64 [1], the largest norm of a point in units of `scale`
+    low,  # float64 [FEATURES], the smallest numbers of the points
+    high,  # float64 [FEATURES], the largest
+    unit,  # float64 [1], the reduced distance 1 in units of `scale`
+    factor,  # float64 [FEATURES]
     rounded,  # float16, or float32 where a distance is no matrix product, [rows, WIDTH]
-    norms,  # float32 [rows], the rounded rows' squared norms less what sums may lose; written if SQUARED
-    gone,  # float32 [rows], what rounding may take off a distance; infinite for a row that cannot be rounded
+    numbers,  # float32 [3, rows]: of `euclidean_numbers`, and the scale; it is negative for a row with exact bounds
+    reach,  # float64 [rows, 2], the scale and the offset of a reduced distance, see `bounds.py`
+    wide,  # float64 [rows, FEATURES], where rows with exact bounds are copied to
+    rows,
     FEATURES: tl.constexpr,
     WIDTH: tl.constexpr,
-    SLACK: tl.constexpr,
+    SUM_SLACK: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
     SQUARED: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
     """A program rounds a row."""
     row = tl.program_id(0).to(tl.int64)
-    squares = tl.zeros([BLOCK_FEATURES], tl.float64)
-    away = tl.zeros([BLOCK_FEATURES], tl.float64)
+    sizes = tl.zeros([BLOCK_FEATURES], tl.float64)
     furthest = tl.zeros([BLOCK_FEATURES], tl.float64)
     for start in tl.range(0, WIDTH, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
         real = feature < FEATURES
         u = tl.load(x + row * FEATURES + feature, mask=real, other=0.0).to(tl.float64)
-        s = tl.load(shift + feature, mask=real, other=0.0)
-        v = (u - s) * tl.load(scale + feature, mask=real, other=0.0)
+        v = (u - tl.load(shift + feature, mask=real, other=0.0)) * tl.load(scale + feature, mask=real, other=0.0)
+        sizes += v * v if SQUARED else tl.abs(v)
+        furthest = tl.maximum(furthest, tl.abs(v))
+    size, most = tl.sum(sizes, axis=0), tl.max(furthest, axis=0)
+    w = tl.load(longest)
+    by, far, flat = euclidean_scale(size, most, w, FEATURES)
+    squares = tl.zeros([BLOCK_FEATURES], tl.float64)
+    away = tl.zeros([BLOCK_FEATURES], tl.float64)
+    beyond = tl.zeros([BLOCK_FEATURES], tl.float64)
+    for start in tl.range(0, WIDTH, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        real = feature < FEATURES
+        u = tl.load(x + row * FEATURES + feature, mask=real, other=0.0).to(tl.float64)
+        v = (u - tl.load(shift + feature, mask=real, other=0.0)) * tl.load(scale + feature, mask=real, other=0.0)
+        if SQUARED:
+            v *= by
+        else:
+            v, cut = moved_nearer(v, most, METRIC)
+            beyond = beyond + cut if METRIC == "manhattan" else cut
         h = v.to(tl.float32).to(rounded.dtype.element_ty)
         tl.store(rounded + row * WIDTH + feature, h, mask=feature < WIDTH)
         g = h.to(tl.float64)
         squares += g * g
         away += (v - g) * (v - g) if SQUARED else tl.abs(v) * SINGLE_SLACK
-        furthest = tl.maximum(furthest, tl.abs(v))
-    total = tl.sum(away, axis=0)
+    gone = tl.sum(away, axis=0)
     if SQUARED:
-        total = tl.sqrt(total)
-        tl.store(norms + row, (tl.sum(squares, axis=0) * (1.0 - SLACK)).to(tl.float32))
-    total += tl.load(lost)
-    safe = tl.max(furthest, axis=0) <= FURTHEST
-    tl.store(gone + row, tl.where(safe, total.to(tl.float32) * 1.001, INFINITY))
+        square, gone, a, c = euclidean_numbers(
+            far, flat, by, size, tl.sum(squares, axis=0), gone, w, tl.load(lost), tl.load(unit), SUM_SLACK, FEATURES
+        )
+        tl.store(numbers + row, square)
+    else:
+        cut = tl.sum(beyond, axis=0) if METRIC == "manhattan" else tl.max(beyond, axis=0)
+        a = tl.load(unit)
+        c, flat = moved_offset(cut, size, most, METRIC, FEATURES)
+        gone = tl.where(flat, INFINITY, (gone + tl.load(lost)).to(tl.float32) * 1.001)
+    by = by.to(tl.float32)
+    if flat:
+        line = row + tl.zeros([1], tl.int64)
+        near, most_of_all = box_distances(
+            x, low, high, factor, line, line < rows,
+            FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+        )  # fmt: skip
+        exact, scales, offsets = flat_reach(near, most_of_all, METRIC, WHOLE)
+        a, c = tl.sum(scales, axis=0), tl.sum(offsets, axis=0)
+        if tl.sum(exact.to(tl.int32), axis=0) > 0:
+            by = -1.0 + 0.0 * by
+            for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+                feature = start + tl.arange(0, BLOCK_FEATURES)
+                u = tl.load(x + row * FEATURES + feature, mask=feature < FEATURES, other=0.0)
+                tl.store(wide + row * FEATURES + feature, u.to(tl.float64), mask=feature < FEATURES)
+    tl.store(numbers + rows + row, gone)
+    tl.store(numbers + 2 * rows + row, by)
+    tl.store(reach + 2 * row, a)
+    tl.store(reach + 2 * row + 1, c)
 
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])
 def euclidean_bounds_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
+    x,  # float32 or float64 [rows, FEATURES]; where not FUSED the float64 copies of rows that `round_rows_kernel` makes
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    lost,  # float64 [1], see `round_rows_kernel`
-    rounded,  # float16 [rows, WIDTH]; like the norms and `gone` not read if FUSED
-    row_norms,  # float32 [rows]
-    gone,  # float32 [rows]
+    lost,  # these as `round_rows_kernel` has them
+    longest,
+    low,
+    high,
+    unit,
+    factor,
+    rounded,  # float16 [rows, WIDTH]; like the numbers not read if FUSED
+    numbers,
+    reach,  # written if FUSED
     near,  # float16 [tiles * BLOCK_POINTS, WIDTH], the rounded points
-    norms,  # float32 [tiles * BLOCK_POINTS], like `row_norms`; infinite past the last point
+    norms,  # float32 [tiles * BLOCK_POINTS], their squared norms less what sums may lose; infinite past the last point
+    columns,  # float64 [points / STRIDE, FEATURES, STRIDE]
     bounds,  # float32 [rows, groups]
     finer,  # float32 [rows, tiles * BLOCK_POINTS // PART], bounds of parts of groups; written if there is a PART
     rows,
     groups,
     tiles,
     FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
     WIDTH: tl.constexpr,
     SUM_SLACK: tl.constexpr,
     FUSED: tl.constexpr,
+    STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     PART: tl.constexpr,
     TILES: tl.constexpr,
@@ -121,16 +257,36 @@ def euclidean_bounds_kernel(
         u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=real & (row < rows)[:, None], other=0.0)
         s = tl.load(shift + feature, mask=feature < FEATURES, other=0.0)
         v = (u.to(tl.float64) - s[None, :]) * tl.load(scale + feature, mask=feature < FEATURES, other=0.0)[None, :]
+        v = tl.where((row < rows)[:, None], v, 0.0)
+        size, w = tl.sum(v * v, axis=1), tl.load(longest)
+        scaled, far, flat = euclidean_scale(size, tl.max(tl.abs(v), axis=1), w, FEATURES)
+        v *= scaled[:, None]
         h = v.to(tl.float32).to(tl.float16)
         g = h.to(tl.float64)
-        squares = (tl.sum(g * g, axis=1) * (1.0 - SUM_SLACK)).to(tl.float32)
-        away = (tl.sqrt(tl.sum((v - g) * (v - g), axis=1)) + tl.load(lost)).to(tl.float32) * 1.001
-        away = tl.where(tl.max(tl.abs(v), axis=1) <= FURTHEST, away, INFINITY)
+        squares, away, a, c = euclidean_numbers(
+            far, flat, scaled, size, tl.sum(g * g, axis=1), tl.sum((v - g) * (v - g), axis=1), w, tl.load(lost),
+            tl.load(unit), SUM_SLACK, FEATURES,
+        )  # fmt: skip
+        by = scaled.to(tl.float32)
+        if tl.max(flat.to(tl.int32), axis=0) > 0:
+            nearest, furthest = box_distances(
+                x, low, high, factor, row, row < rows,
+                FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+            )  # fmt: skip
+            exactly, scales, offsets = flat_reach(nearest, furthest, METRIC, WHOLE)
+            by = tl.where(flat & exactly, -1.0, by)
+            a, c = tl.where(flat, scales, a), tl.where(flat, offsets, c)
+        if tl.program_id(0) == 0:
+            tl.store(reach + 2 * row, a, mask=row < rows)
+            tl.store(reach + 2 * row + 1, c, mask=row < rows)
     else:
         if WIDTH == BLOCK_FEATURES:
             h = tl.load(lines, mask=(row < rows)[:, None], other=0.0)
-        squares = tl.load(row_norms + row, mask=row < rows, other=0.0)
-        away = tl.load(gone + row, mask=row < rows, other=0.0)
+        squares = tl.load(numbers + row, mask=row < rows, other=0.0)
+        away = tl.load(numbers + rows + row, mask=row < rows, other=0.0)
+        by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
+    exact = by < 0.0
+    stored = (row < rows) & (by >= 0.0)
     for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
         point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
         places = near + point.to(tl.int64)[None, :] * WIDTH + feature[:, None]
@@ -143,21 +299,35 @@ def euclidean_bounds_kernel(
             for start in tl.range(0, WIDTH, BLOCK_FEATURES):
                 line = tl.load(lines + start, mask=(row < rows)[:, None], other=0.0)
                 product = tl.dot(line, tl.load(places + start), acc=product)
-        distance = tl.load(norms + point)[None, :] - 2.0 * product
+        distance = tl.load(norms + point)[None, :] * by[:, None] - 2.0 * product
         if PART:
             least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // PART, PART]), axis=2) + squares[:, None]
             parts = tiles * (BLOCK_POINTS // PART)
-            store_bounds(finer, least, away, row, tile, rows, parts, SLACK=2.0**-20, ROOT=2.0)
+            store_bounds(finer, least, away, row, stored, tile, parts, SLACK=2.0**-20, ROOT=2.0)
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         least += squares[:, None]
-        store_bounds(bounds, least, away, row, tile, rows, groups, SLACK=2.0**-20, ROOT=2.0)
+        store_bounds(bounds, least, away, row, stored, tile, groups, SLACK=2.0**-20, ROOT=2.0)
+    if tl.max(exact.to(tl.int32), axis=0) > 0:
+        if not FUSED:
+            a = tl.load(reach + 2 * row, mask=exact, other=0.0)
+            c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
+        for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
+            bound_exactly(
+                x, columns, factor, bounds, finer, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
+                groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
+                STRIDE=STRIDE, GROUP=GROUP, PART=PART, BLOCK_POINTS=BLOCK_POINTS,
+            )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])
 def difference_bounds_kernel(
+    wide,  # float64 [rows, FEATURES], see `round_rows_kernel`
     rounded,  # float32 [rows, FEATURES]
-    gone,  # float32 [rows]
+    numbers,  # float32 [3, rows], of which the first is not read
+    reach,  # float64 [rows, 2]
     near,  # float16 [tiles, FEATURES, BLOCK_POINTS], the rounded points
+    columns,  # float64 [points / STRIDE, FEATURES, STRIDE]
+    factor,  # float64 [FEATURES]
     bounds,  # float32 [rows, groups]
     rows,
     groups,
@@ -167,7 +337,10 @@ def difference_bounds_kernel(
     METRIC: tl.constexpr,
     P: tl.constexpr,
     WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    ROOT: tl.constexpr,
     SLACK: tl.constexpr,
+    STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     TILES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -176,7 +349,10 @@ def difference_bounds_kernel(
 ):
     """Do what `euclidean_bounds_kernel` does where a distance is no matrix product."""
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    lost = tl.load(gone + row, mask=row < rows, other=0.0)
+    lost = tl.load(numbers + rows + row, mask=row < rows, other=0.0)
+    by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
+    exact = by < 0.0
+    stored = (row < rows) & (by >= 0.0)
     lane = tl.arange(0, BLOCK_POINTS)
     first = tl.program_id(0) * TILES
     near += first.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane
@@ -194,4 +370,13 @@ def difference_bounds_kernel(
                 distance += d
         distance = tl.where((tile * BLOCK_POINTS + lane < POINTS)[None, :], distance, INFINITY)
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
-        store_bounds(bounds, least, lost, row, tile, rows, groups, SLACK=SLACK, ROOT=P)
+        store_bounds(bounds, least, lost, row, stored, tile, groups, SLACK=SLACK, ROOT=ROOT)
+    if tl.max(exact.to(tl.int32), axis=0) > 0:
+        a = tl.load(reach + 2 * row, mask=exact, other=0.0)
+        c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
+        for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
+            bound_exactly(
+                wide, columns, factor, bounds, bounds, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
+                groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
+                STRIDE=STRIDE, GROUP=GROUP, PART=0, BLOCK_POINTS=BLOCK_POINTS,
+            )  # fmt: skip

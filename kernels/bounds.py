@@ -11,6 +11,9 @@ of the metric and a power of two. For a metric that is a norm, `‖v − w‖ �
 first term is computed, for Euclidean distances as a matrix product of float16 numbers with float32 sums, for others
 from float32 rows and float16 points; the second and the largest of the third are known. What float32 sums lose is taken
 off as well. The kernels are in `bound_kernels.py`.
+
+A bound is what a reduced distance `d` is at least once it is `d · scale − offset`, with a `reach` of two numbers for
+each row. Rows near the points have the scale `unit` and no offset; `far_rows.py` has those of others.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ import triton
 from .bound_kernels import SINGLE_SLACK, difference_bounds_kernel, euclidean_bounds_kernel, round_rows_kernel
 from .distances import SQUARED, transposed
 from .plan import Parameters
-from .powers import whole
 
 NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
 """The metrics that the bounds are made for; minkowski's `p` must lie in [1, `MAX_P`]."""
@@ -55,6 +57,9 @@ FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
 """Where a block of rows has at most so many numbers, and a row so many, each program that bounds its distances rounds
 it first."""
 
+ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
+"""The parameters that rows are rounded with."""
+
 BOUND_LAUNCHES = 2
 """How many kernels bound rows before a search that goes by bounds, at most."""
 
@@ -80,6 +85,11 @@ def bound_parameters(
         return {"columns": transposed(points)}
     euclidean, width, tile = metric in SQUARED, _width(features, metric), tile_points(count)
     v, rounding = centred(points, factor, root)
+    rounding |= {
+        "low": points.min(axis=0),
+        "high": points.max(axis=0),
+        "longest": np.array([np.sqrt(np.square(v).sum(axis=1).max()) * (1 + 2.0**-40)]),
+    }
     near = np.zeros((triton.cdiv(count, MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS, width), np.float16)
     near[:count, :features] = v
     away = np.abs(v - near[:count, :features])
@@ -114,14 +124,14 @@ def bounds_of(
     parameters: Parameters,
     rows: int,
     points: int,
-    metric: str,
-    p: float,
+    constants: dict[str, Any],
     finer: torch.Tensor | None = None,
-) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Launch the kernels that bound rows, some at a time; yield which, and their bounds, used before the next ones.
+) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
+    """Launch the kernels that bound rows, some at a time.
 
-    With `finer`, float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance, and a bound is not of
-    a group but of a tile; those of its parts are written to `finer`.
+    Yields which rows, their bounds and their reach, float64 `[rows, 2]`; the next ones overwrite these. With `finer`,
+    float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance, and a bound is not of a group but
+    of a tile; those of its parts are written to `finer`. `constants` are what `metric_constants` returns.
     """
     groups, group = grouping(points)
     step = max(BOUNDS_AT_ONCE // groups // 16, 1) * 16
@@ -129,63 +139,78 @@ def bounds_of(
         step, group = rows, tile_points(points)
         groups = triton.cdiv(points, group)
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
+    reach = torch.empty(min(rows, step), 2, dtype=torch.float64, device=x.device)
+    features, squared = x.shape[1], constants["METRIC"] in SQUARED
+    width = _width(features, constants["METRIC"])
+    common = {
+        **{name: parameters[name] for name in ("near", "columns")},
+        "factor": parameters.get("factor", parameters["shift"]),  # which is not read unless there are weights
+        "reach": reach, "bounds": bounds, "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
+        "FEATURES": features, "POINTS": points, **constants, "STRIDE": grouping(points)[1], "GROUP": group,
+        "BLOCK_POINTS": tile_points(points),
+    }  # fmt: skip
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        width = _width(x.shape[1], metric)
-        small = width <= FUSED_WIDTH and _block_rows(part.stop - start) * width <= FUSED_NUMBERS
-        fused = metric in SQUARED and small
-        rounded, norms, gone = (bounds, bounds, bounds) if fused else _rounded(x[part], parameters, metric)
-        shape = {
-            "rounded": rounded, "gone": gone, "near": parameters["near"], "bounds": bounds, "rows": part.stop - start,
-            "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
-            "GROUP": group, "BLOCK_POINTS": tile_points(points),
-        }  # fmt: skip
-        if metric in SQUARED:
-            given: dict[str, Any] = {name: parameters[name] for name in ("shift", "scale", "lost", "norms")}
-            given["finer"] = bounds if finer is None else finer
-            given["PART"] = 0 if finer is None else padded_points(points) // finer.shape[1]
-            _launch_euclidean(norms, x.shape[1], shape | given | {"x": x[part], "FUSED": fused})
+        count = part.stop - start
+        small = width <= FUSED_WIDTH and _block_rows(count) * width <= FUSED_NUMBERS
+        fused = squared and small
+        given = {"rounded": bounds, "numbers": bounds, "wide": x[part]}
+        if not fused:
+            given = _rounded(x[part], parameters, reach, constants)
+        if squared:
+            _launch_euclidean(parameters, finer, fused, common | given | {"rows": count})
         else:
-            _launch_difference(x.shape[1], points, metric, _root(metric, p), shape)
-        yield part, bounds
+            _launch_difference(common | given | {"rows": count})
+        yield part, bounds, reach
 
 
-def _rounded(x: torch.Tensor, parameters: Parameters, metric: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the rounded rows, their norms (of Euclidean distances) and what rounding may take off a distance."""
-    (rows, features), euclidean = x.shape, metric in SQUARED
-    dtype, width = torch.float16 if euclidean else torch.float32, _width(features, metric)
-    rounded = torch.empty(rows, width, dtype=dtype, device=x.device)
-    norms, gone = torch.empty(2, rows, dtype=torch.float32, device=x.device)
+def _rounded(
+    x: torch.Tensor, parameters: Parameters, reach: torch.Tensor, constants: dict[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Return the rounded rows, what bounds of them are made of, and float64 copies of those with exact bounds."""
+    (rows, features), squared = x.shape, constants["METRIC"] in SQUARED
+    dtype, width = torch.float16 if squared else torch.float32, _width(features, constants["METRIC"])
+    found = {
+        "rounded": torch.empty(rows, width, dtype=dtype, device=x.device),
+        "numbers": torch.empty(3, rows, dtype=torch.float32, device=x.device),
+        "wide": torch.empty(rows, features, dtype=torch.float64, device=x.device),
+    }
     round_rows_kernel[(rows,)](
         x=x,
-        **{name: parameters[name] for name in ("shift", "scale", "lost")},
-        rounded=rounded,
-        norms=norms,
-        gone=gone,
+        **{name: parameters[name] for name in (*ROUNDING, "unit")},
+        factor=parameters.get("factor", parameters["shift"]),
+        **found,
+        reach=reach,
+        rows=rows,
         FEATURES=features,
         WIDTH=width,
-        SLACK=_sum_slack(features),
-        SQUARED=euclidean,
+        SUM_SLACK=_sum_slack(features),
+        **constants,
+        SQUARED=squared,
         BLOCK_FEATURES=block_features(features),
         num_warps=1,
     )
-    return rounded, norms, gone
+    return found
 
 
-def _launch_euclidean(row_norms: torch.Tensor, features: int, shape: dict[str, Any]) -> None:
-    rows = shape["rows"]
+def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused: bool, given: dict[str, Any]) -> None:
+    rows, points, features, wide = given["rows"], given["POINTS"], given["FEATURES"], given.pop("wide")
     block_rows = _block_rows(rows)
     tiles_each = 16 if rows > 64 else 2 if rows > 16 else 1
-    euclidean_bounds_kernel[(triton.cdiv(shape["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
-        row_norms=row_norms,
-        **shape,
-        FEATURES=features,
-        SUM_SLACK=_sum_slack(features),
+    euclidean_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+        x=wide,
+        **{name: parameters[name] for name in (*ROUNDING, "unit", "norms")},
+        **given,
+        finer=given["bounds"] if finer is None else finer,
         WIDTH=_width(features, "euclidean"),
+        SUM_SLACK=_sum_slack(features),
+        FUSED=fused,
+        PART=0 if finer is None else padded_points(points) // finer.shape[1],
         TILES=tiles_each,
         BLOCK_ROWS=block_rows,
         BLOCK_FEATURES=block_features(features),
         num_warps=4,
+        **({"maxnreg": {128: 168, 64: 128, 16: 80}[block_rows]} if fused or block_rows == 128 else {}),
     )
 
 
@@ -194,22 +219,19 @@ def _block_rows(rows: int) -> int:
     return 128 if rows > 64 else 64 if rows > 16 else 16
 
 
-def _launch_difference(features: int, points: int, metric: str, p: float, shape: dict[str, Any]) -> None:
-    rows = shape["rows"]
+def _launch_difference(given: dict[str, Any]) -> None:
+    rows, features, metric = given["rows"], given["FEATURES"], given["METRIC"]
     block_rows = 16 if rows > 4 else 4 if rows > 1 else 1
     tiles_each = 2 if rows > 16 else 1
-    difference_bounds_kernel[(triton.cdiv(shape["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
-        **shape,
-        FEATURES=features,
-        POINTS=points,
-        METRIC=metric,
-        P=p,
-        WHOLE=whole(p),
+    difference_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+        **given,
+        ROOT=_root(metric, given["P"]),
         SLACK=2.0**-12 if metric == "minkowski" else (features + 8) * 2.0**-23,
         TILES=tiles_each,
         BLOCK_ROWS=block_rows,
         UNROLL=4 if block_rows > 1 else 16,
         num_warps=4 if block_rows > 1 else 1,
+        maxnreg=72 if block_rows > 1 else 255,
     )
 
 

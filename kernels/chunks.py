@@ -43,10 +43,18 @@ class Chunk:
         """Return what begins to compute the first `rows`: the smallest graph that covers them, or the launches."""
         start = self._starters.get(rows)
         if start is None:
-            graph = self._graphs.get(max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length()))
+            graph = self._graphs.get(graph_rows(rows))
             start = graph_starter(graph, self._lane.streams[0]) if graph else functools.partial(self.launch, rows)
             self._starters[rows] = start
         return start
+
+    def replay(self, rows: int) -> None:
+        """Begin to compute the first `rows` on torch's current stream, by the graph of `graph_rows(rows)`."""
+        self._graphs[graph_rows(rows)].replay()
+
+    def captured(self, rows: int) -> bool:
+        """Return whether there is a graph that covers the first `rows`."""
+        return graph_rows(rows) in self._graphs
 
     def launch(self, rows: int) -> None:
         """Launch the kernels."""
@@ -57,8 +65,10 @@ class Chunk:
         for rows in sizes:
             if rows not in self._graphs:
                 graph = torch.cuda.CUDAGraph()
-                torch.cuda.graph.default_capture_stream = self._lane.streams[0]  # or some releases make one of torch's
-                with torch.cuda.graph(graph, pool=self._lane.pool, stream=self._lane.streams[0]):
+                stream = self._lane.streams[0]
+                torch.cuda.graph.default_capture_stream = stream  # or some releases make one of torch's
+                # Other threads of the process may use the device meanwhile: the caller's own, where there is no server.
+                with torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"):
                     self.launch(rows)
                 self._graphs[rows] = graph
         self._starters.clear()
@@ -150,6 +160,11 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
             raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
 
     return launch
+
+
+def graph_rows(rows: int) -> int:
+    """Return how many rows the smallest graph computes that covers so many: a power of two."""
+    return max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length())
 
 
 def graph_sizes(max_rows: int) -> list[int]:

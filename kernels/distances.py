@@ -96,8 +96,14 @@ def distances_between(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     UNROLL: tl.constexpr,
+    FUSED: tl.constexpr = True,
 ):
-    """Return reduced distances, of rows and points whose shapes broadcast, infinite as `reduced_distances` says."""
+    """Return reduced distances, of rows and points whose shapes broadcast, infinite as `reduced_distances` says.
+
+    FUSED says that squares are added by fused multiplications. A compiler that may fuse them does so in most kernels,
+    but where it unrolls a whole sum it rounds another one of the first two squares.
+    """
+    SQUARES: tl.constexpr = METRIC == "euclidean" or METRIC == "sqeuclidean"
     a = tl.zeros((real_row & real_point).shape, tl.float64)
     b = tl.zeros_like(a)
     if METRIC == "haversine":
@@ -138,9 +144,15 @@ def distances_between(
                 term = ((u != 0.0) != (v != 0.0)).to(tl.float64) + (d - d)  # in one of the two
                 b += ((u != 0.0) & (v != 0.0)).to(tl.float64)  # in both
             if WEIGHTED:
-                term *= tl.load(factor + f)
+                weight = tl.load(factor + f)
+                if not (FUSED and SQUARES):
+                    term *= weight
             if METRIC == "chebyshev":
                 a = tl.where((term > a) | (term != term), term, a)
+            elif FUSED and SQUARES and WEIGHTED:
+                a = tl.fma(term, weight + tl.zeros_like(a), a)
+            elif FUSED and SQUARES:
+                a = tl.fma(d, d, a)
             else:
                 a += term
     if METRIC == "braycurtis":

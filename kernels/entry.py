@@ -142,8 +142,9 @@ class ParityReport:
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
     input tensors as the server calls them, and `why` is what chose them. `precision` says what kernels may lose by
-    computing in less than float64, and what was chosen; None in entries of before it was a choice. `float32` is None
-    where the estimator's float32 is answered and no sum in float32 comes before a decision.
+    computing in less than float64, and what was chosen; None in entries of before it was a choice. `ties` says what
+    neighbours at equal distance did to the answers; None where they did nothing. `float32` is None where the
+    estimator's float32 is answered and no sum in float32 comes before a decision.
     """
 
     tolerance: float
@@ -154,6 +155,7 @@ class ParityReport:
     why: str
     outputs: Mapping[str, OutputParity]
     precision: str | None = None
+    ties: str | None = None
     float32: Float32Rows | None = None
 
 
@@ -164,8 +166,8 @@ class IntervalReport:
     It is `y ± quantile` with the method `ABSOLUTE`, `y ± quantile · std` with `SCALED`, and with `QUANTILES` two
     quantiles of one model or of two, moved outwards by `quantile`. This is the ⌈(rows + 1) · level⌉-th smallest score
     of the calibration rows, and `mean_width` is over these. `coverage` says in which share of the last `held_out_rows`
-    of them the target lies in the interval that the rows before these give; None, and 0 rows, where those are too few
-    for the level.
+    of them the target lies in the interval that the rows before these give, as it is served; None, and 0 rows, where
+    those are too few for the level.
 
     With `QUANTILES`, `ends` are the two: which quantiles, where `y` holds them, or the models' `repr`. `crossed` counts
     the rows where the upper one lies below the lower one, and `y_outside` those where `y` lies outside the interval;

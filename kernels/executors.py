@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from .branches import MOST_BRANCHES, Launch, Task
-from .chunks import Chunk, Lane, Piece, graph_sizes, streams
+from .chunks import Chunk, Lane, Piece, graph_rows, graph_sizes, streams
+from .errors import PlanError
 from .gather import Gathering, Part, on_cpu
 from .plan import INPUT, Parameters, Plan, Step
 from .staging import Staging, split
@@ -29,6 +30,12 @@ LANES = 4
 
 MOST_PIECES = 2**14
 """How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
+
+MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**18, 2**26
+"""Rows of a piece on the device that one kernel computes as it reads them once: a launch takes longer than few rows."""
+
+ALIGNED_BYTES = 16
+"""Kernels are compiled for buffers that begin at a multiple of so many bytes; others might change an answer's bits."""
 
 Outputs = tuple[str, ...]
 
@@ -123,6 +130,7 @@ class KernelExecutor:
         self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
         self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
+        self._resident: dict[Outputs, tuple[Chunk, dict[str, torch.Tensor]]] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Gather or stage rows and begin to compute their outputs, piece by piece."""
@@ -185,6 +193,77 @@ class KernelExecutor:
                 found[name][piece.start : piece.stop] = answer[piece.start : piece.stop]
         return found
 
+    def answer_on_device(self, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor] | None:
+        """Return outputs of rows in the device's memory as new tensors there, or None where a number is not allowed.
+
+        Everything runs on torch's current stream, which is waited for at the end: what made `X` there comes before, and
+        no other stream waits. A chunk of rows is a graph, captured when its size is met first. More rows are read
+        where they lie, piece by piece, unless they begin between the 16 bytes for which kernels are compiled.
+
+        Args:
+            X: contiguous `[rows, n_features]` of the plan's dtype, at least one row.
+            outputs: their names.
+        """
+        gathering = self._gathering
+        if gathering is None:
+            raise PlanError("Only an executor with a gathering on this device reads rows there.")
+        if graph_rows(len(X)) <= self._chunk_rows:
+            answers = self._replay(gathering, X, outputs)
+        else:
+            answers = self._in_pieces(gathering, X if X.data_ptr() % ALIGNED_BYTES == 0 else X.clone(), outputs)
+        if self._on_gpu:
+            torch.cuda.current_stream(self._device).synchronize()
+        return answers if gathering.allowed() else None
+
+    def _replay(self, gathering: Gathering, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor]:
+        """Begin to gather and compute at most a chunk of rows."""
+        rows = len(X)
+        chunk, buffers = self._resident.get(outputs) or self._bind_resident(gathering, outputs)
+        gathering.lay([X], rows)
+        if not self._on_gpu:
+            chunk.launch(rows)
+        else:
+            if not chunk.captured(rows):
+                chunk.launch(graph_rows(rows))  # compiles before anything is captured
+                self._lanes[0].streams[0].synchronize()
+                chunk.capture([graph_rows(rows)])
+                gathering.lay([X], rows)  # once more: these launches did not wait for what makes X
+            chunk.replay(rows)
+        return {name: buffer[:rows].clone() for name, buffer in buffers.items()}
+
+    def _in_pieces(self, gathering: Gathering, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor]:
+        """Begin to search and compute any number of rows where they lie."""
+        steps, rows, size = self._plan.steps_for(outputs), len(X), self._chunk_rows
+        if len(steps) == 1 and steps[0].operation.reads_input_once():
+            size = max(min(MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS // X.shape[1]), size)
+        size = max(size // ALIGNED_BYTES * ALIGNED_BYTES, 1)
+        answers = {name: self._answer_buffer(rows, name) for name in outputs}
+        gathering.search(X)
+        for start in range(0, rows, size):
+            given = X[start : start + size]
+            for task in self._compute(steps, self._lanes[0], answers, start, given):
+                task.launch(len(given))
+        return answers
+
+    def _bind_resident(self, gathering: Gathering, outputs: Outputs) -> tuple[Chunk, dict[str, torch.Tensor]]:
+        """Lay out what computes a chunk of rows from the device's memory to buffers there."""
+        lane, buffers = self._lanes[0], {name: self._answer_buffer(self._chunk_rows, name) for name in outputs}
+        given = self._device_buffer(lane, INPUT)
+        gather = Task((), INPUT, functools.partial(gathering.launch, given, 0))
+        compute = self._compute(self._plan.steps_for(outputs), lane, buffers, 0, given)
+        self._resident[outputs] = found = Chunk((gather, *compute), lane), buffers
+        self._settle()
+        return found
+
+    def _settle(self) -> None:
+        """Wait for the stream on which buffers were made: what lay there before may still be read on it."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self._device).synchronize()
+
+    def _answer_buffer(self, rows: int, output: str) -> torch.Tensor:
+        width = self._widths[self._plan.outputs[output]]
+        return torch.empty(rows, width, dtype=torch.float32, device=self._device)
+
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
         schedule = self._schedules.get(outputs) or self._bind(outputs)
@@ -214,6 +293,7 @@ class KernelExecutor:
             chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
             pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
         schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
+        self._settle()
         return schedule
 
     def _ways(

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .distances import INFINITY, distances_between
-from .selection import NONE, bound_of, keep_nearer, next_least, ranked, take_nearest, worth_more
+from .selection import NONE, bound_of, comes_before, keep_nearer, next_least, ranked, take_nearest, worth_more
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -90,7 +90,7 @@ def nearest_in_parts(
     factor,  # float64 [FEATURES]
     bounds,  # float32 [rows, TILES]
     finer,  # float32 [rows, TILES * PARTS]
-    unit,  # float64 [1]
+    reach,  # float64 [rows, 2], see `bounds.py`
     row,  # int64 [1]
     rows,
     FEATURES: tl.constexpr,
@@ -122,7 +122,7 @@ def nearest_in_parts(
     bound = tl.load(bounds + row[:, None] * TILES + tile, mask=tile < TILES, other=INFINITY)
     bound = tl.min(tl.reshape(bound, [1, TOGETHER, COARSE]), axis=1)
     coarse = ranked(bound, bound < INFINITY)
-    scale = tl.load(unit)
+    scale, offset = tl.load(reach + 2 * row), tl.load(reach + 2 * row + 1)
     slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :]
     best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
     chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
@@ -156,6 +156,15 @@ def nearest_in_parts(
             else:
                 best, chosen = keep_nearer(distance, tl.reshape(point, [AT_ONCE * PART]), best, chosen)
             begun = 1
-            again = worth_more(bound_of(tl.min(fine, axis=1)[:, None], FINE), best, scale)
-        more = worth_more(bound_of(tl.min(coarse, axis=1)[:, None], COARSE), best, scale)
+            low = bound_of(tl.min(fine, axis=1), FINE)
+            again = worth_more(low, best, scale, offset)
+            if again == 2:
+                index = tl.reshape(at, [AT_ONCE, 1]) + within // PARTS * COARSE
+                index = (index * PARTS + within % PARTS) * PART
+                index = tl.where(bound_of(fine, FINE) == low[:, None], tl.reshape(index, [1, FINE]), NONE)
+                again = comes_before(tl.min(index, axis=1), best, chosen)
+        rank = tl.min(coarse, axis=1)
+        more = worth_more(bound_of(rank, COARSE), best, scale, offset)
+        if more == 2:
+            more = comes_before((rank & (COARSE - 1)) * (PARTS * PART), best, chosen)
     return best, chosen

@@ -94,6 +94,28 @@ def gather_kernel(
             tl.store(wrong, 1)
 
 
+@triton.jit(do_not_specialize=["size", "n_features"])
+def search_kernel(
+    x,  # [size]
+    nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
+    wrong,  # int32 [1]: becomes 1 where a number is not allowed
+    size,
+    n_features,
+    NAN: tl.constexpr,  # whether any column may hold NaN
+    BLOCK: tl.constexpr,
+):
+    """A program searches `BLOCK` numbers for infinity, and for NaN in columns that may not hold it."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    here = at < size
+    x = tl.load(x + at, mask=here, other=0)
+    not_allowed = here & ~(tl.abs(x) < float("inf"))
+    if NAN:
+        may = tl.load(nan_allowed + at % n_features, mask=here, other=1) != 0
+        not_allowed = not_allowed & ~(may & (x != x))
+    if tl.max(not_allowed.to(tl.int32), 0) > 0:
+        tl.store(wrong, 1)
+
+
 class Gathering:
     """What `launch` reads: where the parts of a batch lie, and which columns may hold NaN."""
 
@@ -144,6 +166,21 @@ class Gathering:
             NAN=self._nan,
             WORD=WORDS[self._item_bytes],
             PARTS=MOST_PARTS,
+            BLOCK=BLOCK,
+            num_warps=WARPS,
+        )
+
+    def search(self, X: torch.Tensor) -> None:
+        """Begin to search a contiguous matrix in the device's memory, which is read where it lies."""
+        self._found[0] = 0
+        size = X.numel()
+        search_kernel[(triton.cdiv(size, BLOCK),)](
+            x=X,
+            nan_allowed=self._nan_allowed,
+            wrong=self._wrong,
+            size=size,
+            n_features=self._n_features,
+            NAN=self._nan,
             BLOCK=BLOCK,
             num_warps=WARPS,
         )

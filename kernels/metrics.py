@@ -22,23 +22,31 @@ if TYPE_CHECKING:
     from .stub import Metric, MetricFamily, Utils
 
 PREFIX = "triton_regressors_"
-ROWS, REFUSED, SEEN, ANSWERS, EXPECTED = (
+ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSIDE = (
     "rows_total",
     "refused_rows_total",
     "seen_rows_total",
+    "seen_squares_total",
     "answers_total",
+    "answer_squares_total",
     "expected_share",
+    "profile_answers",
+    "expected_out_of_range_share",
 )
 FAMILIES = {
     ROWS: "Rows that were answered",
     REFUSED: "Rows of requests that were refused, by reason",
-    SEEN: "Rows that were answered and looked at",
-    "nan_total": "NaN in the rows looked at, by column",
-    "below_range_total": "Numbers below the profile's smallest in the rows looked at, by column",
-    "above_range_total": "Numbers above the profile's largest in the rows looked at, by column",
-    "unknown_category_total": "Unknown categories in the rows looked at, by column",
-    ANSWERS: "Answers looked at, by output and bin of the profile",
+    SEEN: "Rows that the rows looked at stand for, on which the counts by column are",
+    SQUARES: "Squares of how many rows each row looked at stands for",
+    "nan_total": "NaN by column, in rows that the rows looked at stand for",
+    "below_range_total": "Numbers below the profile's smallest by column, in rows that the rows looked at stand for",
+    "above_range_total": "Numbers above the profile's largest by column, in rows that the rows looked at stand for",
+    "unknown_category_total": "Unknown categories by column, in rows that the rows looked at stand for",
+    ANSWERS: "Answers that those looked at stand for, by output and bin of the profile",
+    ANSWER_SQUARES: "Squares of how many answers each answer looked at stands for, by output",
     EXPECTED: "Share of the profile's answers, by output and bin",
+    PROFILED: "Answers that the profile was made of, by output",
+    OUTSIDE: "Share of rows like the profile's that lie out of the range of a column, at most",
 }
 
 MOST_COLUMNS = 128
@@ -79,13 +87,18 @@ class Metrics:
                 REFUSED, [{"reason": each} for each in REASONS], lambda: np.array([*counts.refused.values()])
             ),
             self._counters(SEEN, [{}], lambda: np.array([columns.rows])),
+            self._counters(SQUARES, [{}], lambda: np.array([columns.squares])),
         ]
+        self._told: list[Metric] = []  # gauges
         for name, totals, places in columns.by_name():
             if places:
                 begun = places if len(names) <= MOST_COLUMNS else ()
                 self._series.append(self._counters(name, [{"column": each} for each in names], totals.view, begun))
-        self._expected: list[Metric] = []
-        if counts.answers and subject.profile is not None:
+        if subject.profile is None:
+            return
+        if columns.ranged:
+            self._tell(self._family(OUTSIDE, gauge=True), self._own, subject.profile.expected_outside)
+        if counts.answers:
             self._tell_answers(counts.answers, subject.profile)
 
     def hand_over(self) -> None:
@@ -95,12 +108,21 @@ class Metrics:
 
     def _tell_answers(self, answers: Mapping[str, AnswerCounts], profile: RowProfile) -> None:
         counted, expected = self._family(ANSWERS), self._family(EXPECTED, gauge=True)
+        profiled = self._family(PROFILED, gauge=True)
+        outputs, counts = [{"output": output} for output in answers], [*answers.values()]
+        squares = self._counters(ANSWER_SQUARES, outputs, lambda: np.array([each.squares for each in counts]))
         for output, found in answers.items():
             bins = [{**self._own, "output": output, "bin": str(number)} for number in range(len(found.bins))]
             self._series.append(_Series(counted, bins, found.bins.view, range(len(bins))))
             for labels, share in zip(bins, profile.answers[output].shares, strict=True):
-                self._expected.append(expected.Metric(labels=labels))
-                self._expected[-1].set(float(share))
+                self._tell(expected, labels, float(share))
+            self._tell(profiled, {**self._own, "output": output}, profile.answers[output].rows)
+        self._series.append(squares)
+
+    def _tell(self, family: MetricFamily, labels: Labels, number: float) -> None:
+        """Tell the server a number that stays as it is."""
+        self._told.append(family.Metric(labels=labels))
+        self._told[-1].set(float(number))
 
     def _counters(
         self, name: str, labels: list[Labels], totals: Callable[[], np.ndarray], begun: Iterable[int] | None = None

@@ -23,7 +23,7 @@ from .distances import INFINITY, SQUARED, distances_between, finish_distance, re
 from .errors import PlanError
 from .few_rows import list_distances_kernel, nearest_in_parts, nearest_listed
 from .plan import Parameters
-from .selection import NONE, by_index, keep_nearer, next_groups, worth_more
+from .selection import NONE, by_index, comes_before, keep_nearer, next_groups, worth_more
 
 MAX_NEIGHBORS = 4096
 """How many neighbours of a row the registers of one program hold."""
@@ -59,7 +59,7 @@ def nearest(
     factor,  # float64 [FEATURES]
     bounds,  # float32 [rows, GROUPS], see `bounds.py`, or what `few_rows.py` has; not read without groups
     finer,  # not read without FINE: what `few_rows.py` has of single points or of parts of tiles
-    unit,  # float64 [1], the reduced distance 1 as bounds have it
+    reach,  # float64 [rows, 2], see `bounds.py`; not read unless searches go by bounds
     row,  # int64 [BLOCK_ROWS], one row where there are groups
     rows,
     FEATURES: tl.constexpr,
@@ -95,7 +95,7 @@ def nearest(
         best, chosen = by_index(best, chosen, slot, NEIGHBORS)
     elif FINE:
         best, chosen = nearest_in_parts(
-            x, columns, factor, bounds, finer, unit, row, rows, FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
+            x, columns, factor, bounds, finer, reach, row, rows, FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
             METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, TILES=GROUPS, BLOCK_TILES=BLOCK_GROUPS,
             PARTS=TILE // FINE, PART=FINE, TOGETHER=BLOCK_GROUPS // COARSE if BLOCK_GROUPS > COARSE else 1,
             GROUP=BLOCK_POINTS, AT_ONCE=AT_ONCE, BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, UNROLL=UNROLL,
@@ -104,11 +104,11 @@ def nearest(
     elif GROUPS:
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
         bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
-        scale = tl.load(unit)
+        scale, offset = tl.load(reach + 2 * row), tl.load(reach + 2 * row + 1)
         lane = tl.arange(0, BLOCK_POINTS)[None, :]
         more = 1
         while more > 0:
-            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            at, bound = next_groups(bound, GROUPS, AT_ONCE, INFINITY)
             point = at * BLOCK_POINTS + lane  # [AT_ONCE, BLOCK_POINTS]
             distance = distances_between(
                 (x + row * FEATURES)[:, None], columns + at.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane, factor,
@@ -118,7 +118,10 @@ def nearest(
             distance = tl.reshape(distance, [1, AT_ONCE * BLOCK_POINTS])
             point = tl.reshape(point, [AT_ONCE * BLOCK_POINTS])
             best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
-            more = worth_more(bound, best, scale)
+            more = worth_more(tl.min(bound, axis=1), best, scale, offset)
+            if more == 2:
+                _, first = tl.min(bound, axis=1, return_indices=True)
+                more = comes_before(first * BLOCK_POINTS, best, chosen)
         best, chosen = by_index(best, chosen, slot, NEIGHBORS)
     else:
         for start in tl.range(0, POINTS, BLOCK_POINTS):
@@ -195,13 +198,13 @@ def searches(
     if "unit" not in parameters:
         tile = tile or neighbor_tile(neighbors)
         some = parameters["columns"]
-        none = {"bounds": some, "finer": some, "unit": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "FINE": 0, "TILE": 0}
+        none = {"bounds": some, "finer": some, "reach": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "FINE": 0, "TILE": 0}
         none |= {"AT_ONCE": 1, "UNROLL": 1}
         yield Search(slice(0, rows), (triton.cdiv(rows, tile["BLOCK_ROWS"]),), {**none, "rows": rows, **tile}, 8)
         return
     groups, group = grouping(points)
     shape: dict[str, Any] = {
-        "unit": parameters["unit"], "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups), "BLOCK_ROWS": 1,
+        "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups), "BLOCK_ROWS": 1,
         "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group, "FINE": 0, "TILE": 0,
     }  # fmt: skip
     metric, whole_power, features = constants["METRIC"], constants["WHOLE"] is not None, x.shape[1]
@@ -215,9 +218,10 @@ def searches(
             return
     few = rows <= FEW_ROWS and not alike
     program, warps = search_program(few, features, whole_power)
-    for part, bounds in bounds_of(x, parameters, rows, points, metric, constants["P"]):
+    for part, bounds, reach in bounds_of(x, parameters, rows, points, constants):
         count = part.stop - part.start
-        yield Search(part, (count,), {**shape, **program, "bounds": bounds, "finer": bounds, "rows": count}, warps)
+        given = {"bounds": bounds, "finer": bounds, "reach": reach, "rows": count}
+        yield Search(part, (count,), {**shape, **program, **given}, warps)
 
 
 def _listed(
@@ -245,7 +249,7 @@ def _listed(
         UNROLL=unrolled(32 if rows == 1 else 16, features),
         num_warps=1,
     )
-    found = {"bounds": least, "finer": listed, "rows": rows, "FINE": 1, "AT_ONCE": 1, "UNROLL": 1}
+    found = {"bounds": least, "finer": listed, "reach": least, "rows": rows, "FINE": 1, "AT_ONCE": 1, "UNROLL": 1}
     return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
 
 
@@ -256,10 +260,11 @@ def _in_parts(
     tile, part = tile_points(points), 4 if rows <= 16 else 8
     tiles, at_once = triton.cdiv(points, tile), max(8, shape["BLOCK_NEIGHBORS"])
     finer = torch.empty(rows, padded_points(points) // part, dtype=torch.float32, device=x.device)
-    ((_, bounds),) = bounds_of(x, parameters, rows, points, constants["METRIC"], constants["P"], finer)
+    ((_, bounds, reach),) = bounds_of(x, parameters, rows, points, constants, finer)
     found = {
-        "bounds": bounds, "finer": finer, "rows": rows, "GROUPS": tiles, "BLOCK_GROUPS": triton.next_power_of_2(tiles),
-        "FINE": part, "TILE": tile, "AT_ONCE": at_once, "UNROLL": unrolled(2048 // (at_once * part), x.shape[1]),
+        "bounds": bounds, "finer": finer, "reach": reach, "rows": rows, "GROUPS": tiles, "FINE": part, "TILE": tile,
+        "BLOCK_GROUPS": triton.next_power_of_2(tiles), "AT_ONCE": at_once,
+        "UNROLL": unrolled(2048 // (at_once * part), x.shape[1]),
     }  # fmt: skip
     return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
 

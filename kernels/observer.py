@@ -7,6 +7,7 @@ counts these and tells the server. Neither can fail a request: what goes wrong i
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ STOP_S = 5.0
 """How long the thread is waited for when the model is unloaded."""
 
 MOST_ROWS = 32
-"""How many rows of a batch are looked at where they are sampled."""
+"""How many rows of a batch are looked at where they are sampled; each then counts for the rows that it stands for."""
 
 
 class Unobserved:
@@ -118,14 +119,14 @@ class Observer(Unobserved):
                 if found is not None:
                     if self._step > 1:
                         found = found[self._start :: self._step]
-                    laid = ring.lay(found)
+                    laid = ring.lay(found, self._step)
                     ring.keep(laid)
                     if self._all and laid < len(found):
-                        self._count_answers(name, found[laid:])
+                        self._count_answers(name, found[laid:], np.ones(len(found) - laid, np.int64))
             if self._rest:
                 for part in self._rest:
                     for piece in pieces(on_cpu(part)):
-                        self._count_rows(piece)
+                        self._count_rows(piece, np.ones(len(piece), np.int64))
                 self._rest = []  # they lie in the server's memory
         except Exception as error:
             self._give_up(error)
@@ -161,7 +162,7 @@ class Observer(Unobserved):
         """Count what the rings hold."""
         self._ring.take(self._count_rows)
         for name, ring in self._rings.items():
-            ring.take(lambda found, name=name: self._count_answers(name, found))  # type: ignore[misc]
+            ring.take(functools.partial(self._count_answers, name))
 
     def _log_refusals(self) -> None:
         """Log which rows were refused since they were logged last, some time ago, and the last one's trace."""
@@ -175,7 +176,11 @@ class Observer(Unobserved):
         self._logged, self._next_log = refused, now + LOG_PERIOD_S
 
     def _lay(self, parts: Sequence[Part], total: int) -> int | None:
-        """Copy rows of a batch into the ring; return how many."""
+        """Copy rows of a batch into the ring; return how many.
+
+        Of a large batch each `step`-th row is copied, and counts for `step` rows: as the first row changes from one
+        batch to the next, these weights add up to the rows of the batches.
+        """
         if self._warm_ups and self._is_warm_up(parts, total):
             return None
         rows = parts[0] if len(parts) == 1 else self._staged(total)
@@ -187,7 +192,7 @@ class Observer(Unobserved):
             self._start = self._turn % self._step  # another row first each time: rows may come in periods
             self._turn += 1
             rows = _every([rows] if rows is not None else parts, self._start, self._step)
-        return self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
+        return self._ring.lay(rows, self._step) if isinstance(rows, np.ndarray) else 0
 
     def _lay_all(self, parts: Sequence[Part], rows: Part | None) -> int:
         """Copy a batch's rows as far as there is room; `keep` counts the others."""
@@ -204,13 +209,13 @@ class Observer(Unobserved):
         self._warm_ups.clear()
         return False
 
-    def _count_rows(self, rows: np.ndarray) -> None:
+    def _count_rows(self, rows: np.ndarray, weights: np.ndarray) -> None:
         with self._counting:
-            self.counts.columns.count(rows)
+            self.counts.columns.count(rows, weights)
 
-    def _count_answers(self, name: str, answers: np.ndarray) -> None:
+    def _count_answers(self, name: str, answers: np.ndarray, weights: np.ndarray) -> None:
         with self._counting:
-            self.counts.answers[name].count(answers)
+            self.counts.answers[name].count(answers, weights)
 
     def _run(self) -> None:
         """Hand over now and then until the end, and count in between where a ring fills sooner."""

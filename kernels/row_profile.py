@@ -31,12 +31,14 @@ class AnswerProfile:
 
     `deciles` are float64 `[11]`. Bin b has the answers above `edges[b − 1]` and up to `edges[b]`, which ascend: below
     the first edge is bin 0, above the last the last one. `shares`, `[bins]`, add up to 1, and none is 0. There are ten
-    bins, and fewer where deciles are equal.
+    bins, and fewer where deciles are equal. `rows` is how many finite answers they are of; in profiles that
+    do not say so, all rows.
     """
 
     deciles: np.ndarray
     edges: np.ndarray
     shares: np.ndarray
+    rows: int
 
     @staticmethod
     def of(answers: np.ndarray) -> AnswerProfile | None:
@@ -54,7 +56,7 @@ class AnswerProfile:
         at = at[at < len(distinct) - 1]
         edges = (distinct[at] + distinct[at + 1]) / 2
         counts = np.bincount(np.searchsorted(edges, known), minlength=len(edges) + 1)
-        return AnswerProfile(deciles, edges, counts / len(known))
+        return AnswerProfile(deciles, edges, counts / len(known), len(known))
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,16 @@ class RowProfile:
         found: np.ndarray = self.deciles[-1]
         return found
 
+    @property
+    def expected_outside(self) -> float:
+        """The share of rows like these that lie out of the range of a column of numbers, at most and on average.
+
+        If m numbers and a new one are exchangeable, each of the m + 1 is the smallest with the same probability, and
+        the largest too: so the new one lies outside with probability 2 / (m + 1), and with less where numbers are
+        equal. Of a column with the share p missing it is p' · 2 / (p' · m + 1) with p' = 1 − p, which is less.
+        """
+        return 2 / (self.rows + 1)
+
     def outside(self, X: np.ndarray, coded: Sequence[int] = ()) -> np.ndarray:
         """Return in how many columns each row of the plan's matrix is unlike the profile's, float64 `[rows, 1]`.
 
@@ -128,7 +140,7 @@ class RowProfile:
         arrays = {"rows": np.array([self.rows]), "deciles": self.deciles, "nan_share": self.nan_share}
         arrays |= {f"known.{column}": numbers for column, numbers in self.known.items()}
         for name, answer in self.answers.items():
-            arrays |= {f"answers.{name}.{field}": array for field, array in vars(answer).items()}
+            arrays |= {f"answers.{name}.{field}": np.asarray(value) for field, value in vars(answer).items()}
         (version / PROFILE).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
 
 
@@ -148,7 +160,8 @@ def read_profile(version: Path) -> RowProfile | None:
             {int(column): arrays[name] for name, column in columns.items()},
             {
                 output: AnswerProfile(
-                    *(arrays[f"answers.{output}.{field}"] for field in ("deciles", "edges", "shares"))
+                    *(arrays[f"answers.{output}.{field}"] for field in ("deciles", "edges", "shares")),
+                    int(arrays.get(f"answers.{output}.rows", arrays["rows"])[0]),
                 )
                 for output in outputs
             },

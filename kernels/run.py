@@ -100,6 +100,27 @@ class Runner:
         widths = self.plan.output_widths()
         return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
 
+    def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
+        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `answer_on_device`.
+
+        Args:
+            X: contiguous `[rows, n_features]` of the plan's dtype on the runner's device, at least one row.
+            outputs: their names.
+
+        Returns:
+            Output name → float32 `[rows, width]`, or None where a number is not allowed.
+
+        Raises:
+            PlanError: X is another matrix, or the runner was not given what numbers are allowed, or computes on a CPU.
+        """
+        wanted = [len(X), self.plan.n_features], getattr(torch, self.dtype.name), self.device
+        if not isinstance(self._executor, KernelExecutor) or (list(X.shape), X.dtype, X.device) != wanted:
+            raise PlanError(
+                f"X must be {self.dtype} [rows, {self.plan.n_features}] on {self.device} for engine {self.engine}, "
+                f"not {X.dtype} {list(X.shape)} on {X.device}."
+            )
+        return self._executor.answer_on_device(X.contiguous(), outputs)
+
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
         """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
         for outputs in output_sets:

@@ -91,27 +91,58 @@ def next_least(ranks, COUNT: tl.constexpr, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr):
+def upper_half(distance):
+    """Return the upper halves of the bits of float64 numbers of at least 0, int32, which rank as the numbers do."""
+    return (distance.to(tl.int64, bitcast=True) >> 32).to(tl.int32)
+
+
+@triton.jit
+def from_upper_half(bits):
+    """Return the smallest float64 number with this upper half."""
+    return (bits.to(tl.int64) << 32).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr, INFINITE: tl.constexpr):
     """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
 
-    `bound`: `[1, BLOCK_GROUPS]`, infinite for groups that do not count; where too few do, a group is `GROUPS`.
+    `bound`: `[1, BLOCK_GROUPS]`, `INFINITE` for groups that do not count; where too few do, a group is `GROUPS`.
     """
     group = tl.arange(0, bound.shape[1])[None, :]
     which = tl.arange(0, AT_ONCE)[:, None]
     at = tl.zeros([AT_ONCE, 1], tl.int32)
     for i in tl.static_range(AT_ONCE):
         low, first = tl.min(bound, axis=1, return_indices=True)  # [1] each
-        at = tl.where(which == i, tl.where(low < INFINITY, first, GROUPS)[:, None], at)
-        bound = tl.where(group == first[:, None], INFINITY, bound)
+        at = tl.where(which == i, tl.where(low < INFINITE, first, GROUPS)[:, None], at)
+        bound = tl.where(group == first[:, None], INFINITE, bound)
     return at, bound
 
 
 @triton.jit
-def worth_more(bound, best, scale):
-    """Return 1 if a group's bound, in units of `scale`, leaves room for a point nearer than a row's worst, else 0."""
-    low = tl.min(bound, axis=1)
-    worth = (low < INFINITY) & (low.to(tl.float64) <= tl.max(best, axis=1) * scale)
-    return tl.max(worth.to(tl.int32), axis=0)
+def worth_more(low, best, scale, offset):
+    """Return 1 if the lowest bound leaves room for a point nearer than a row's worst, 2 for as near a one, else 0.
+
+    Of a reduced distance the bound is one once it is multiplied by `scale` and `offset` is subtracted. A row whose
+    points are all infinitely far has an infinite offset; then every bound is as near.
+
+    Args:
+        low: float32 or float64 `[1]`.
+        best: float64 `[1, slots]`, the reduced distances of the nearest so far.
+        scale: float64 `[1]`.
+        offset: float64 `[1]`.
+    """
+    limit = tl.max(best, axis=1) * scale - offset
+    low = tl.where(low < INFINITY, low.to(tl.float64), float("nan"))
+    worth = tl.where(low < limit, 1, tl.where((low == limit) | ((limit != limit) & (low == low)), 2, 0))
+    return tl.max(worth, axis=0)
+
+
+@triton.jit
+def comes_before(index, best, chosen):
+    """Return 1 if a point of this index, int32 `[1]`, is preferred to a row's worst where it is as near, else 0."""
+    worst = tl.max(best, axis=1)[:, None]
+    last = tl.max(tl.where(best == worst, chosen, -1), axis=1)
+    return tl.max((index < last).to(tl.int32), axis=0)
 
 
 @triton.jit

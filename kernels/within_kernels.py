@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .bound_kernels import FURTHEST, LARGEST
+from .bound_kernels import LARGEST
 from .distances import distances_between
+from .far_rows import FURTHEST
 
 DIGITS = tl.constexpr(5)
 """How many digits a target has."""
@@ -206,6 +207,7 @@ def mean_within_kernel(
             distance = distances_between(
                 (x + row * FEATURES + lane * 0), ys, factor, point >= 0, point < POINTS, FEATURES=FEATURES,
                 STRIDE=GROUP, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+                FUSED=False,
             )  # fmt: skip
             at = digits + point.to(tl.int64)[:, None] * COLUMNS + place[None, :]
             value = tl.load(at, mask=(distance <= furthest)[:, None] & real[None, :], other=0.0)

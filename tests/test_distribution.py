@@ -233,7 +233,7 @@ with tr.Client(sys.argv[1]) as client:
     print(client.predict("sums", pd.read_csv("rows.csv")).tolist())
 """
     with triton_server([tmp_path / "repository"]) as server:
-        assert run(client, "-c", code, server.grpc_url, cwd=tmp_path) == "[[12.0], [30.0]]\n"
+        assert run(client, "-c", code, server.grpc_url, cwd=tmp_path) == "[12.0, 30.0]\n"
         command = [client.parent / "triton-regressors", "predict", "sums", "rows.csv", "--url", server.grpc_url]
         shown = run(*command, cwd=tmp_path)
         assert [float(number) for number in re.findall(r"\b(?:12|30)(?:\.0)?\b", shown)] == [12, 30]

@@ -240,6 +240,10 @@ def running_server(
         found = f"it holds {', '.join(present)}" if present else "it holds no models"
         raise ComparisonError(f"There is no model {name!r} in {repository}; {found}.")
     with TritonServer([repository], models=[name], python=python) as server:
+        if server.closed:
+            raise ComparisonError(
+                f"Configurations cannot be compared here: the Triton server loads none on request, as {server.closed}."
+            )
         yield Server(server.grpc_url, server.http_url, own=True)
 
 

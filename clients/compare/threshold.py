@@ -1,8 +1,8 @@
-"""How many requests may wait at a server before it needs help, from a comparison's report.
+"""What one server answers within a latency limit, from a comparison's report.
 
-By Little's law the seconds that requests wait in a second, all together, are how many wait on average: the rate of
-`nv_inference_queue_duration_us` over a million. A comparison has both factors, requests per second and their mean
-time in the queue, at the load that its latency limit just allows.
+The report gives requests per second at the highest load within the limit, and their mean time in the queue. By Little's
+law the product of both is how many requests wait on average, which a server's metrics give as the rate of
+`nv_inference_queue_duration_us` over a million.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from triton_regressors.clients.compare.errors import ComparisonError
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """What a comparison says: requests that wait on average at one server, and how that was measured.
+class Capacity:
+    """What a comparison says of one server at its latency limit, and how that was measured.
 
-    reached: whether a load was measured that breaks the limit; if not, more may wait than is known. stable: whether
-    the measurement became so.
+    waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a load was
+    measured that breaks the limit; if not, the server may answer more than is known. stable: whether the measurement
+    became so.
     """
 
-    requests: float
+    requests_per_s: float
+    waiting: float | None
     p99_limit_ms: float
     p99_ms: float
-    requests_per_s: float
-    queue_ms: float
     load: str
     measured_on: str
     reached: bool
@@ -39,23 +39,34 @@ class Waiting:
 
     def text(self) -> str:
         """Return it as a sentence."""
+        waiting = "" if self.waiting is None else f", {self.waiting:.3g} of them waiting at a time"
         return (
-            f"at p99 {self.p99_ms:.3g} ms (limit {self.p99_limit_ms:g} ms) {self.requests_per_s:,.0f} requests/s "
-            f"waited {self.queue_ms:.3g} ms each, {self.requests:.3g} at a time, with {self.load} on {self.measured_on}"
-            + ("" if self.stable else " (not stable)")
+            f"{self.requests_per_s:,.0f} requests/s at p99 {self.p99_ms:.3g} ms (limit {self.p99_limit_ms:g} ms)"
+            f"{waiting}, with {self.load} on {self.measured_on}" + ("" if self.stable else " (not stable)")
         )
 
 
-def read_waiting(report: Path, name: str, config: model_config_pb2.ModelConfig, p99_ms: float | None = None) -> Waiting:
+def read_processors(report: Path) -> str | None:
+    """Return what a comparison's servers computed on, as its report says ("CPU", "GPU 0"), or None if it does not."""
+    try:
+        found = json.loads(_file(report).read_text(encoding="utf-8"))["environment"]["runs_on"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) and found else None
+
+
+def read_capacity(
+    report: Path, name: str, config: model_config_pb2.ModelConfig, p99_ms: float | None = None
+) -> Capacity:
     """Read it from `comparison.json`, for the batching configuration that the model has.
 
     report: the file, or the directory that `compare` wrote. name: the model's. p99_ms: None: the comparison's limit.
     Of the loads without errors within the limit it is the one with the most requests per second.
 
     Raises ComparisonError, with what to do, where the report cannot be read, is of another model or of other batching
-    configurations, has no limit, or has no load within it, or where nothing waited.
+    configurations, has no limit, or has no load within it.
     """
-    file = report / "comparison.json" if report.is_dir() else report
+    file = _file(report)
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         model, points, limit = document["model"], document["points"], document["p99_limit_ms"]
@@ -85,21 +96,20 @@ def read_waiting(report: Path, name: str, config: model_config_pb2.ModelConfig, 
     point = max(within, key=lambda point: float(point["model"]["requests_per_s"]))
     figures = point["model"]
     queue_ms = figures["server"]["queue_ms"]
-    if not queue_ms:
-        raise ComparisonError(
-            f"{file} has no time in the queue at {_load(point['load'])}; compare with more --concurrency."
-        )
-    return Waiting(
-        requests=figures["requests_per_s"] * queue_ms / 1e3,
+    return Capacity(
+        requests_per_s=figures["requests_per_s"],
+        waiting=figures["requests_per_s"] * queue_ms / 1e3 if queue_ms else None,
         p99_limit_ms=limit,
         p99_ms=figures["latency"]["p99_ms"],
-        requests_per_s=figures["requests_per_s"],
-        queue_ms=queue_ms,
         load=_load(point["load"]),
         measured_on=environment.get("runs_on") or "a server that did not say what it runs on",
         reached=any(point["model"]["latency"]["p99_ms"] > limit for point in sound),
         stable=figures["stable"],
     )
+
+
+def _file(report: Path) -> Path:
+    return report / "comparison.json" if report.is_dir() else report
 
 
 def _is_of(configuration: Mapping[str, Any], config: model_config_pb2.ModelConfig) -> bool:

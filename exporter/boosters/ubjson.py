@@ -24,7 +24,7 @@ def parse_ubjson(data: bytes | bytearray | mmap) -> Any:
     """
     try:
         return _Reader(data).value()
-    except (IndexError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
+    except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("it is no UBJSON, or its end is missing") from error
 
 
@@ -60,6 +60,8 @@ class _Reader:
             dtype = np.dtype(_NUMBERS[kind])
             start = self._skip(count * dtype.itemsize)
             return np.frombuffer(self._data, dtype, count, start)
+        if kind in _CONSTANTS:  # they take no bytes: a few could claim any number of items
+            raise ValueError("it holds an array of constants without bytes, which XGBoost does not write")
         if count is None:
             items = []
             while not self._ends("]"):
@@ -76,7 +78,10 @@ class _Reader:
         return found
 
     def _size(self) -> tuple[str, Any]:
-        """Read the type of all items of a container and how many these are; empty and None where it does not say."""
+        """Read the type of all items of a container and how many these are; empty and None where it does not say.
+
+        Each item takes a byte or more, so a count beyond the data ends where the data do.
+        """
         kind = self._mark() if self._ends("$") else ""
         return kind, self._number(self._mark()) if self._ends("#") else None
 

@@ -59,6 +59,8 @@ def _check_learner(learner: Any) -> None:
     to = _integers(model, "tree_info")
     _require(len(to) == len(trees), "tree_info is not of each tree")
     _require(_within(to, 0, outputs), "a tree adds to an output that there is not")
+    vectors = outputs > 1 and all(int(tree["tree_param"]["size_leaf_vector"]) == outputs for tree in trees)
+    _require(vectors or len(np.unique(to)) == outputs, f"it has {outputs:,} outputs, and trees of fewer")
     for holder in (booster, model):
         if len(holder.get("weight_drop", ())):
             _require(len(_numbers(holder, "weight_drop")) == len(trees), "weight_drop is not of each tree")

@@ -36,7 +36,7 @@ def barycenter_kernel(
     embedding,  # float64 [POINTS, OUTPUTS]
     bounds,  # float32 [rows, GROUPS], or what `few_rows.py` has, as `finer` is
     finer,
-    unit,  # float64 [1]
+    reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -57,7 +57,7 @@ def barycenter_kernel(
     """A program places `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     _, chosen = nearest(
-        x, columns, columns, bounds, finer, unit, row, rows,
+        x, columns, columns, bounds, finer, reach, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
         METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,

@@ -50,7 +50,7 @@ def nearest_graph_kernel(
     factor,  # float64 [FEATURES]
     bounds,  # float32 [rows, GROUPS], or what `few_rows.py` has, as `finer` is
     finer,
-    unit,  # float64 [1]
+    reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, POINTS], filled with what stands for no neighbour
     rows,
     FEATURES: tl.constexpr,
@@ -74,7 +74,7 @@ def nearest_graph_kernel(
     """A program writes the neighbours of `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, bounds, finer, unit, row, rows,
+        x, columns, factor, bounds, finer, reach, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
         METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,

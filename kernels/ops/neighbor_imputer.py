@@ -18,13 +18,21 @@ import torch
 import triton
 import triton.language as tl
 
-from ..bound_kernels import LARGEST
 from ..bounds import grouping
 from ..distances import INFINITY, check_points, reduced_distances, reference_reduced_distances, transposed
 from ..errors import PlanError
 from ..nearest import WEIGHTS, check_neighbors, neighbor_weights, reference_nearest
 from ..plan import Operation, Parameters
-from ..selection import NONE, keep_nearer, next_groups, worth_more
+from ..selection import (
+    INFINITE_HALF,
+    NONE,
+    comes_before,
+    from_upper_half,
+    keep_nearer,
+    next_groups,
+    upper_half,
+    worth_more,
+)
 from ..tiles import in_tiles
 
 DISTANCES_AT_ONCE = 2**22
@@ -39,7 +47,7 @@ def missing_distances_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     values,  # float64 [FEATURES, POINTS]
     distances,  # float64 [rows, GROUPS * GROUP]
-    bounds,  # float32 [rows, GROUPS]
+    least,  # float64 [rows, GROUPS], the smallest of each group
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -49,10 +57,7 @@ def missing_distances_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
 ):
-    """A program makes the reduced distances of `BLOCK_ROWS` rows, if one misses a feature, to `BLOCK_POINTS` points.
-
-    A group's bound is its smallest distance, or a little less.
-    """
+    """A program makes the reduced distances of `BLOCK_ROWS` rows, if one misses a feature, to `BLOCK_POINTS` points."""
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     missing = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.int32)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
@@ -69,11 +74,9 @@ def missing_distances_kernel(
         )  # fmt: skip
         inside = (row < rows)[:, None] & (point < GROUPS * GROUP)[None, :]
         tl.store(distances + row[:, None] * (GROUPS * GROUP) + point[None, :], distance, mask=inside)
-        least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
-        bound = tl.minimum(least.to(tl.float32), LARGEST) * (1.0 - 2.0**-22)
-        bound = tl.where(least < 1e-30, 0.0, tl.where(least == INFINITY, INFINITY, bound))
+        low = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         inside = (row < rows)[:, None] & (group < GROUPS)[None, :]
-        tl.store(bounds + row[:, None] * GROUPS + group[None, :], bound, mask=inside)
+        tl.store(least + row[:, None] * GROUPS + group[None, :], low, mask=inside)
 
 
 @triton.jit
@@ -83,7 +86,7 @@ def neighbor_imputer_kernel(
     means,  # float64 [FEATURES]
     columns,  # int32 [WIDTH]
     distances,  # float64 [rows, GROUPS * GROUP], infinite past the last point
-    bounds,  # float32 [rows, GROUPS]
+    least,  # float64 [rows, GROUPS]
     out,  # float32 or float64 [rows, WIDTH]
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -102,19 +105,25 @@ def neighbor_imputer_kernel(
     y = tl.load(x + row * FEATURES + feature).to(tl.float64)
     if y != y:
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
-        bound = tl.load(bounds + row * GROUPS + group, mask=group < GROUPS, other=INFINITY)
+        low = tl.load(least + row * GROUPS + group, mask=group < GROUPS, other=INFINITY)
+        base = tl.min(low, axis=1)
+        above = tl.where(low == INFINITY, INFINITY, low - base[:, None])  # which is 0 for all where all are as near
+        bound = upper_half(above)
         slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :]
         best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
         chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
-        more = tl.max((tl.min(bound, axis=1) < INFINITY).to(tl.int32), axis=0)
+        more = tl.max((tl.min(bound, axis=1) < INFINITE_HALF).to(tl.int32), axis=0)
         while more > 0:
-            at, bound = next_groups(bound, GROUPS, AT_ONCE)
+            at, bound = next_groups(bound, GROUPS, AT_ONCE, INFINITE_HALF)
             point = tl.reshape(at * GROUP + tl.arange(0, GROUP)[None, :], [AT_ONCE * GROUP])
             value = tl.load(values + feature * POINTS + point, mask=point < POINTS, other=float("nan"))
             donor = value == value
             distance = tl.load(distances + row * (GROUPS * GROUP) + point, mask=donor, other=INFINITY)[None, :]
             best, chosen = keep_nearer(distance, tl.where(donor, point, NONE), best, chosen)
-            more = worth_more(bound, best, 1.0)
+            more = worth_more(from_upper_half(tl.min(bound, axis=1)), best, 1.0, base)
+            if more == 2:
+                _, first = tl.min(bound, axis=1, return_indices=True)
+                more = comes_before(first * GROUP, best, chosen)
         real = (slot < NEIGHBORS) & (best < INFINITY)
         weight = neighbor_weights(best, real, "nan_euclidean", 2.0, BY_DISTANCE)
         donated = tl.load(values + feature * POINTS + chosen, mask=real, other=0.0)
@@ -175,9 +184,9 @@ class NeighborImputer(Operation):
         groups, group = grouping(points)
         step = max(DISTANCES_AT_ONCE // (groups * group) // 16, 1) * 16
         distances = torch.empty(min(rows, step), groups * group, dtype=torch.float64, device=x.device)
-        bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
+        least = torch.empty(min(rows, step), groups, dtype=torch.float64, device=x.device)
         shape = {
-            "values": parameters["values"], "distances": distances, "bounds": bounds,
+            "values": parameters["values"], "distances": distances, "least": least,
             "FEATURES": features, "POINTS": points, "GROUPS": groups, "GROUP": group,
         }  # fmt: skip
         slots, block_points = triton.next_power_of_2(self.n_neighbors), max(BLOCK_POINTS, group)

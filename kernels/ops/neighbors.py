@@ -48,7 +48,7 @@ def neighbors_kernel(
     targets,  # float64 [POINTS, OUTPUTS]
     bounds,  # float32 [rows, GROUPS], or what `few_rows.py` has, as `finer` is
     finer,
-    unit,  # float64 [1]
+    reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -73,7 +73,7 @@ def neighbors_kernel(
     """A program answers `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
-        x, columns, factor, bounds, finer, unit, row, rows,
+        x, columns, factor, bounds, finer, reach, row, rows,
         FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
         METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
         BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,

@@ -85,7 +85,7 @@ def radius_sums_kernel(
     targets,  # float64 [POINTS, OUTPUTS]
     radius,  # float64 [1], reduced
     bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read unless BOUNDED
-    unit,  # float64 [1], the reduced distance 1 as bounds have it
+    reach,  # float64 [rows, 2], see `bounds.py`; not read unless BOUNDED
     sums,  # float64 [rows, PARTS, KINDS, 1 + OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
@@ -120,7 +120,9 @@ def radius_sums_kernel(
     near = ((tl.arange(0, BLOCK_GROUPS) < IN_PART) & (group < GROUPS))[None, :] & (row < rows)[:, None]
     if BOUNDED:
         bound = tl.load(bounds + row[:, None] * GROUPS + group[None, :], mask=near, other=INFINITY)
-        near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * tl.load(unit))
+        scale = tl.load(reach + 2 * row, mask=row < rows, other=0.0)[:, None]
+        offset = tl.load(reach + 2 * row + 1, mask=row < rows, other=0.0)[:, None]
+        near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * scale - offset)
     waiting = tl.min(tl.where(near, group[None, :], GROUPS), axis=0)
     weights = tl.zeros([BLOCK_ROWS, GROUP], tl.float64)
     y = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS, GROUP], tl.float64)
@@ -253,14 +255,14 @@ class RadiusNeighbors(Operation):
         block_rows = 1 if self._few or rows < MANY_ROWS else max(MOST_SUMS // (group * block_outputs), 1)
         shared = block_rows > 1
         x = x[:rows].double() if shared else x  # which each program would do for each of its points
-        for part, bounds in self._parts(x, parameters, rows, width):
+        for part, bounds, reach in self._parts(x, parameters, rows, width):
             count = part.stop - part.start
             sums = torch.empty(count, width, dtype=torch.float64, device=x.device)
             radius_sums_kernel[(triton.cdiv(count, block_rows), means["PARTS"], triton.cdiv(outputs, block_outputs))](
                 x=x[part],
                 **{name: parameters[name] for name in ("columns", "factor", "targets", "radius")},
                 bounds=sums if bounds is None else bounds,
-                unit=parameters.get("unit", sums),
+                reach=sums if reach is None else reach,
                 sums=sums,
                 rows=count,
                 FEATURES=features,
@@ -289,18 +291,17 @@ class RadiusNeighbors(Operation):
 
     def _parts(
         self, x: torch.Tensor, parameters: Parameters, rows: int, width: int
-    ) -> Iterator[tuple[slice, torch.Tensor | None]]:
-        """Yield some rows at a time and their bounds, if few groups of points hold neighbours."""
+    ) -> Iterator[tuple[slice, torch.Tensor | None, torch.Tensor | None]]:
+        """Yield some rows at a time, and their bounds and reach if few groups of points hold neighbours."""
         step = max(SUMS_AT_ONCE // width, MANY_ROWS)
         for start in range(0, rows, step):
             part = slice(start, min(start + step, rows))
             if not self._few:
-                yield part, None
+                yield part, None, None
                 continue
-            for within, bounds in bounds_of(
-                x[part], parameters, part.stop - start, len(self.points), self.metric, self.p
-            ):
-                yield slice(start + within.start, start + within.stop), bounds
+            constants = metric_constants(self.metric, self.p, self.factor)
+            for within, bounds, reach in bounds_of(x[part], parameters, part.stop - start, len(self.points), constants):
+                yield slice(start + within.start, start + within.stop), bounds, reach
 
     def launches(self, inputs: int) -> int:
         return LAUNCHES if self._by_products else 2 + BOUND_LAUNCHES * self._few

@@ -7,6 +7,8 @@
         tr.verify(client, "houses")
         y = client.predict("houses", X)
 
+    y = tr.load("model_repository/houses").predict(X)  # in this process: arrays, tables, tensors on a GPU
+
 Everything that a user calls or catches is here, and is imported when it is first used: a client does without torch and
 scikit-learn. The errors are a tree, see `triton_regressors.errors`.
 """
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
     from triton_regressors.registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
-    from triton_regressors.scoring.predicting import Predictor
+    from triton_regressors.scoring.loaded import Model, load
     from triton_regressors.scoring.run import Score, score
 
 __all__ = [
@@ -61,9 +63,9 @@ __all__ = [
     "InferenceError",
     "InvalidRequest",
     "MissingExtra",
+    "Model",
     "ModelNotFound",
     "NoAnswers",
-    "Predictor",
     "RegistryError",
     "RequestCancelled",
     "RequestTimeout",
@@ -80,6 +82,7 @@ __all__ = [
     "answers",
     "compare",
     "export",
+    "load",
     "load_estimator",
     "log_entry",
     "lowers",
@@ -111,7 +114,7 @@ _PLACES = {
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
     "registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
-    "scoring.predicting": ("Predictor",),
+    "scoring.loaded": ("Model", "load"),
     "scoring.run": ("Score", "score"),
 }
 """Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""

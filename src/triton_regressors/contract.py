@@ -88,9 +88,9 @@ class Contract:
     """What a model is asked and answers under its name on a server; `version` is None before it is exported.
 
     `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
-    `table` are sentences on the types of the table for which the answers are exact, if these are not float64,
-    `interval` on the prediction interval, and `profile` on the rows that served rows are compared with,
-    if there are any.
+    `interval` are sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
+    if there are any; `few_rows` says so where these are few. `table` are sentences on the types of the table for which
+    the answers are exact, if these are not float64.
     """
 
     name: str
@@ -103,6 +103,7 @@ class Contract:
     shell: str
     interval: tuple[str, ...] = ()
     profile: tuple[str, ...] = ()
+    few_rows: str | None = None
     table: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -198,10 +199,11 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return what chose the inputs' types and the precision, and why an error above the tolerance passed."""
+        """Return the reasons for types and precision, and what is to be known of ties, a small profile and large errors."""
         report = self.report
-        notes = [*self.table, *(f"{reason}." for reason in (report.why, report.precision) if reason)]
+        notes = [*self.table, *(f"{reason}." for reason in (report.why, report.precision, report.ties) if reason)]
         notes += [] if report.float32 is None else _notes_on_float32(report.float32)
+        notes += [self.few_rows] if self.few_rows else []
         for output in self.outputs:
             found = output.parity
             if found.max_error > report.tolerance:
@@ -250,6 +252,7 @@ def contract_of(
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
         () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
+        None if profile is None else profiles.few_rows(profile),
         _on_table(inputs, called),
     )
 

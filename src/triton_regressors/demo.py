@@ -103,7 +103,7 @@ def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, c
     with Client(server.grpc_url, "grpc") as over_grpc, Client(server.http_url, "http") as over_http:
         for name, (estimator, rows) in models.items():
             X = rows[:1]  # float64: the client sends what the entry takes
-            answers = (np.ravel(estimator.predict(X)), *(c.predict(name, X)[0] for c in (over_grpc, over_http)))
+            answers = (np.ravel(estimator.predict(X)), *(np.ravel(c.predict(name, X)) for c in (over_grpc, over_http)))
             table.add_row(name, *(" ".join(f"{value:.4f}" for value in answer) for answer in answers))
         console.print(table)
         X = models["diabetes_bayesian"][1][:1]

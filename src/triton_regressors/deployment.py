@@ -34,7 +34,15 @@ GPU_PROCESS_MIB = 800
 _METRIC = re.compile(r"(?<!record: )(?<![\w:])((?:\w+:)?(?:nv|triton_regressors)_\w+(?::\w+)?)(\{?)")
 """A metric of the server's, of entries' or of a rule where `RULES` ask for it, and the brace that may follow."""
 LEAST_WAITING = 0.01
-"""A threshold below it would scale by chance."""
+"""Least threshold of the queue, in requests that wait: below it, chance would add replicas."""
+THRESHOLDS = ("requests/s of a replica", "waiting at a replica")
+"""Names of the numbers by which replicas are added and removed."""
+GPU_RESOURCE = "nvidia.com/gpu"
+"""Kubernetes' name of a whole GPU. Nodes that share or divide theirs have others."""
+DEFAULT_MOST = 4
+"""Most replicas of an autoscaled deployment, unless another number is given."""
+_QUEUE = "# The queue.\n"
+"""The line of scaling.yaml from which on the second trigger stands, to the end of the file."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +67,30 @@ class Resources:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How many replicas there may be, and when there is to be one more: requests that wait, for each replica."""
+    """How many replicas there may be, and what each of them is to get.
+
+    requests_per_s: requests per second of one replica. waiting: requests that wait at one replica on average, above
+    which more replicas are added at once; None: the queue is not looked at.
+    """
 
     least: int
     most: int
-    waiting: float
     prometheus: str
+    requests_per_s: float
+    waiting: float | None
 
-    @property
-    def threshold(self) -> str:
-        """The threshold as it is written: a decimal number."""
-        return f"{self.waiting:.4f}".rstrip("0").rstrip(".")
+
+@dataclass(frozen=True)
+class Access:
+    """By what name a pod is known: to the cluster, where None is an account of its own, and to the image's registry."""
+
+    service_account: str | None = None
+    pull_secret: str | None = None
+
+
+def threshold(number: float) -> str:
+    """Return a threshold as it is written: a decimal number of four digits that count."""
+    return f"{float(f'{number:.4g}'):f}".rstrip("0").rstrip(".")
 
 
 def instances_of(config: Any) -> int:
@@ -81,6 +102,11 @@ def uses_gpu(config: Any) -> bool:
     """Whether a `ModelConfig` has its instances on a GPU where there is one."""
     kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
     return kinds != {"KIND_CPU"}
+
+
+def needs_gpu(config: Any) -> bool:
+    """Whether a `ModelConfig` has instances that start on a GPU alone."""
+    return any(group.Kind.Name(group.kind) == "KIND_GPU" for group in config.instance_group)
 
 
 def resources_of(memory_bytes: float, instances: int) -> Resources:
@@ -100,8 +126,18 @@ def service_name(entry: str) -> str:
     return entry.lower().replace("_", "-").replace(".", "-")
 
 
-def check_names(entry: str, service: str, namespace: str, prometheus: str) -> None:
+def check_names(entry: str, service: str, namespace: str, prometheus: str, access: Access, gpu_resource: str) -> None:
     """Raise TritonRegressorsError unless KServe, Kubernetes and the queries take these names and this address."""
+    for option, name in (("--service-account", access.service_account), ("--pull-secret", access.pull_secret)):
+        if name is not None and not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name):
+            raise TritonRegressorsError(
+                f"{option} is {name!r}; accepted: small letters, digits, '-' and '.', as Kubernetes names its objects."
+            )
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", gpu_resource, re.ASCII):
+        raise TritonRegressorsError(
+            f"--gpu-resource is {gpu_resource!r}; accepted: the name under which a node offers its GPUs, such as "
+            f"{GPU_RESOURCE}, nvidia.com/gpu.shared or nvidia.com/mig-1g.10gb."
+        )
     if not re.fullmatch(r"[\w.-]+", entry, re.ASCII):
         raise TritonRegressorsError(
             f"The entry {entry!r} cannot be deployed: its name must consist of letters, digits, '_', '.' and '-'."
@@ -131,14 +167,17 @@ def manifests(
     storage: str,
     gpu: bool,
     resources: Resources,
-    scaling: Scaling,
+    scaling: Scaling | None,
     numbers: Sequence[Number],
+    gpu_resource: str = GPU_RESOURCE,
+    access: Access = Access(),
 ) -> dict[str, str]:
     """Return the files of docker/kubernetes/`kind` ("plain" or "kserve") for an entry, by their paths.
 
     entry: its name in the repository. service: the name of Kubernetes' objects. storage: the repository's root, as
     KServe's storageUri; for "plain" it must be pvc://CLAIM[/FOLDER]. gpu: whether replicas that are scaled have one.
-    numbers: what stands at the top of the files that hold them.
+    scaling: None: one replica, and no overlay that is scaled by requests. numbers: what stands at the top of the files
+    that hold them. gpu_resource: what Kubernetes calls a GPU, or the share of one, that a replica gets.
 
     Raises:
         TritonRegressorsError: a storage or an image that cannot be, or a template without a value to replace.
@@ -148,16 +187,12 @@ def manifests(
     texts["kernels.Dockerfile"] = (DOCKER / "kubernetes" / "kernels.Dockerfile").read_text("utf-8")
     names = {"house-prices": service, "house_prices": entry}
     texts = {path: _replaced(text, names) for path, text in texts.items()}
-    of_entry, of_scaling = "entry/kustomization.yaml", "overlays/autoscaled/scaling.yaml"
-    shared, least, most = (
-        ("sizeLimit: ", "minReplicaCount: ", "maxReplicaCount: ")
-        if kind == "plain"
-        else ("value: ", "minReplicas: ", "maxReplicas: ")
-    )
+    of_entry, of_gpu = "entry/kustomization.yaml", "gpu/kustomization.yaml"
+    shared = "sizeLimit: " if kind == "plain" else "value: "
     texts[of_entry] = put(
         texts[of_entry],
         {
-            NOTE: _notes(each for each in numbers if each.name != "threshold"),
+            NOTE: _notes(each for each in numbers if each.name not in THRESHOLDS),
             "namespace: default\n": f"namespace: {namespace}\n",
             'newName: triton-regressors-server, newTag: "26.09"': _image(image),
             '{cpu: "2", memory: 2048Mi}': f'{{cpu: "{resources.cpu}", memory: {resources.memory_mib}Mi}}',
@@ -166,23 +201,55 @@ def manifests(
             **_storage(kind, storage),
         },
     )
-    texts[of_scaling] = put(
-        texts[of_scaling],
-        {
-            NOTE: _notes(each for each in numbers if each.name == "threshold"),
-            "http://prometheus-operated.monitoring.svc:9090": scaling.prometheus,
-            'job="default/': f'job="{namespace}/',
-            ': "1"': f': "{scaling.threshold}"',
-            f"{least}1": f"{least}{scaling.least}",
-            f"{most}4": f"{most}{scaling.most}",
-        },
-    )
+    texts[of_gpu] = put(texts[of_gpu], {"nvidia.com~1gpu": gpu_resource.replace("/", "~1")})
+    _grant(texts, "base/deployment.yaml" if kind == "plain" else "base/inferenceservice.yaml", service, access)
+    autoscaled = [path for path in texts if path.startswith("overlays/autoscaled/")]
+    if scaling is None:
+        for path in autoscaled:
+            del texts[path]
+    else:
+        _scale(texts, kind, namespace, scaling, [each for each in numbers if each.name in THRESHOLDS])
+        if not gpu:
+            of_scaled = "overlays/autoscaled/kustomization.yaml"
+            texts[of_scaled] = put(texts[of_scaled], {"[../../entry, ../../gpu]": "[../../entry]"})
     of_rules = "base/rules.yaml"
     texts[of_rules] = put(texts[of_rules], {"  groups: []\n": f"  groups:\n{_rules(service, namespace)}"})
-    if not gpu:
-        scaled = "overlays/autoscaled/kustomization.yaml"
-        texts[scaled] = put(texts[scaled], {"[../../entry, ../../gpu]": "[../../entry]"})
     return texts
+
+
+def _scale(texts: dict[str, str], kind: str, namespace: str, scaling: Scaling, numbers: Sequence[Number]) -> None:
+    """Write the numbers of replicas and the thresholds into scaling.yaml, without a queue's where there is none."""
+    path = "overlays/autoscaled/scaling.yaml"
+    least, most = ("minReplicaCount: ", "maxReplicaCount: ") if kind == "plain" else ("minReplicas: ", "maxReplicas: ")
+    values = {
+        NOTE: _notes(numbers),
+        "http://prometheus-operated.monitoring.svc:9090": scaling.prometheus,
+        'job="default/': f'job="{namespace}/',
+        ': "500"': f': "{threshold(scaling.requests_per_s)}"',
+        f"{least}1": f"{least}{scaling.least}",
+        f"{most}4": f"{most}{scaling.most}",
+    }
+    text = texts[path]
+    if scaling.waiting is None:
+        text = text[: text.index(_QUEUE)].rstrip() + "\n"
+    else:
+        values[': "1"'] = f': "{threshold(scaling.waiting)}"'
+    texts[path] = put(text, values)
+
+
+def _grant(texts: dict[str, str], path: str, service: str, access: Access) -> None:
+    """Write the service account and the secret for the image's registry into the pod of a file."""
+    found = re.search(rf"( *)serviceAccountName: {service}\n", texts[path])
+    if found is None:
+        raise TritonRegressorsError("A template of this installation has no 'serviceAccountName' to replace.")
+    account = f"{found[1]}serviceAccountName: {access.service_account or service}\n"
+    if access.pull_secret is not None:
+        account += f"{found[1]}imagePullSecrets: [{{name: {access.pull_secret}}}]\n"
+    texts[path] = put(texts[path], {found[0]: account})
+    if access.service_account is not None:
+        of_base = "base/kustomization.yaml"
+        texts[of_base] = put(texts[of_base], {"  - serviceaccount.yaml\n": ""})
+        del texts["base/serviceaccount.yaml"]
 
 
 def compose_files(

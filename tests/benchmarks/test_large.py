@@ -93,7 +93,7 @@ def test_a_file_of_a_library_is_exported_served_and_checked(monkeypatch):
 @pytest.mark.parametrize(("passed", "answer"), [(True, 0.5), (False, 1.0)])
 def test_a_wrong_answer_is_no_result(monkeypatch, tmp_path, passed, answer):
     monkeypatch.setattr(large, "verify", lambda client, entry: types.SimpleNamespace(passed=passed))
-    client = types.SimpleNamespace(predict=lambda name, X: np.full((len(X), 1), answer, dtype=np.float32))
+    client = types.SimpleNamespace(infer=lambda name, X: {"y": np.full((len(X), 1), answer, dtype=np.float32)})
     with pytest.raises(WrongAnswerError, match="The served model is"):
         large.check(client, tmp_path / "model", large_models.rows(3, seed=0), np.ones((3, 1)))
 

@@ -157,7 +157,7 @@ def client(connect: Connect, watched: Watched) -> Client:
 
 def answers(rows: pd.DataFrame, factor: int = 10) -> np.ndarray:
     """Return what `houses` answers to a table."""
-    return (factor * rows[["rooms"]].to_numpy() + rows[["year"]].to_numpy()).astype(np.float32)
+    return (factor * rows["rooms"].to_numpy() + rows["year"].to_numpy()).astype(np.float32)
 
 
 @BOTH
@@ -206,8 +206,8 @@ class TestRequests:
         rows = np.ones((REQUEST_BYTES // 8 + 3, 2), np.float32)
         rows[-3:, 0] = 2, 3, 4
         y = client.predict("houses", rows)
-        assert y.shape == (len(rows), 1)
-        assert y[-4:, 0].tolist() == [11, 21, 31, 41]
+        assert y.shape == (len(rows),)
+        assert y[-4:].tolist() == [11, 21, 31, 41]
         assert watched.counted() == ["config", "infer", "infer"]
 
     def test_wrong_arguments_are_not_sent(self, client: Client, watched: Watched) -> None:
@@ -271,7 +271,7 @@ class TestModelsThatAreLoadedAnew:
         load(categories=[1])
         with pytest.raises(errors.InvalidRequest, match=r"^X\[0, 1\] \('year'\) is 0.1, a category, which FP32 would"):
             client.predict("houses", [[1, 0.1]])
-        np.testing.assert_array_equal(client.predict("houses", [[1, 0.5]]), [[10.5]])
+        np.testing.assert_array_equal(client.predict("houses", [[1, 0.5]]), [10.5])
 
     def test_another_type_and_fewer_rows(self, client: Client, load: Load, watched: Watched) -> None:
         load()

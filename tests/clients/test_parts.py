@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ModelNotFound, RequestTimeout
-from triton_regressors.clients.parts import Part, cut
+from triton_regressors.clients.parts import Part, as_predicted, cut
 
 NUMBERS = {"X": np.zeros((10, 4), np.float32)}  # 16 bytes a row
 
@@ -59,3 +59,9 @@ def test_errors_name_rows_of_the_whole_table(error: InferenceError, says: str) -
     found = Part(32, 48, 1000).error(error)
     assert (type(found), str(found)) == (type(error), says)
     assert Part(0, 1000, 1000).error(error) is error
+
+
+def test_predict_has_the_shape_of_scikit_learns() -> None:
+    assert as_predicted(np.zeros((5, 1), np.float32)).shape == (5,)
+    assert as_predicted(np.zeros((1, 1), np.float32)).shape == (1,)
+    assert as_predicted(np.zeros((5, 3), np.float32)).shape == (5, 3)

@@ -81,7 +81,9 @@ class TestFeatureNames:
 
     def test_missing_columns_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(RowsError, match=r"lacks columns 'c', 'd' of input 'X'; it has a, b\.$"):
+        with pytest.raises(
+            RowsError, match=r"lacks columns 'c', 'd' of input 'X'; beside what the model takes it has column 'b'\.$"
+        ):
             read_rows(tmp_path / "x.csv", ["a", "c", "d"])
 
     def test_a_file_without_names_must_have_as_many(self, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import contextlib
+import json
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
 
 from tests.servers import triton_server
 from triton_regressors.clients.errors import ServerError, ServerUnavailable
@@ -110,6 +113,48 @@ def test_the_signal_that_ended_it_is_named(repository: Path) -> None:
         assert re.fullmatch(r"was ended by SIG(SEGV|ABRT)", server.ending())
     assert ending(-9, ()) == "was ended by SIGKILL, as the system does where memory runs out,"
     assert ending(1, ("E1121 09:32:06.080731 8097 a.cc:4] no memory",)) == "ended with exit code 1 (no memory)"
+
+
+def test_a_shape_that_ends_it_over_http_is_refused_over_grpc(
+    repository: Path, start: Callable[..., TritonServer]
+) -> None:
+    """As docs/serving.md has it of this Triton server; it is the server's own fault."""
+    server, shape = start([repository]), [2**31, 3]
+    tensor = grpc_client.InferInput("X", shape, "FP32")
+    tensor._raw_content = ROWS.tobytes()
+    with (
+        grpc_client.InferenceServerClient(server.grpc_url) as client,
+        pytest.raises(InferenceServerException, match="byte size mismatch for input 'X'"),
+    ):
+        client.infer("sums", [tensor])
+    assert server.running
+    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": shape, "data": [1, 2, 3]}]}
+    request = urllib.request.Request(f"http://{server.http_url}/v2/models/sums/infer", json.dumps(body).encode())
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(request, timeout=30)
+    deadline = time.monotonic() + 20
+    while server.running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert re.fullmatch(r"was ended by SIG(SEGV|ABRT)", server.ending())
+    server.restart()
+    with Client(server.grpc_url) as ours:
+        assert ours.predict("sums", ROWS) == 12
+
+
+def test_it_is_started_again_where_and_with_what_it_was(repository: Path, start: Callable[..., TritonServer]) -> None:
+    server = start([repository])
+    with pytest.raises(ServerError, match=r"has not ended by itself; call start\(\), or stop\(\) first\.$"):
+        server.restart()
+    addresses, pid, shm_prefix = (server.grpc_url, server.http_url, server.metrics_url), server.pid, server._shm_prefix
+    os.kill(pid, signal.SIGSEGV)
+    while server.running:
+        time.sleep(0.01)
+    server.restart()
+    assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
+    assert leftovers(pid, shm_prefix) == []
+    with Client(server.grpc_url) as client:  # of this process, which has the key
+        client.load("sums")
+        assert client.predict("sums", ROWS) == 12
 
 
 def test_nothing_survives_a_killed_server(repository: Path) -> None:

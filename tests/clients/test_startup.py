@@ -1,10 +1,13 @@
 """From a launched Triton server to one that is ready: taken ports, models that do not load, and those waited for."""
 
+import contextlib
+import io
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,3 +166,32 @@ def test_those_that_get_on_are_waited_for(
     server = start([repository], startup_timeout_s=2)
     assert time.monotonic() - began > 4
     assert server.progress == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b'{"error": "[request id: <id_unknown>] failed to read the repository"}', ": failed to read the repository"),
+        (b"{}", ""),
+        (b"not JSON", ""),
+    ],
+)
+def test_an_index_that_is_no_list_ends_in_one_sentence(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, says: str
+) -> None:
+    asked = startup._response
+
+    @contextlib.contextmanager
+    def answered(port: int, method: str, path: str, *options: Any, **named: Any) -> Iterator[Any]:
+        if path == "/v2/repository/index":
+            yield io.BytesIO(answer)
+        else:
+            with asked(port, method, path, *options, **named) as response:
+                yield response
+
+    with monkeypatch.context() as patched:
+        patched.setattr(startup, "_response", answered)
+        server = TritonServer([repository])
+        with pytest.raises(ServerError, match=f"^The Triton server does not list its models{says}\\.$"):
+            server.start()
+    assert not server.running

@@ -238,7 +238,7 @@ class TestCommands:
             np.testing.assert_allclose(predict(name), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
         np.testing.assert_allclose(predict("other[red].csv"), np.hstack([GOLDEN, X[:, 2:]]), rtol=1e-6)
         for name, says in (
-            ("without.csv", r"lacks column 'c' of input 'X'; it has a, b, d\.$"),
+            ("without.csv", r"lacks column 'c' of input 'X'; beside what the model takes it has column 'd'\.$"),
             ("narrow.npy", r"narrow\.npy has shape \(41, 2\); 3 features are expected"),
             ("twice.csv", r"twice\.csv has column 'c' more than once"),
         ):

@@ -14,15 +14,21 @@ import yaml
 from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
+from tests.clients.compare.test_threshold import queued
 from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.__main__ import make_app
+from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.comparison import Comparison
+from triton_regressors.clients.compare.load import Load
+from triton_regressors.clients.compare.report import as_json
+from triton_regressors.clients.compare.results import Point
 from triton_regressors.commands.serving_memory import Resident, ServingMemory, family, measure, resident
 from triton_regressors.deployment import DOCKER, resources_of, service_name
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'
-CLUSTER = ("--image", "reg.example:5000/team/server:26.09", "--storage", "pvc://models/prod", "--queue-seconds", "2.5")
+CLUSTER = ("--image", "reg.example:5000/team/server:26.09", "--storage", "pvc://models/prod", "--requests-per-s", "2.5")
 MEMORY = ("--memory-mib", "900")
 
 
@@ -65,7 +71,8 @@ def for_kserve_on_cpus(folder: Path) -> Any:
 
 def test_for_kubernetes(tmp_path: Path) -> None:
     done = for_kubernetes(tmp_path)
-    for words in ("threshold 2.5: as given by --queue-seconds", "memory request 1024 MiB: as given by --memory-mib",
+    for words in ("requests/s of a replica 2.5: as given by --requests-per-s",
+                  "memory request 1024 MiB: as given by --memory-mib",
                   "memory limit 2816 MiB: 1.5 times", "cpu 11, at most 22: assumed: one for each of 10 instances",
                   f"kubectl apply -k {tmp_path}/out/overlays/gpu "):  # fmt: skip
         assert words in done.stdout
@@ -86,7 +93,7 @@ def test_for_kubernetes_as_kustomize_builds_it(tmp_path: Path) -> None:
         "requests": {"cpu": "11", "memory": "1024Mi"},
         "limits": {"cpu": "22", "memory": "2816Mi", "nvidia.com/gpu": "1"},
     }
-    assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demand_2/ready"
+    assert server["readinessProbe"]["exec"]["command"][-1] == "ready"
     (models,) = [mount for mount in server["volumeMounts"] if mount["name"] == "models"]
     assert models == {"name": "models", "mountPath": "/mnt/models", "subPath": "prod", "readOnly": True}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -94,8 +101,15 @@ def test_for_kubernetes_as_kustomize_builds_it(tmp_path: Path) -> None:
     assert volumes["models"]["persistentVolumeClaim"]["claimName"] == "models"
     scaled = found["ScaledObject"]["spec"]
     assert (scaled["scaleTargetRef"]["name"], scaled["maxReplicaCount"]) == ("demand-2", 7)
-    assert scaled["triggers"][0]["metadata"]["threshold"] == "2.5"
-    assert '{job="team/demand-2",model="demand_2"}' in scaled["triggers"][0]["metadata"]["query"]
+    (trigger,) = scaled["triggers"]  # of the queue nothing is known
+    assert trigger["metadata"]["threshold"] == "2.5"
+    assert '{job="team/demand-2",model="demand_2"}' in trigger["metadata"]["query"]
+    assert found["PodDisruptionBudget"]["spec"]["selector"] == found["Deployment"]["spec"]["selector"]
+    for constraint in pod["topologySpreadConstraints"]:
+        assert constraint["labelSelector"] == found["Deployment"]["spec"]["selector"]
+    assert pod["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"] == "demand-2"
+    assert found["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert "imagePullSecrets" not in pod
 
 
 def test_for_kserve_on_cpus(tmp_path: Path) -> None:
@@ -122,6 +136,131 @@ def test_for_kserve_as_kustomize_builds_it(tmp_path: Path) -> None:
     assert alone["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"] == "none"
 
 
+def compared(folder: Path, runs_on: str, queue_ms: float = 2.0) -> Path:
+    """A report of a comparison of demand_2, as `repository` has it: 1,000 requests/s within the limit."""
+    own = BatchingConfiguration("own", dynamic_batching=False, instances=9)
+    points = [
+        Point(own, Load("grpc", 1, concurrency=clients), queued(rate, p99, queue_ms), None)
+        for clients, rate, p99 in ((1, 400, 1), (8, 1000, 4), (16, 1100, 9))
+    ]
+    comparison = Comparison("demand_2", points, planned=3, p99_ms=5.0, environment={"runs_on": runs_on})
+    (folder / "comparison.json").write_text(as_json(comparison))
+    return folder
+
+
+@pytest.mark.parametrize("platform", ["kubernetes", "kserve"])
+@pytest.mark.parametrize(
+    ("queue_ms", "waiting"), [(2.0, "1.6"), (0.001, None), (float("nan"), None)], ids=["queue", "tiny", "unknown"]
+)
+def test_replicas_follow_the_requests_and_the_queue_adds_to_them(
+    tmp_path: Path, platform: str, queue_ms: float, waiting: str | None
+) -> None:
+    report = compared(tmp_path, "CPU", queue_ms)
+    done = deploy(tmp_path, "--for", platform, *CLUSTER[:4], *MEMORY, "--comparison", str(report))
+    assert done.exit_code == 0, done.exception
+    assert "requests/s of a replica 800: 80% of what was measured: 1,000 requests/s at p99 4 ms" in done.stdout
+    scaling = yaml.safe_load((tmp_path / "out/overlays/autoscaled/scaling.yaml").read_text())
+    if platform == "kubernetes":
+        asked = [each["metadata"] for each in scaling["spec"]["triggers"]]
+        found = [(each["query"], each["threshold"]) for each in asked]
+        behavior = scaling["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    else:
+        of = scaling["spec"]["predictor"]["autoScaling"]
+        found = [(each["external"]["metric"]["query"], each["external"]["target"]["value"]) for each in of["metrics"]]
+        behavior = of["behavior"]
+    labels = '{job="default/demand-2",model="demand_2"}'
+    of_rate, *of_queue = found
+    assert of_rate == (f"sum(rate(nv_inference_request_success{labels}[1m]))", "800")
+    assert of_queue == ([(f"sum(rate(nv_inference_queue_duration_us{labels}[30s]))/1e6", waiting)] if waiting else [])
+    assert behavior == {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 300}}
+
+
+@pytest.mark.parametrize("platform", ["kubernetes", "kserve"])
+def test_without_a_comparison_there_is_one_replica(tmp_path: Path, platform: str) -> None:
+    done = deploy(tmp_path, "--for", platform, *CLUSTER[:4], *MEMORY)
+    assert done.exit_code == 0, done.exception
+    assert "replicas 1: there is no comparison from which to scale" in done.stdout
+    assert not (tmp_path / "out/overlays/autoscaled").exists()
+    assert "autoscaled" not in done.stdout
+    build(tmp_path / "out/overlays/gpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs_on", "arguments", "says", "gpu"),
+    [
+        ("KIND_AUTO", "CPU", (), "device CPU: as compared on CPU", False),
+        ("KIND_AUTO", "GPU 0", (), "device GPU: as compared on GPU 0", True),
+        (
+            "KIND_AUTO",
+            "CPU",
+            ("--device", "gpu"),
+            "as given by --device; .* on CPU, so compare again",
+            True,
+        ),
+        ("KIND_AUTO", "GPU 0", ("--device", "cpu"), "as given by --device; .* on GPU 0, so compare again", False),
+        ("KIND_AUTO", None, (), "device GPU: assumed, as config.pbtxt allows both", True),
+        ("KIND_GPU", None, (), "device GPU: config.pbtxt of demand_2 has its instances there", True),
+        ("KIND_CPU", None, (), "device CPU: every config.pbtxt has its instances there", False),
+    ],
+)
+@pytest.mark.parametrize("platform", ["kubernetes", "kserve", "compose"])
+def test_replicas_compute_on_what_was_compared(
+    tmp_path: Path, platform: str, kind: str, runs_on: str | None, arguments: tuple[str, ...], says: str, gpu: bool
+) -> None:
+    if runs_on is not None:
+        arguments += ("--comparison", str(compared(tmp_path, runs_on)))
+    elif platform != "compose":
+        arguments += CLUSTER[4:]
+    models = repository(tmp_path, kind)
+    done = deploy(tmp_path, "--for", platform, *CLUSTER[:4], *MEMORY, *arguments, models=models)
+    assert done.exit_code == 0, done.exception
+    assert re.search(says, done.stdout)
+    if platform == "compose":
+        server = yaml.safe_load((tmp_path / "out/compose.yaml").read_text())["services"]["triton-server"]
+        assert ("reservations" in server["deploy"]["resources"]) == gpu
+    else:
+        assert f"out/overlays/{'gpu' if gpu else 'cpu'} " in done.stdout
+        text = (tmp_path / "out/overlays/autoscaled/kustomization.yaml").read_text()
+        assert ("../../gpu" in text) == gpu
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "says"), [("KIND_GPU", "cpu", "'demand_2' has instances on a GPU"), ("KIND_CPU", "gpu", "CPU")]
+)
+def test_a_device_that_the_entry_does_not_have_is_refused(tmp_path: Path, kind: str, device: str, says: str) -> None:
+    done = deploy(tmp_path, "--for", "compose", *MEMORY, "--device", device, models=repository(tmp_path, kind))
+    assert isinstance(done.exception, TritonRegressorsError)
+    assert str(done.exception).startswith(f"--device {device}: ")
+    assert says in str(done.exception)
+
+
+@pytest.mark.parametrize("platform", ["kubernetes", "kserve"])
+@pytest.mark.parametrize("name", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
+def test_a_share_of_a_gpu_an_account_and_a_pull_secret_have_the_clusters_names(
+    tmp_path: Path, platform: str, name: str
+) -> None:
+    options = ("--gpu-resource", name, "--service-account", "scorer", "--pull-secret", "registry.key")
+    done = deploy(tmp_path, "--for", platform, *CLUSTER, *MEMORY, *options)
+    assert done.exit_code == 0, done.exception
+    found = build(tmp_path / "out/overlays/gpu")
+    assert "ServiceAccount" not in found
+    if platform == "kubernetes":
+        pod = found["Deployment"]["spec"]["template"]["spec"]
+        limits = pod["containers"][0]["resources"]["limits"]
+    else:
+        pod = found["InferenceService"]["spec"]["predictor"]
+        limits = pod["model"]["resources"]["limits"]
+    assert [each for each in limits if "nvidia" in each] == [name]
+    assert (pod["serviceAccountName"], pod["imagePullSecrets"]) == ("scorer", [{"name": "registry.key"}])
+
+
+def test_a_volume_for_several_replicas_must_be_readable_from_several_nodes(tmp_path: Path) -> None:
+    done = for_kubernetes(tmp_path)
+    assert (
+        "the volume of pvc://models/prod must let several nodes read it (ReadOnlyMany or ReadWriteMany)" in done.stdout
+    )
+
+
 @pytest.mark.parametrize("kind", ["KIND_AUTO", "KIND_CPU"])
 def test_for_compose(tmp_path: Path, kind: str) -> None:
     models = repository(tmp_path, kind)
@@ -144,13 +283,16 @@ def test_for_compose(tmp_path: Path, kind: str) -> None:
     [
         (("--for", "kserve", "--image", "a:1"), "--for kserve needs --storage"),
         (
-            ("--for", "kubernetes", *CLUSTER[:4]),
+            ("--for", "kubernetes", *CLUSTER[:4], "--max-replicas", "7"),
             "There is no comparison .* `triton-regressors compare demand_2 --p99-ms",
         ),
         (("--for", "kubernetes", *CLUSTER, "--storage", "s3://b/m"), "it must be a volume: pvc://CLAIM"),
         (("--for", "kserve", *CLUSTER, "--storage", "/srv/models"), "accepted: the URI of the repository's root"),
         (("--for", "kserve", *CLUSTER, "--image", "reg:5000/server"), "has no tag"),
-        (("--for", "kserve", *CLUSTER, "--queue-seconds", "0.001"), "would scale by chance"),
+        (("--for", "kserve", *CLUSTER, "--requests-per-s", "0"), "--requests-per-s is 0.0; accepted: a number above 0"),
+        (("--for", "kserve", *CLUSTER, "--gpu-resource", "gpu"), "--gpu-resource is 'gpu'; accepted: the name"),
+        (("--for", "kserve", *CLUSTER, "--pull-secret", "My key"), "--pull-secret is 'My key'; accepted: small"),
+        (("--for", "compose", "--gpu-resource", "nvidia.com/gpu"), "--for compose has no use for it"),
         (("--for", "kserve", *CLUSTER, "--service", "2nd"), "The service cannot be called '2nd'"),
         (("--for", "kserve", *CLUSTER, "--namespace", "My team"), "The namespace cannot be called 'My team'"),
         (

@@ -33,7 +33,7 @@ def test_it_says_what_it_wrote_and_what_was_refused(X: pd.DataFrame) -> None:
     assert done.stderr.endswith(" rows/s (torch on the CPU).\n")
     first = pd.read_parquet("out.parquet")
     assert first["id"].tolist() == [*range(60), *range(60)]
-    assert first["y"].tolist() == 2 * tr.Predictor("model_repository/sums", version=1)(X)["y"].tolist()
+    assert first["y"].tolist() == 2 * tr.load("model_repository/sums", version=1).predict(X).tolist()
     X.assign(b=np.where(X.index == 7, np.inf, X["b"])).to_csv("3.csv", index=False)
     done = run.invoke(make_app(), ["score", "sums", "[1-3].*", "out", "--errors", "row"])
     assert "to out with sums version 2: 180 rows in " in done.stderr

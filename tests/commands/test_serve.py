@@ -1,5 +1,7 @@
 """The command `serve`: what it prints, and how it ends."""
 
+import importlib
+import itertools
 import os
 import re
 import signal
@@ -9,18 +11,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tests.clients.conftest import MODEL
-from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.errors import InvalidRequest, ServerError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server_log import gpu_is_visible
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
 X = np.ones((1, 3), np.float32)
+command = importlib.import_module("triton_regressors.commands.serve")
 
 
 @contextmanager
@@ -81,6 +87,111 @@ def test_a_terminal_shows_how_many_are_ready(tmp_path: Path, write_model: WriteM
     assert b"0 of 2 models ready" in shown
 
 
+def server_of(process: "subprocess.Popen[str]") -> int:
+    """The process id of the Triton server that `serve` runs now."""
+    for pid in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        for child in pid.read_text().split():
+            if "tritonserver\0" in Path(f"/proc/{child}/cmdline").read_text():
+                return int(child)
+    raise AssertionError("no Triton server runs")
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """What it prints, up to the line that holds the words."""
+    assert process.stdout is not None
+    shown = ""
+    for line in process.stdout:
+        shown += line
+        if words in line:
+            return shown
+    raise AssertionError(f"it ended without {words!r}:\n{shown}")
+
+
+def test_a_server_that_dies_is_started_again_with_its_addresses_and_its_key(
+    tmp_path: Path, write_model: WriteModel
+) -> None:
+    write_model(tmp_path, "sums")
+    with serving(tmp_path) as process:
+        shown = read_until(process, "export TRITON_ADMIN_KEY=")
+        url = re.findall(r"gRPC\s+│\s+(127\.0\.0\.1:\d+)", shown)[0]
+        key = shown.rpartition("=")[2].strip()
+        died = server_of(process)
+        os.kill(died, signal.SIGSEGV)
+        shown = read_until(process, "The Triton server answers again.")
+        assert "The Triton server was ended by SIGSEGV. It is started again in 1 s.\n" in shown
+        assert server_of(process) != died
+        with Client(url, admin_key=key) as client:
+            assert client.predict("sums", X).shape == (1,)
+            client.load("sums")
+        process.terminate()
+        assert process.stdout is not None
+        assert process.stdout.read().endswith("The Triton server has stopped.\n")
+        assert process.wait(timeout=30) == 0
+    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
+
+
+def test_it_stops_while_it_waits_to_start_again(tmp_path: Path, write_model: WriteModel) -> None:
+    write_model(tmp_path, "sums")
+    with serving(tmp_path) as process:
+        read_until(process, "export TRITON_ADMIN_KEY=")
+        os.kill(server_of(process), signal.SIGSEGV)
+        read_until(process, "It is started again in 1 s.")
+        process.terminate()
+        assert process.stdout is not None
+        assert process.stdout.read().endswith("The Triton server has stopped.\n")
+        assert process.wait(timeout=30) == 0
+    assert list(Path("/dev/shm").glob(f"triton-regressors-{process.pid}-*")) == []
+
+
+class Dying:
+    """A server that ends whenever it is looked at, and starts again so often."""
+
+    running, log = False, "last words"
+
+    def __init__(self, starts: int) -> None:
+        self.starts = starts
+
+    def ending(self) -> str:
+        return "was ended by SIGSEGV"
+
+    def restart(self) -> None:
+        if not self.starts:
+            raise ServerError("No model loads.", log="of the start")
+        self.starts -= 1
+
+
+@pytest.mark.parametrize(
+    ("starts", "waits", "says", "log"),
+    [
+        (99, [1, 2, 4, 8, 16], "was ended by SIGSEGV, for the 6th time in succession.", "last words"),
+        (2, [1, 2, 4], "was ended by SIGSEGV and did not start again: No model loads.", "of the start"),
+    ],
+)
+def test_a_server_that_dies_again_and_again_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, starts: int, waits: list[int], says: str, log: str
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=slept.append, monotonic=lambda: 0.0))
+    with pytest.raises(ServerError, match=f"^The Triton server {says}$") as caught:
+        command._keep_running(Dying(starts), Console(quiet=True))
+    assert (slept, caught.value.log) == (waits, log)
+
+
+def test_one_that_ran_long_is_not_counted_with_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    now = itertools.count(step=100.0)
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=slept.append, monotonic=lambda: next(now)))
+    with pytest.raises(ServerError, match="did not start again"):
+        command._keep_running(Dying(9), Console(quiet=True))
+    assert slept == [1] * 10
+
+
+def test_a_server_without_model_control_says_so_in_place_of_a_key() -> None:
+    server: Any = SimpleNamespace(closed="ptrace is not allowed here")
+    says = "Models are neither loaded, unloaded nor compared while it runs: ptrace is not allowed here."
+    assert str(command._how_to_load(server)) == says
+
+
 def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
     repository = tmp_path / "[bold] [/x]"
     write_model(repository, "sums")
@@ -105,7 +216,7 @@ def test_until_a_signal(tmp_path: Path, write_model: WriteModel) -> None:
         assert re.search(r"\d\d:\d\d:\d\d info +successfully loaded 'sums'", shown)
         assert "+--" not in shown
         with Client(url[1]) as client:
-            assert client.predict("sums", X).shape == (1, 1)
+            assert client.predict("sums", X).shape == (1,)
             with pytest.raises(InvalidRequest, match="holders of its key"):
                 client.load("sums")
         with Client(url[1], admin_key=lines[-1].rpartition("=")[2].strip()) as client:

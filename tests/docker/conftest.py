@@ -23,7 +23,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             storage="pvc://models/prod",
             gpu=True,
             resources=resources_of(900 * 2**20, instances=2),
-            scaling=Scaling(1, 7, 2.5, "http://prometheus-operated.monitoring.svc:9090"),
+            scaling=Scaling(1, 7, "http://prometheus-operated.monitoring.svc:9090", requests_per_s=630, waiting=0.83),
             numbers=[],
         )
         write(files, folder / kind, overwrite=False)

@@ -111,8 +111,9 @@ def test_what_kustomize_makes_fits_the_schemas(
 def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: dict[tuple[str, str], Any]) -> None:
     """In the spec, and in the containers of the pod or in the rules that are in it."""
     for resource in built(written / overlay):
-        rules = [rule for group in resource["spec"].get("groups", ()) for rule in group["rules"]]
-        for place in (resource["spec"], *containers(resource["spec"]), *rules):
+        spec = resource.get("spec", resource)
+        rules = [rule for group in spec.get("groups", ()) for rule in group["rules"]]
+        for place in (spec, *containers(spec), *rules):
             place["misspelt"] = {}
             assert any("misspelt" in problem for problem in errors(resource, schemas)), resource["kind"]
             del place["misspelt"]

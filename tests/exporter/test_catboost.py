@@ -222,7 +222,7 @@ def test_names_are_those_that_a_member_was_fitted_on() -> None:
 
 @pytest.mark.parametrize("name", ["combined", "nested-categories"])
 def test_strings_are_told_from_numbers_without_a_sample(name: str) -> None:
-    assert string_columns(fitted(name))[:2] == ["city", "job"]
+    assert list(string_columns(fitted(name)))[:2] == ["city", "job"]
 
 
 def test_a_column_that_no_tree_reads_is_no_number() -> None:
@@ -239,7 +239,7 @@ def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss
     path = tmp_path / f"m.{suffix}"
     model.save_model(str(path), format=suffix)
     loaded = load_estimator(path)
-    assert string_columns(loaded) == ["city", "job"]
+    assert list(string_columns(loaded)) == ["city", "job"]
     compilation = compile_estimator(loaded, sample=X)
     assert list(compilation.plan.outputs) == (["y", "std"] if loss == "RMSEWithUncertainty" else ["y"])
     answers = model.predict(X).reshape(len(X), -1)[:, 0]
@@ -337,7 +337,7 @@ SAMPLES = {
     ),
     "no column": (
         TENANTS.drop(columns="city"),
-        r"The sample lacks the column 'city', which the model was fitted on\.$",
+        r"The sample lacks column 'city', which the model was fitted on; it has no other column in its place\.$",
     ),
     "too narrow": (TENANTS.to_numpy()[:, :2], r"The sample must be \[rows, 5\] with at least one row, not \[240, 2\]"),
     "fractions": (TENANTS.assign(floor=0.5), r"feature 4 holds 0\.5, of type float, beside strings; supported: strin"),

@@ -66,10 +66,10 @@ def encoded() -> Any:
 
 
 def test_the_columns_of_strings_are_asked_for_by_name() -> None:
-    assert string_columns(encoded()) == ["zip", "kind"]
-    assert string_columns(Ridge().fit(TABLE[["size"]], y)) == []
+    assert list(string_columns(encoded())) == ["zip", "kind"]
+    assert string_columns(Ridge().fit(TABLE[["size"]], y)) == {}
     without_names = make_pipeline(OneHotEncoder(), Ridge()).fit(TABLE[["zip"]].to_numpy(), y)
-    assert string_columns(without_names) == []
+    assert string_columns(without_names) == {}
     with pytest.raises(ExportError, match=r"^Cannot export KNeighborsClassifier: it is a classifier, and only"):
         string_columns(KNeighborsClassifier().fit(TABLE[["size"]], TABLE["zip"]))
 

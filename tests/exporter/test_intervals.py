@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, DotProduct, WhiteKernel
 from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegressor, Ridge
+from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.data import noisy
 from triton_regressors import ExportError, export
@@ -21,6 +22,16 @@ RANDOM = np.random.default_rng(0)
 FEATURES = 4
 TRAINING, HELD_OUT, NEW = noisy(RANDOM, 150), noisy(RANDOM, 120), noisy(RANDOM, 2000)
 OF_TWO = noisy(RANDOM, 150, 2), noisy(RANDOM, 120, 2)
+
+
+def check_rounded_outwards(answers, ends):
+    """The answered ends `[rows, 1]` are the float32 numbers around the float64 `ends` `[rows, 2]`, but for 1e-12."""
+    for name, end, sign in (("lower", ends[:, 0], -1.0), ("upper", ends[:, 1], 1.0)):
+        found = answers[name][:, 0]
+        assert (found == found.astype(np.float32)).all()
+        outwards, slack = sign * (found - end), 1e-12 * np.abs(end)
+        assert (outwards >= -slack).all()
+        assert (outwards <= np.spacing(np.abs(found).astype(np.float32)) + slack).all()
 
 
 def own(estimator, X):
@@ -74,7 +85,8 @@ def test_the_ends_leave_the_other_answers_as_they_are():
     rows = NEW[0].astype(np.float32)
     both = [Runner(plan, engine="torch").predict(rows, ("y", "std")) for plan in (with_ends, without)]
     assert all(both[0][name].tobytes() == both[1][name].tobytes() for name in ("y", "std"))
-    assert [step.output for step in with_ends.steps[-3:]] == ["half_width", "lower", "upper"]
+    assert len(with_ends.steps) == len(without.steps) + 2
+    assert [step.output for step in with_ends.steps[-2:]] == ["lower", "upper"]
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
@@ -98,8 +110,7 @@ def test_it_is_the_interval_of_mapie(model, level):
     mapie = conformal.SplitConformalRegressor(estimator, confidence_level=level, prefit=True).conformalize(*calibrate)
     _, ends = mapie.predict_interval(NEW[0])
     compilation = compile_estimator(estimator, sample=NEW[0], calibrate=calibrate, level=level, input="fp64")
-    np.testing.assert_allclose(compilation.sample.expected["lower"], ends[:, 0], rtol=1e-12)
-    np.testing.assert_allclose(compilation.sample.expected["upper"], ends[:, 1], rtol=1e-12)
+    check_rounded_outwards(compilation.sample.expected, ends[:, :, 0])
 
 
 def test_over_many_draws_the_targets_lie_inside_as_often_as_the_theory_says():
@@ -178,7 +189,16 @@ REFUSED = {
     "length": ((X, Y[:-1]), {}, r"targets must be \[120\] or \[120, 1\], as the rows and the model say, not \[119\]"),
     "width": ((X, np.stack([Y, Y], 1)), {}, r"The calibration targets must be \[120\] or \[120, 1\]"),
     "words": ((X, np.array(["a"] * 120)), {}, "The calibration targets must be numbers: could not convert"),
-    "holes": ((X, np.where(np.arange(120) == 7, np.nan, Y)), {}, "must be finite; that of row 7 is not"),
+    "holes": (
+        (X, np.where(np.arange(120) == 7, np.nan, Y)),
+        {},
+        "must be finite; that of row 7 is nan",
+    ),
+    "beyond float32": (
+        (X, np.where(np.arange(120) == 7, 1e39, Y)),
+        {},
+        r"targets must be within float32's range, ±3.403e\+38, .*; that of row 7 is 1e\+39",
+    ),
     "rows with holes": (
         (X * np.where(np.arange(120) == 7, np.nan, 1)[:, None], Y),
         {},
@@ -200,6 +220,14 @@ def test_a_refusal_says_what_is_wrong(case, tmp_path):
     assert not (tmp_path / "models").exists()
 
 
+def test_a_target_beyond_float32_is_named_with_its_column():
+    X, y = OF_TWO[1]
+    y = y.copy()
+    y[5, 1] = -1e39
+    with pytest.raises(ExportError, match=r"within float32's range, .*; that of row 5, target 1, is -1e\+39"):
+        compile_estimator(MODELS["two targets"][0], calibrate=(X, y))
+
+
 def test_a_residual_in_units_of_no_deviation_is_refused():
     through_zero = GaussianProcessRegressor(DotProduct(1e-200), alpha=0.1, optimizer=None).fit(*TRAINING)
     with pytest.raises(ExportError, match="its std is 0 in row 7 of the calibration rows"):
@@ -211,3 +239,25 @@ def test_rows_without_a_finite_answer_are_refused():
     far = X * np.where(np.isin(np.arange(120), [5, 8]), 1e7, 1)[:, None]
     with pytest.raises(ExportError, match=r"no finite number for [12] of the calibration rows, row [58] first"):
         compile_estimator(estimator, calibrate=(far, Y))
+
+
+def tied(random, rows, spread=0.1):
+    """Return rows and targets of which a stump is off by one and the same number: prices in steps of 0.2 or so."""
+    X = random.integers(0, 2, (rows, 1)).astype(float)
+    return X, X[:, 0] + random.choice([-spread, spread], rows)
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.3, 0.7, 1.1])
+def test_equal_residuals_are_covered_as_often_as_the_export_says(spread, tmp_path, engine):
+    """Ends that are rounded to nearest leave out one side, or both: every target lies on an end."""
+    random = np.random.default_rng(5)
+    X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([-spread, spread, 1 - spread, 1 + spread])
+    estimator = DecisionTreeRegressor().fit(X, y)
+    calibrate, (new, targets) = tied(random, 400, spread), tied(random, 500, spread)
+    done = export(estimator, tmp_path, name="tied", sample=new[:20], calibrate=calibrate)
+    plan = load_plan(done.entry.version_directory)
+    found = Runner(plan, engine=engine).predict(new.astype(plan.dtype), ("lower", "upper"))
+    assert done.compilation.interval.coverage == (1.0,)
+    for numbers in (targets, targets.astype(np.float32)):
+        assert (found["lower"][:, 0] <= numbers).all()
+        assert (numbers <= found["upper"][:, 0]).all()

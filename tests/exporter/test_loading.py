@@ -1,6 +1,8 @@
 """Reading fitted estimators from files, safely."""
 
+import os
 import sys
+import threading
 from types import ModuleType
 
 import joblib
@@ -12,6 +14,7 @@ from sklearn.linear_model import Ridge
 
 from tests.exporter.cases import CASES
 from triton_regressors import ExportError
+from triton_regressors.defaults import MODEL_FILES
 from triton_regressors.exporter.loading import load_estimator
 
 X = np.random.default_rng(0).normal(size=(30, 3))
@@ -152,3 +155,24 @@ def test_what_skops_cannot_write(tmp_path, name):
     """Nothing that this project could change; the day it can, the names above go."""
     with pytest.raises((TypeError, skops.io.exceptions.UnsupportedTypeException)):
         skops.io.dump(CASES[name].fitted()[0], tmp_path / "m.skops")
+
+
+@pytest.mark.parametrize("suffix", MODEL_FILES)
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device"])
+def test_only_regular_files_are_read(tmp_path, suffix, kind):
+    """A pipe may never end, nor does /dev/zero, which a failure of this test would read until memory runs out."""
+    path, pipe = tmp_path / f"m{suffix}", tmp_path / "pipe"
+    if kind == "device":
+        path.symlink_to("/dev/null")
+        writer = None
+    else:
+        os.mkfifo(path if kind == "pipe" else pipe)
+        if kind != "pipe":
+            path.symlink_to(pipe)
+        writer = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # whoever reads the pipe comes to its end, after a second
+        threading.Timer(1, os.close, [writer]).start()
+    options = {"missing": float("nan")} if suffix == ".json" else {}
+    with pytest.raises(
+        ExportError, match=rf"m{suffix} is a pipe, a device or a socket; a fitted estimator is a regular"
+    ):
+        load_estimator(path, trust_pickle=True, **options)

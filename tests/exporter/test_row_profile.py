@@ -17,7 +17,7 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.kernels.entry import read_document, read_golden
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.row_profile import PROFILE, read_profile
+from triton_regressors.kernels.row_profile import PROFILE, RowProfile, read_profile
 from triton_regressors.kernels.run import Runner
 
 rng = np.random.default_rng(0)
@@ -58,6 +58,7 @@ def test_an_entry_keeps_the_profile_of_its_sample(tmp_path: Path) -> None:
     assert "Served rows are compared with 300 rows" in text
     assert "14.3 % missing." in text
     assert "code: 3 categories." in text
+    assert answers.rows == 300
     path = entry.version_directory / PROFILE
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     with pytest.raises(PlanError, match=r"profile\.safetensors is not as it was exported"):
@@ -65,6 +66,32 @@ def test_an_entry_keeps_the_profile_of_its_sample(tmp_path: Path) -> None:
     path.write_bytes(b"nothing")
     with pytest.raises(PlanError, match=r"Cannot read the profile .*profile\.safetensors"):
         read_profile(entry.version_directory)
+
+
+@pytest.mark.parametrize("m", [1, 5, 50])
+def test_the_share_of_like_rows_out_of_range_is_what_the_profile_expects(m: int) -> None:
+    """2 / (m + 1) for numbers that are never equal, whatever their distribution; less where some are missing."""
+    random, outside, with_gaps = np.random.default_rng(m), [], []
+    for _ in range(2000):
+        X, new = random.exponential(size=(m, 1)), random.exponential(size=(20, 1))
+        profile = RowProfile.of(X, {}, {})
+        outside.append(profile.outside(new).mean())
+        X[random.random(m) < 0.5], new[random.random(20) < 0.5] = np.nan, np.nan
+        gaps = RowProfile.of(X, {}, {})
+        with_gaps.append(((new < gaps.low) | (new > gaps.high)).mean())
+    assert profile.expected_outside == 2 / (m + 1)
+    assert np.mean(outside) == pytest.approx(2 / (m + 1), abs=0.02)
+    assert np.mean(with_gaps) < 2 / (m + 1)
+
+
+@pytest.mark.parametrize(("rows", "few"), [(1, True), (5, True), (238, True), (239, False)])
+def test_a_small_profile_is_said_to_be_one(rows: int, few: bool, tmp_path: Path) -> None:
+    """From where six times the expected share is 5 %, at which the alert on a column fires."""
+    X = np.arange(300.0)[:, None]
+    done = export(LinearRegression().fit(X, X[:, 0]), tmp_path, name="line", sample=X[:3], profile=X[:rows])
+    assert few == any(f"The profile has {rows:,} row" in note for note in done.contract.notes())
+    assert few == ("which are few" in done.contract.text(1000)) == ("which are few" in done._repr_html_())
+    assert any(f"2 / ({rows} + 1)" in sentence for sentence in done.contract.profile)
 
 
 def test_training_rows_take_the_samples_place() -> None:

@@ -104,8 +104,8 @@ def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X.drop(columns="job"), "The sample lacks the column 'job', which the model was fitted on."),
-        (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: could not convert"),
+        (lambda X: X.drop(columns="job"), "The sample lacks column 'job', which the model was fitted on; it has no"),
+        (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: it holds 'old' in row 0"),
         (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [96, 3]."),
         (lambda X: X.head(0), "The sample must be [rows, 5] with at least one row, not [0, 5]."),
     ],

@@ -259,8 +259,9 @@ def gathered() -> Iterator[Launch]:
     for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
         gathering = Gathering(8, nan_columns, dtype, torch.device("cpu"))
         target = torch.empty(ROWS, 8, dtype=getattr(torch, dtype))
-        for launch in launched_by(lambda g=gathering, t=target: g.launch(t, 0, ROWS)):
-            yield from ((capability, *launch) for capability in TARGETS)
+        for work in (lambda g=gathering, t=target: g.launch(t, 0, ROWS), lambda g=gathering, t=target: g.search(t)):
+            for launch in launched_by(work):
+                yield from ((capability, *launch) for capability in TARGETS)
 
 
 def tabled() -> Iterator[Launch]:

@@ -15,6 +15,10 @@ TEXT = TextInput("shop", (2, 3), (("a", "b"), ("a", "b")), (False, True))
 INPUTS = Inputs(6, (0, 1, 4), (TEXT,), "float32", IntegerInput((5,), ((7, 9),), (False,)), categorical=(4,))
 
 
+def ones(rows: np.ndarray) -> np.ndarray:
+    return np.ones(len(rows), np.int64)
+
+
 def some_rows(count: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, 6))
@@ -32,8 +36,8 @@ def test_columns_are_counted_as_one_by_one() -> None:
     X[::3, 2] = X[::4, 5] = UNKNOWN
     counts = ColumnCounts(INPUTS, (0, 2, 4), profile)
     for piece in pieces(X):
-        counts.count(piece)
-    assert counts.rows == 5000
+        counts.count(piece, ones(piece))
+    assert (counts.rows, counts.squares) == (5000, 5000)
     for column in range(6):
         numbers = X[:, column].tolist()
         low, high = profile.low[column], profile.high[column]
@@ -55,11 +59,37 @@ def test_columns_are_counted_as_one_by_one() -> None:
     }
 
 
+def test_a_row_of_a_weight_counts_as_often_as_the_row_repeated() -> None:
+    profile = RowProfile.of(some_rows(200, 0), {}, {4: np.array([0.5, 2.0])}, INPUTS.coded)
+    X, weights = some_rows(300, 1) * [2.0, 1, 1, 1, 1, 1], np.random.default_rng(2).integers(1, 200, 300)
+    X[::5, 0] = np.nan
+    X[::3, 2] = X[::4, 5] = UNKNOWN
+    weighted, repeated = (ColumnCounts(INPUTS, (0, 2, 4), profile) for _ in range(2))
+    weighted.count(X, weights)
+    whole = np.repeat(X, weights, axis=0)
+    repeated.count(whole, ones(whole))
+    for name in ("nan", "below", "above", "unknown"):
+        assert getattr(weighted, name).tolist() == getattr(repeated, name).tolist()
+        assert getattr(weighted, name).dtype == np.int64
+    assert weighted.rows == repeated.rows == weights.sum()
+    assert weighted.squares == (weights**2).sum()
+    y = np.append(np.random.default_rng(3).standard_normal(299), np.nan)
+    answers = AnswerProfile.of(y)
+    assert answers is not None
+    assert answers.rows == 299
+    of_weights, of_copies = AnswerCounts(answers), AnswerCounts(answers)
+    of_weights.count(y[:, None], weights)
+    copies = np.repeat(y, weights)[:, None]
+    of_copies.count(copies, ones(copies))
+    assert of_weights.bins.tolist() == of_copies.bins.tolist()
+    assert of_weights.squares == (weights[:-1] ** 2).sum()
+
+
 def test_without_a_profile_what_needs_none_is_counted() -> None:
     counts = ColumnCounts(INPUTS, (0,), None)
     X = np.full((10, 6), 1e9)
     X[:4, 0], X[:3, 2] = np.nan, UNKNOWN
-    counts.count(X)
+    counts.count(X, ones(X))
     assert (counts.nan.sum(), counts.unknown.sum(), counts.below.sum(), counts.above.sum()) == (4, 3, 0, 0)
 
 
@@ -83,7 +113,7 @@ def test_bins_hold_the_shares_of_the_profile(answers: np.ndarray, bins: int) -> 
     near = np.nextafter(answers.astype(np.float32), np.float32(np.inf))  # another processor's last place
     for given in (answers.astype(np.float32), near):
         before = counts.bins.copy()
-        counts.count(given[:, None])
+        counts.count(given[:, None], ones(given))
         assert (counts.bins - before).tolist() == (profile.shares * np.isfinite(answers).sum()).round().tolist()
 
 
@@ -92,11 +122,12 @@ def test_answers_that_are_not_finite_have_no_profile() -> None:
 
 
 def test_a_full_ring_takes_what_it_has_room_for() -> None:
-    ring, taken = Ring(2**18, np.dtype(np.float32)), list[float]()
+    ring, taken, stood_for = Ring(2**18, np.dtype(np.float32)), list[float](), list[int]()
     rows = np.broadcast_to(np.arange(100, dtype=np.float32)[:, None], (100, 2**18))
 
-    def take(piece: np.ndarray) -> None:
+    def take(piece: np.ndarray, weights: np.ndarray) -> None:
         taken.extend(piece[:, 0].tolist())
+        stood_for.extend(weights.tolist())
 
     assert ring.lay(rows[:60]) == 60
     assert ring.take(take) == 0  # nothing is kept yet
@@ -106,18 +137,19 @@ def test_a_full_ring_takes_what_it_has_room_for() -> None:
     assert ring.lay(rows) == 0
     assert ring.take(take) == 64
     for start in range(0, 90, 30):  # across the end
-        assert ring.lay(rows[start : start + 30]) == 30
+        assert ring.lay(rows[start : start + 30], 2 + start) == 30
         ring.keep(30)
         ring.take(take)
     assert taken == [*range(64), *range(90)]
+    assert stood_for == [1] * 64 + [2] * 30 + [32] * 30 + [62] * 30
 
 
 def test_a_ring_hands_rows_from_thread_to_thread() -> None:
     ring, seen, done = Ring(3, np.dtype(np.float64)), list[np.ndarray](), threading.Event()
 
     def read() -> None:
-        while not done.is_set() or ring.take(lambda piece: seen.append(piece.copy())):
-            ring.take(lambda piece: seen.append(piece.copy()))
+        while not done.is_set() or ring.take(lambda piece, _: seen.append(piece.copy())):
+            ring.take(lambda piece, _: seen.append(piece.copy()))
 
     reader = threading.Thread(target=read)
     reader.start()

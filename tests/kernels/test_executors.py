@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import gather, staging
+from triton_regressors.kernels import executors, gather, staging
 from triton_regressors.kernels.allowed import Allowed
+from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.executors import KernelExecutor
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.plan import Plan, Step
 from triton_regressors.kernels.staging import Staging
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 MAX_ROWS = 150
 MAPPED: list[np.ndarray] = []
 PLANS = {
@@ -121,3 +122,63 @@ def test_rows_that_arrive_in_more_memory_are_met_once(make: Make, monkeypatch: p
         executor.launch([part], 80, ("y",))
         assert executor.allowed(80, refuse)
     assert len(regions) == 2
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
+def test_rows_on_the_device_give_the_bits_of_staged_ones(
+    plan: Plan, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a graph and piece by piece, from wherever they begin, and in answers that later calls leave alone."""
+    monkeypatch.setattr(executors, "MOST_STREAMED_ROWS", 80)
+    X, outputs, executor = rows(3 * MAX_ROWS), tuple(plan.outputs), make(plan)
+    parts = [executor.answer(X[start : start + MAX_ROWS], outputs) for start in range(0, len(X), MAX_ROWS)]
+    wanted = {name: np.concatenate([part[name] for part in parts]) for name in outputs}
+    there = torch.from_numpy(X).to(DEVICE)
+    found = {}
+    for first, count in ((0, 1), (1, 17), (0, 64), (3, 64), (0, 65), (1, 100), (0, 3 * MAX_ROWS), (1, 17)):
+        answers = executor.answer_on_device(there[first : first + count], outputs)
+        assert answers is not None
+        found[first, count] = answers
+    for (first, count), answers in found.items():
+        for name in outputs:
+            assert (answers[name].device, answers[name].dtype) == (DEVICE, torch.float32)
+            assert answers[name].cpu().numpy().tobytes() == wanted[name][first : first + count].tobytes()
+
+
+@pytest.mark.parametrize("count", [40, 150])
+def test_what_rows_on_the_device_may_not_hold_is_found(make: Make, count: int) -> None:
+    executor, X = make(PLANS["one step"]), torch.from_numpy(rows(count)).to(DEVICE)
+    for value, column, allowed in ((np.nan, 2, True), (np.nan, 3, False), (np.inf, 2, False), (-np.inf, 0, False)):
+        wrong = X.clone()
+        wrong[count - 1, column] = value
+        assert (executor.answer_on_device(wrong, ("y",)) is not None) == allowed
+        assert executor.answer_on_device(X, ("y",)) is not None
+
+
+def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
+    plan = PLANS["one step"]
+    executor = KernelExecutor(plan, Staging(MAX_ROWS, 5, "float32", pinned=False), DEVICE)
+    with pytest.raises(PlanError, match="Only an executor with a gathering on this device"):
+        executor.answer_on_device(torch.zeros(3, 5, device=DEVICE), ("y",))
+
+
+@pytest.mark.gpu
+def test_rows_are_read_on_the_stream_that_makes_them(make: Make) -> None:
+    """Nothing begins before what the caller has put on the stream, and no other stream is waited for."""
+    executor = make(PLANS["one step"])
+    for count in (40, 150):
+        X = torch.from_numpy(rows(count)).to(DEVICE)
+        wanted = executor.answer_on_device(X, ("y",))
+        side, other, late = torch.cuda.Stream(DEVICE), torch.cuda.Stream(DEVICE), torch.full_like(X, torch.nan)
+        torch.cuda.synchronize(DEVICE)
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(4_000_000_000)
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)
+            late.copy_(X)
+            found = executor.answer_on_device(late, ("y",))
+        assert not other.query()
+        assert wanted is not None
+        assert found is not None
+        assert found["y"].cpu().numpy().tobytes() == wanted["y"].cpu().numpy().tobytes()
+        torch.cuda.synchronize(DEVICE)

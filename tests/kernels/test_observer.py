@@ -111,7 +111,56 @@ def test_of_a_large_batch_evenly_spaced_rows_are_looked_at(server: Server, obser
     assert first == [0.0, 1.0]
     observer.hand_over()
     assert told(server, "rows_total") == {"": 2000}
-    assert 2 * MOST_ROWS - 4 < told(server, "seen_rows_total")[""] <= 2 * MOST_ROWS
+    step = -(-1000 // MOST_ROWS)
+    looked_at = told(server, "seen_rows_total")[""] / step
+    assert 2 * MOST_ROWS - 4 < looked_at <= 2 * MOST_ROWS
+    assert told(server, "seen_squares_total") == {"": looked_at * step**2}
+    assert sum(told(server, "answers_total").values()) == looked_at * step
+    assert told(server, "answer_squares_total") == {"y": looked_at * step**2}
+
+
+def test_rows_count_for_those_that_they_stand_for(server: Server, observe: Callable[..., Any]) -> None:
+    """A thousand requests of one row as ever beside ten batches of 4,096 shifted ones: 97.6 % of the rows are."""
+    observer = observe(SAMPLED)
+    given = profile()
+    usual = np.zeros((1, FEATURES), np.float32)
+    shifted = np.full((4096, FEATURES), given.high.max() + 1, np.float32)
+    for number in range(1010):
+        rows = shifted if number % 101 == 50 else usual
+        observer.look([rows], len(rows))
+        observer.keep(len(rows), answers(rows[:, 0]))
+    observer.hand_over()
+    total = 1000 + 10 * 4096
+    assert told(server, "rows_total") == {"": total}
+    seen = told(server, "seen_rows_total")[""]
+    assert seen == total  # 128 divides 4,096
+    assert told(server, "above_range_total") == dict.fromkeys("012", 40960)
+    assert told(server, "seen_squares_total") == {"": 1000 + 320 * 128**2}
+    assert told(server, "answers_total")["y,9"] == 40960
+
+
+@pytest.mark.parametrize("size", [33, 63, 100, 1000, 4097])
+def test_weights_add_up_to_the_rows_and_only_grow(server: Server, observe: Callable[..., Any], size: int) -> None:
+    """As many batches as there are first rows, of which each row is looked at once."""
+    observer, before = observe(SAMPLED), 0.0
+    X, step = batch(size), -(-size // MOST_ROWS)
+    for _ in range(step):
+        observer.look([X], size)
+        observer.keep(size, answers(np.zeros(size)))
+        observer.hand_over()
+        seen = told(server, "seen_rows_total")[""]
+        assert seen > before
+        before = seen
+    assert before == size * step
+    assert [*told(server, "above_range_total").values()] == (step * (profile().high < X).sum(axis=0)).tolist()
+
+
+def test_how_many_rows_the_profile_has_is_told(server: Server, observe: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    few = RowProfile.of(rng.standard_normal((5, FEATURES)), {"y": np.array([[1.0], [2.0], [np.nan]])}, {})
+    observe(SAMPLED, profile=few)
+    assert told(server, "expected_out_of_range_share") == {"": 2 / 6}
+    assert told(server, "profile_answers") == {"y": 2}
 
 
 def test_where_the_ring_is_full_rows_are_counted_and_not_looked_at(server: Server, observe: Callable[..., Any]) -> None:
@@ -175,7 +224,8 @@ def test_without_a_profile_rows_and_refusals_are_counted(server: Server, observe
     observer.refuse("not_finite", 7)
     observer.refuse("empty", 0)
     observer.hand_over()
-    assert {name for name, _ in server.numbers} == {"rows_total", "refused_rows_total", "seen_rows_total"}
+    names = {"rows_total", "refused_rows_total", "seen_rows_total", "seen_squares_total"}
+    assert {name for name, _ in server.numbers} == names
     refused = {reason: number for reason, number in told(server, "refused_rows_total").items() if number}
     assert refused == {"not_finite": 7, "empty": 1}
 

@@ -177,6 +177,12 @@ def test_rows_of_the_wrong_kind(any_engine: str, X: np.ndarray, what: str) -> No
         Runner(ONE_STEP, engine=any_engine).predict(X)
 
 
+def test_only_a_gpu_answers_rows_that_lie_there() -> None:
+    why = r"^X must be float32 \[rows, 5\] on cpu for engine torch, not torch\.float32 \[2, 5\] on cpu\.$"
+    with pytest.raises(PlanError, match=why):
+        Runner(ONE_STEP, engine="torch").predict_on_device(torch.zeros(2, 5))
+
+
 def test_warm_up_changes_no_answer(any_engine: str) -> None:
     X = rows(9)
     runner = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=64)

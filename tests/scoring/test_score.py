@@ -20,6 +20,7 @@ from triton_regressors.scoring import columns as scoring_columns
 from triton_regressors.scoring import files, predictor
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.journal import only_run, work_folder
+from triton_regressors.scoring.scorer import Scorer
 
 NAMES = ["age", "bmi", "bp"]
 ROWS = 1000
@@ -58,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def expected(entry: Path, *seeds: int) -> pd.DataFrame:
-    answer = tr.Predictor(entry, outputs=["y", "std"], keep=["id"])
+    answer = Scorer(entry, outputs=["y", "std"], keep=["id"])
     return pd.concat([answer(table(seed)) for seed in seeds], ignore_index=True)
 
 
@@ -175,7 +176,9 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     }.items():
         wrong.to_parquet(tmp_path / f"{name}.parquet", index=False)
     good = rows / "day=1" / "a.parquet"
-    lacks = r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; it has bp, id, age\."
+    lacks = (
+        r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; beside what the model takes it has column 'id'\."
+    )
     refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
     refused("column 'bmi' of input 'X' is .*string; the model takes numbers", entry, tmp_path / "kind.parquet", out)
     refused("lacks column 'key' to keep", entry, good, out, keep=["key"])
@@ -185,7 +188,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     refused(r"There is no entry .*rsk; .* has risk\.", entry.with_name("rsk"), good, out)
     refused("There is no file of rows at .*nothing", entry, tmp_path / "nothing*", out)
     refused("lies among the rows", entry, rows, rows / "out.parquet")
-    refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="cuda")
+    refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="tpu")
     out.write_bytes(b"mine")
     refused(r"is there already; --overwrite", entry, good, out)
     assert out.read_bytes() == b"mine"
@@ -195,11 +198,11 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
 
 def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
     """Types that a table may have, which are laid into the matrix faster than a client does it."""
-    frame, answer = table(), tr.Predictor(entry, keep=["id"])
+    frame, answer = table(), Scorer(entry, keep=["id"])
     for name, dtype in (("bp", "int64"), ("bp", "uint8"), ("bp", "category"), ("bp", "Int32"), ("bmi", "float16")):
         given = frame.astype({name: dtype})
         given.loc[0, "age"] = 2.0**60 + 2.0**36 + 1  # rounded twice it would be another float32
-        wanted = answer.predict(given[NAMES].astype(np.float64).to_numpy().astype(np.float32))[:, 0].tobytes()
+        wanted = answer.predict(given[NAMES].astype(np.float64).to_numpy().astype(np.float32)).tobytes()
         assert answer(given)["y"].to_numpy().tobytes() == wanted, dtype
         found = answer(pa.Table.from_pandas(given))
         assert (found.column_names, found["y"].to_numpy().tobytes()) == (["id", "y"], wanted), dtype
@@ -209,7 +212,7 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
         with pytest.raises(tr.InvalidRequest, match=why):
             answer.predict(wrong)
     assert predictor(entry)()(frame)["y"].dtype == np.float32
-    with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `Predictor"):
+    with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `tr.load"):
         predictor(entry)(frame)
 
 
@@ -220,7 +223,7 @@ def test_a_table_is_the_matrix_that_a_client_sends(
     """By name, whatever lies beside them, in pieces or in one, and all of one type or each of its own."""
     monkeypatch.setattr(scoring_columns, "THREADS", threads)
     monkeypatch.setattr(scoring_columns, "MANY_NUMBERS", 2**20 if threads == 1 else 1)
-    frame, answer = table(rows=rows), tr.Predictor(entry)
+    frame, answer = table(rows=rows), Scorer(entry)
     wanted = frame[NAMES].to_numpy(dtype=np.float64).astype(np.float32)
     arrow = pa.Table.from_pandas(frame)
     pieces = pa.concat_tables([arrow[: rows // 3], arrow[rows // 3 :]])
@@ -240,7 +243,7 @@ def test_strings_are_taken_as_a_request_takes_them(tmp_path: Path) -> None:
     X = pd.DataFrame({"city": ["Bonn", "Köln", "Ulm", None], "rooms": [3, 5, 4, 2]})
     model = make_pipeline(ColumnTransformer([("place", OneHotEncoder(), ["city"])], remainder="passthrough"), Ridge())
     houses = tr.export(model.fit(X, [1.0, 2, 3, 4]), tmp_path, name="houses", sample=X).entry.directory
-    answer = tr.Predictor(houses)
+    answer = Scorer(houses)
     for words in (pa.array(X["city"]), pa.array(X["city"]).dictionary_encode()):
         pq.write_table(pa.table({"rooms": X["rooms"], "city": words}), tmp_path / "rows.parquet")
         tr.score(houses, tmp_path / "rows.parquet", tmp_path / "out.parquet", overwrite=True)
@@ -259,7 +262,7 @@ def test_a_model_without_names_takes_columns_in_the_order_of_the_first_file(tmp_
     X.iloc[:, ::-1].to_parquet(tmp_path / "2.parquet")
     both, out = [tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out.csv"
     tr.score(sums, both, out)
-    wanted = tr.Predictor(sums).predict(X.to_numpy())[:, 0]
+    wanted = Scorer(sums).predict(X.to_numpy())
     assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == np.tile(wanted, 2).tobytes()
     table().to_parquet(tmp_path / "1.parquet")
     with pytest.raises(tr.ScoringError, match=r"takes 3 columns; .*1\.parquet has 4 that are not kept: --columns"):

@@ -121,7 +121,7 @@ def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Ite
         with triton_server([Path(directory)]) as server, Client(server.grpc_url) as client:
             for name, model in MODELS.items():
                 table, expected = model.table, model.expected()
-                found = np.concatenate([client.predict(name, batch) for batch in model.batches()])
+                found = np.concatenate([client.infer(name, batch)["y"] for batch in model.batches()])
                 chosen = np.random.default_rng(0).permutation(len(table))[:7]
                 same_bits = client.predict(name, table.iloc[chosen]).tobytes() == found[chosen].tobytes()
                 given = dataclasses.astuple(measure(found, expected, units(expected)))

@@ -123,7 +123,7 @@ def test_sets_of_outputs(
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("size", SIZES)
 def test_entries_as_exported(either: Client, family: str, X: np.ndarray, size: int) -> None:
-    whole = {"y": either.predict(family, X)}
+    whole = either.infer(family, X)
     for first in (0, MAX_ROWS - size):
         indices = np.arange(first, first + size)
         assert same(bits(either, family, X, indices, ("y",)), whole, indices)

@@ -38,7 +38,7 @@ def served(repository: Any, client: Client, unload: Unload) -> Iterator[None]:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_answer_is_predict_on_the_table_as_given(either: Client, name: str) -> None:
     expected = MODELS[name].expected()
-    found = np.concatenate([either.predict(name, rows) for rows in MODELS[name].batches()])
+    found = np.concatenate([either.infer(name, rows)["y"] for rows in MODELS[name].batches()])
     assert measure(found, expected, units(expected)).within(1e-5)
 
 
@@ -120,7 +120,7 @@ def test_a_client_learns_that_a_model_takes_another_type(repository: Any, client
     for input in ("fp32", "fp64"):
         (repository / ".." / f"changing_{input}" / "rent_changing").rename(entry)
         client.load("rent_changing")
-        found = client.predict("rent_changing", X[:50])
+        found = client.infer("rent_changing", X[:50])["y"]
         rows = X[:50].astype(np.float32).astype(np.float64) if input == "fp32" else X[:50]
         expected = model.predict(rows)[:, None]
         assert measure(found, expected, units(expected)).within(1e-5)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.linear_model import QuantileRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 from tests.server.conftest import Unload
 from tests.server.models import models, rows
@@ -92,3 +93,37 @@ def test_verify_compares_the_ends_too(repository: Path, client: Client, calibrat
     verification = verify(client, calibrated, repository=repository)
     assert verification.passed
     assert [output.name for output in verification.outputs] == ["y", "std", "lower", "upper"]
+
+
+@pytest.fixture(scope="module")
+def tied(repository: Path, client: Client, unload: Unload) -> Iterator[tuple[str, float]]:
+    """The name of a served tree of which all residuals are 0.1, and the coverage that its export tells."""
+    X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0.1, 0.3, 1.1, 1.3])
+    done = export(DecisionTreeRegressor().fit(X, y), repository, name="tied", calibrate=equal_residuals(300, 1))
+    client.load("tied")
+    assert done.compilation.interval is not None
+    assert done.compilation.interval.coverage is not None
+    yield "tied", done.compilation.interval.coverage[0]
+    unload("tied")
+
+
+def equal_residuals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and targets that lie 0.1 from a tree's answers, but for one in sixteen, which lies farther off."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (count, 1)).astype(float)
+    return X, X[:, 0] + rng.choice([0.1, 0.3], count) + (rng.random(count) < 1 / 16)
+
+
+def test_equal_residuals_are_covered_as_the_export_says(either: Client, tied: tuple[str, float]) -> None:
+    """A target on an end is inside, as float64 and as float32; ends rounded to nearest cover half or none of them."""
+    name, told = tied
+    X, y = equal_residuals(2000, 2)
+    found = either.infer(name, X, outputs=("y", "lower", "upper"))
+    near = np.abs(y - X[:, 0] - 0.2) < 0.2
+    assert 0.9 < told < 0.97
+    for targets in (y, y.astype(np.float32)):
+        inside = (found["lower"][:, 0] <= targets) & (targets <= found["upper"][:, 0])
+        assert inside[near].all()
+        assert abs(inside.mean() - told) < 0.05
+    assert (found["lower"] <= found["y"]).all()
+    assert (found["y"] <= found["upper"]).all()

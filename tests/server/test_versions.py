@@ -94,7 +94,7 @@ class Load:
             chosen = slice(first, first + size)
             sent_s = time.monotonic()
             try:
-                found = client.predict(self._model, self._X[chosen])
+                found = client.infer(self._model, self._X[chosen])["y"]
             except InferenceError as error:
                 self.errors.append(f"{type(error).__name__}: {error}")
             else:
@@ -166,7 +166,7 @@ def test_two_versions_side_by_side(client: Client, repository: Path, unload: Unl
     X = rows(5)
     for version, estimator in VERSIONS.items():
         expected = estimator.predict(X.astype(np.float64)).reshape(-1, 1)
-        assert measure(client.predict("both", X, version=version), expected, units(expected)).max_ulp <= 1
+        assert measure(client.infer("both", X, version=version)["y"], expected, units(expected)).max_ulp <= 1
     np.testing.assert_array_equal(client.predict("both", X), client.predict("both", X, version=2))
     unload("both")
 
@@ -182,7 +182,7 @@ def test_a_table_finds_its_columns_in_an_entry_that_was_made_anew(
         client.load("anew")
         assert "checks_columns" in client.config("anew").parameters
         expected = estimator.predict(table[columns]).reshape(-1, 1)
-        assert measure(either.predict("anew", table), expected, units(expected)).excess <= ROUNDING
+        assert measure(either.infer("anew", table)["y"], expected, units(expected)).excess <= ROUNDING
     unload("anew")
 
 
@@ -212,7 +212,7 @@ instance_group: [  # of a machine with GPUs
     assert list(loaded.dynamic_batching.preferred_batch_size) == [4, 8]
     X = rows(5)
     expected = VERSIONS[2].predict(X.astype(np.float64)).reshape(-1, 1)
-    assert measure(client.predict("commented", X), expected, units(expected)).max_ulp <= 1
+    assert measure(client.infer("commented", X)["y"], expected, units(expected)).max_ulp <= 1
     unload("commented")
 
 
@@ -267,5 +267,5 @@ def test_many_exports_into_a_polled_repository(polled: tuple[TritonServer, Path]
         wait_for(lambda: client.ready("new"))
         X = rows(3)
         expected = VERSIONS[1 + 15 % 2].predict(X.astype(np.float64)).reshape(-1, 1)
-        assert measure(client.predict("updated", X), expected, units(expected)).max_ulp <= 1
+        assert measure(client.infer("updated", X)["y"], expected, units(expected)).max_ulp <= 1
     assert server.running

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
 _WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "When there is another replica"
 SHARE = 0.8
-"""How much of what may wait brings the next replica: it takes time to be ready, and the autoscaler allows 10 % more."""
+"""Share of what was measured at the latency limit that one replica is to get.
+
+A further replica takes time to be ready, and the autoscaler lets the load exceed its threshold by 10 %.
+"""
 
 
 class Platform(str, Enum):
@@ -30,6 +35,13 @@ class Platform(str, Enum):
     kserve = "kserve"
     kubernetes = "kubernetes"
     compose = "compose"
+
+
+class Device(str, Enum):
+    """What `--device` accepts."""
+
+    cpu = "cpu"
+    gpu = "gpu"
 
 
 def deploy(
@@ -65,6 +77,30 @@ def deploy(
             metavar="NAME", help="What it is called in the cluster; default: as the entry.", rich_help_panel=_WHERE
         ),
     ] = None,
+    service_account: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="An account that is there; default: a new one, without rights.", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    pull_secret: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The secret for the image's registry.", rich_help_panel=_WHERE),
+    ] = None,
+    device: Annotated[
+        Device | None,
+        typer.Option(
+            metavar="cpu|gpu", help="What replicas compute on; default: as `compare` did.", rich_help_panel=_SIZE
+        ),
+    ] = None,
+    gpu_resource: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the cluster calls a GPU, or a share of one; default: nvidia.com/gpu.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = None,
     memory_mib: Annotated[
         int | None,
         typer.Option(
@@ -84,20 +120,20 @@ def deploy(
         float | None,
         typer.Option(metavar="MS", help="The latency limit, if not the comparison's.", rich_help_panel=_SCALING),
     ] = None,
-    queue_seconds: Annotated[
+    requests_per_s: Annotated[
         float | None,
         typer.Option(
-            metavar="S",
-            help="Instead of a comparison: seconds of queueing in a second, for each replica, that bring another.",
+            metavar="R",
+            help="Instead of a comparison: requests per second that one replica is to get.",
             rich_help_panel=_SCALING,
         ),
     ] = None,
     min_replicas: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The least replicas.", rich_help_panel=_SCALING)
-    ] = 1,
+        int | None, typer.Option(min=1, metavar="N", help="The least replicas; default: 1.", rich_help_panel=_SCALING)
+    ] = None,
     max_replicas: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The most replicas.", rich_help_panel=_SCALING)
-    ] = 4,
+        int | None, typer.Option(min=1, metavar="N", help="The most replicas; default: 4.", rich_help_panel=_SCALING)
+    ] = None,
     prometheus: Annotated[
         str, typer.Option(metavar="URL", help="Where KEDA asks Prometheus.", rich_help_panel=_SCALING)
     ] = "http://prometheus-operated.monitoring.svc:9090",
@@ -105,8 +141,8 @@ def deploy(
     """Write what deploys a repository for an entry: manifests for KServe or Kubernetes, or files for Docker Compose.
 
     Memory is measured by a Triton server that is started here on the repository, instances are those of config.pbtxt,
-    and the autoscaler's threshold is what `compare` measured at its latency limit. Each number is printed with where
-    it comes from, and stands so in the files.
+    and the autoscaler's thresholds are what `compare` measured at its latency limit. Without a comparison there is one
+    replica. Each number is printed with where it comes from, and stands so in the files.
 
     Examples:
         triton-regressors deploy demand --for compose --output deploy
@@ -122,23 +158,25 @@ def deploy(
         for option, value in (("--image", image), ("--storage", storage)):
             if value is None:
                 raise TritonRegressorsError(f"--for {platform.value} needs {option}; see `deploy --help`.")
-    gpu = any(deployment.uses_gpu(config) for config in configs.values())
+    report = comparison or Path(f"comparison-{name}")
+    gpu, why = _device(configs, device, report)
+    where = deployment.Number("device", "GPU" if gpu else "CPU", why)
     numbers: list[Number] = []
     scaling = None
-    if platform is not Platform.compose:
+    if platform is Platform.compose:
+        if gpu_resource is not None:
+            raise TritonRegressorsError("--gpu-resource is Kubernetes' name of a GPU; --for compose has no use for it.")
+    else:
         called = service or deployment.service_name(name)
-        deployment.check_names(name, called, namespace, prometheus)
-        if min_replicas > max_replicas:
-            raise TritonRegressorsError(f"--min-replicas {min_replicas} is more than --max-replicas {max_replicas}.")
-        report = comparison or Path(f"comparison-{name}")
-        waiting, source = _waiting(name, configs[name], report, p99_ms, queue_seconds, gpu)
-        scaling = deployment.Scaling(min_replicas, max_replicas, waiting, prometheus)
-        if scaling.waiting < deployment.LEAST_WAITING:
-            raise TritonRegressorsError(
-                f"A threshold of {scaling.waiting:.2g} s of queueing in a second would scale by chance; compare with "
-                f"more --concurrency, or give --queue-seconds, {deployment.LEAST_WAITING} or more."
-            )
-        numbers.append(deployment.Number("threshold", scaling.threshold, source))
+        access = deployment.Access(service_account, pull_secret)
+        resource = gpu_resource or deployment.GPU_RESOURCE
+        deployment.check_names(name, called, namespace, prometheus, access, resource)
+        least, most = min_replicas or 1, max_replicas or deployment.DEFAULT_MOST
+        if least > most:
+            raise TritonRegressorsError(f"--min-replicas {least} is more than --max-replicas {most}.")
+        asked = [comparison, p99_ms, min_replicas, max_replicas] != [None] * 4
+        scale = functools.partial(deployment.Scaling, least, most, prometheus)
+        scaling = _scaling(name, configs[name], report, p99_ms, requests_per_s, gpu, asked, numbers, scale)
     resources = _resources(configs, repository, memory_mib, gpu, numbers)
     if platform is Platform.compose:
         files = deployment.compose_files(
@@ -149,7 +187,6 @@ def deploy(
             numbers=[each for each in numbers if each.name != "cpu"],
         )
     else:
-        assert scaling is not None
         files = deployment.manifests(
             "kserve" if platform is Platform.kserve else "plain",
             entry=name,
@@ -161,9 +198,11 @@ def deploy(
             resources=resources,
             scaling=scaling,
             numbers=numbers,
+            gpu_resource=resource,
+            access=access,
         )
     deployment.write(files, directory, overwrite)
-    _report(platform, directory, numbers, scaling, gpu, str(storage))
+    _report(platform, directory, [where, *numbers], scaling, gpu, str(storage))
 
 
 def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
@@ -177,26 +216,74 @@ def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
     return {each: config for each, config in found.items() if config is not None}
 
 
-def _waiting(
-    name: str, config: Any, report: Path, p99_ms: float | None, queue_seconds: float | None, gpu: bool
-) -> tuple[float, str]:
-    """Return the threshold, and where it comes from."""
-    if queue_seconds is not None:
-        return queue_seconds, "as given by --queue-seconds"
-    if not report.exists():
-        raise TritonRegressorsError(
-            f"There is no comparison {report}, from which the autoscaler's threshold comes: `triton-regressors compare "
-            f"{name} --p99-ms MS --apply` makes it; or give --queue-seconds."
-        )
+def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tuple[bool, str]:
+    """Return whether replicas have a GPU, and where that comes from."""
     with loading():
-        from triton_regressors.clients.compare.threshold import read_waiting
-    found = read_waiting(report, name, config, p99_ms)
-    source = f"{SHARE:.0%} of what was measured: {found.text()}"
-    if gpu and found.measured_on == "CPU":
-        source += "; replicas use a GPU, so compare again on one"
-    if not found.reached:
-        source += "; no load that was measured breaks the limit, so more --concurrency may allow more"
-    return SHARE * found.requests, source
+        from triton_regressors.clients.compare.threshold import read_processors
+        from triton_regressors.deployment import needs_gpu, uses_gpu
+    fixed = [name for name, config in configs.items() if needs_gpu(config)]
+    if device is Device.cpu and fixed:
+        raise TritonRegressorsError(f"--device cpu: config.pbtxt of {fixed[0]!r} has instances on a GPU (KIND_GPU).")
+    if not any(map(uses_gpu, configs.values())):
+        if device is Device.gpu:
+            raise TritonRegressorsError("--device gpu: every config.pbtxt has all instances on the CPU (KIND_CPU).")
+        return False, "every config.pbtxt has its instances there"
+    measured = read_processors(report)
+    if device is not None:
+        other = measured is not None and measured.startswith("CPU" if device is Device.gpu else "GPU")
+        again = f"; {report} was measured on {measured}, so compare again" if other else ""
+        return device is Device.gpu, f"as given by --device{again}"
+    if fixed:
+        return True, f"config.pbtxt of {fixed[0]} has its instances there"
+    if measured is not None and measured.startswith(("CPU", "GPU")):
+        return "GPU" in measured, f"as compared on {measured}"
+    return True, "assumed, as config.pbtxt allows both; --device cpu is the other"
+
+
+def _scaling(
+    name: str,
+    config: Any,
+    report: Path,
+    p99_ms: float | None,
+    requests_per_s: float | None,
+    gpu: bool,
+    asked: bool,
+    numbers: list[Number],
+    scale: Callable[[float, float | None], Scaling],
+) -> Scaling | None:
+    """Return what `scale` makes of the thresholds, which are added to the numbers.
+
+    None without a comparison, unless scaling was asked for, which is an error then.
+    """
+    with loading():
+        from triton_regressors import deployment
+        from triton_regressors.clients.compare.threshold import read_capacity
+    of_rate, of_queue = deployment.THRESHOLDS
+    if requests_per_s is not None:
+        if not 0 < requests_per_s < float("inf"):
+            raise TritonRegressorsError(f"--requests-per-s is {requests_per_s}; accepted: a number above 0.")
+        rate, waiting, source = requests_per_s, None, "as given by --requests-per-s"
+    elif report.exists():
+        found = read_capacity(report, name, config, p99_ms)
+        rate, waiting = SHARE * found.requests_per_s, found.waiting and SHARE * found.waiting
+        source = f"{SHARE:.0%} of what was measured: {found.text()}"
+        if gpu and found.measured_on == "CPU":
+            source += "; replicas use a GPU, so compare again on one"
+        if not found.reached:
+            source += "; no load that was measured breaks the limit, so more --concurrency may allow more"
+    elif asked:
+        raise TritonRegressorsError(
+            f"There is no comparison {report}, from which the autoscaler's thresholds come: `triton-regressors compare "
+            f"{name} --p99-ms MS --apply` makes it; or give --requests-per-s."
+        )
+    else:
+        return None
+    if waiting is not None and waiting < deployment.LEAST_WAITING:
+        waiting = None  # chance would add replicas
+    numbers.append(deployment.Number(of_rate, deployment.threshold(rate), source))
+    if waiting is not None:
+        numbers.append(deployment.Number(of_queue, deployment.threshold(waiting), "the same share, at the same load"))
+    return scale(rate, waiting)
 
 
 def _resources(
@@ -255,12 +342,15 @@ def _report(
     console = Console(highlight=False)
     console.print(Text(f"Wrote {directory}."), soft_wrap=True)
     if scaling is not None:
-        given = "as given by --min-replicas, --max-replicas"
+        given = "by --min-replicas and --max-replicas"
         numbers = [
             *numbers,
             Number("replicas", f"{scaling.least} to {scaling.most}", given),
-            Number("Prometheus", scaling.prometheus, "as given by --prometheus; not asked from here"),
+            Number("Prometheus", scaling.prometheus, "by --prometheus; not asked from here"),
         ]
+    elif platform is not Platform.compose:
+        why = "there is no comparison from which to scale; `compare` makes one, and --requests-per-s does without"
+        numbers = [*numbers, Number("replicas", "1", why)]
     for number in numbers:
         console.print(Text.assemble((f"  {number.name} ", "bold"), f"{number.value}: {number.source}"), soft_wrap=True)
     console.print("Next:", style="bold")
@@ -274,7 +364,14 @@ def _report(
         steps = [
             f"copy the repository to {storage}",
             f"kubectl apply -k {one}   # one replica",
-            f"kubectl apply -k {directory}/overlays/autoscaled   # as many as are needed, by KEDA and Prometheus",
         ]
+        if scaling is not None:
+            scaled = f"{directory}/overlays/autoscaled"
+            steps.append(f"kubectl apply -k {scaled}   # as many as are needed, by KEDA and Prometheus")
+            if storage.startswith("pvc:"):
+                console.print(
+                    Text(f"  the volume of {storage} must let several nodes read it (ReadOnlyMany or ReadWriteMany)"),
+                    soft_wrap=True,
+                )
     for step in steps:
         console.print(Text(f"  {step}"), soft_wrap=True)

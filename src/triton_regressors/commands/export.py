@@ -13,6 +13,7 @@ from rich.text import Text
 from triton_regressors.commands.loading import loading
 from triton_regressors.commands.model_file import (
     READING,
+    VERIFIED,
     WHAT,
     Import,
     InputOption,
@@ -113,6 +114,15 @@ def export(
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
+    ties: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="Rows with neighbours at equal distance, of which scikit-learn may take others: refuse the export, or "
+            "accept that such rows are answered differently.",
+            rich_help_panel=VERIFIED,
+        ),
+    ] = "refuse",
     trust_pickle: TrustPickle = False,
     trust_type: TrustType = None,
     import_: Import = None,
@@ -241,6 +251,7 @@ def export(
             precision=precision,
             missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
             input=input,
+            ties=ties,
             max_batch_size=max_batch_size,
             dynamic_batching=dynamic_batching,
             max_queue_delay_us=max_queue_delay_us,

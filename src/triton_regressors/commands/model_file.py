@@ -116,7 +116,10 @@ def read_model(
 
 
 def read_rows(path: Path, estimator: Any) -> Any:
-    """Return the rows of a file; strings are as they are written there in the columns that the estimator reads so."""
+    """Return the rows of a file.
+
+    Strings are as they are written in the columns that the estimator reads as strings; an empty cell is missing there.
+    """
     with loading():
         from triton_regressors.clients.rows import read_table
         from triton_regressors.exporter.lower import string_columns
@@ -136,8 +139,8 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
-        from triton_regressors.clients.tables import in_words
         from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.tables import in_words
     names, table = feature_names(estimator), read_rows(path, estimator)
     named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)
     if table.ndim != 2 or table.shape[1] < 2:

@@ -34,7 +34,7 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (columns side by side), .csv or .parquet; -: as CSV to stdout.",
+            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; -: as CSV to stdout.",
         ),
     ] = None,
     outputs: Annotated[
@@ -167,7 +167,7 @@ def _write(output: Path, table: Any) -> None:
     try:
         if output.suffix.lower() == ".npy":
             with output.open("wb") as file:  # np.save would add a second suffix to .NPY
-                np.save(file, table.to_numpy())
+                np.save(file, table.to_numpy()[:, 0] if table.shape[1] == 1 else table.to_numpy())
         elif output.suffix.lower() == ".csv":
             _write_csv(table, output)
         else:

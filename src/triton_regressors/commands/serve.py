@@ -22,6 +22,9 @@ from triton_regressors.extras import require
 if TYPE_CHECKING:
     from triton_regressors.clients.server import TritonServer
 
+_TICK_S = 0.2  # how often the server is looked after
+_RESTARTS = 5  # in succession
+_STEADY_S = 60.0  # one that ran longer is not counted with those that ended before
 _LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "red", "fatal": "bold red", "": ""}
 
 
@@ -45,8 +48,9 @@ def serve(
 
     For development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
     docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
-    does not load is listed and left out; a model whose process dies is loaded again. Models may take their time to
-    load, as long as they get on. The log goes to stderr; what is served, and where, to stdout.
+    does not load is listed and left out; a model whose process dies is loaded again, and a server that dies is started
+    again with the same key. Models may take their time to load, as long as they get on. The log goes to stderr; what
+    is served, and where, to stdout.
 
     Examples:
         triton-regressors serve
@@ -91,10 +95,38 @@ def serve(
             running.enter_context(server)
         console.print(_endpoints(server, directory))
         console.print(_how_to_load(server), soft_wrap=True)
-        while server.running:
-            time.sleep(0.2)
-        raise ServerError(f"The Triton server {server.ending()}.", log=server.log)
+        _keep_running(server, log)
     log.print("The Triton server has stopped.")
+
+
+def _keep_running(server: TritonServer, log: Console) -> None:
+    """Start a server again whenever it ends by itself, as one crafted request can make it; it answers as before then.
+
+    It waits for 1, 2, 4, ... seconds before, so that a server that ends again and again takes little of the machine.
+
+    Raises:
+        ServerError: the server ended for the sixth time in succession, none of them later than 60 s after it was
+            ready; or it does not start again.
+    """
+    with loading():
+        from triton_regressors.clients.errors import ServerError
+    in_succession = 0
+    while True:
+        ready_s = time.monotonic()
+        while server.running:
+            time.sleep(_TICK_S)
+        in_succession = in_succession + 1 if time.monotonic() - ready_s < _STEADY_S else 1
+        ended = f"The Triton server {server.ending()}"
+        if in_succession > _RESTARTS:
+            raise ServerError(f"{ended}, for the {in_succession}th time in succession.", log=server.log)
+        wait_s = 2 ** (in_succession - 1)
+        log.print(f"{ended}. It is started again in {wait_s} s.", style="bold red", markup=False, soft_wrap=True)
+        time.sleep(wait_s)
+        try:
+            server.restart()
+        except ServerError as error:
+            raise ServerError(f"{ended} and did not start again: {error}", log=error.log) from None
+        log.print("The Triton server answers again.", style="bold")
 
 
 @contextmanager
@@ -153,6 +185,8 @@ def _endpoints(server: TritonServer, directory: Path) -> Table:
 def _how_to_load(server: TritonServer) -> Text:
     with loading():
         from triton_regressors.clients.admin_key import VARIABLE
+    if server.closed:
+        return Text(f"Models are neither loaded, unloaded nor compared while it runs: {server.closed}.")
     if os.environ.get(VARIABLE):
         return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
     return Text("To load, unload or compare models from another terminal, first: ").append(

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, model_tensors
+from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """So many rows are read, converted and given to a GPU at once, or as many as hold so many numbers."""
@@ -34,16 +34,18 @@ NewMatrix = Callable[[int, int, "np.dtype[Any]"], np.ndarray]
 class Columns:
     """The columns of a table in a user's hands, and some of its rows.
 
-    `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, or a mapping of names to arrays of one dimension.
+    `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, any other table that `as_frame` takes, or a mapping of
+    names to arrays of one dimension.
     """
 
     def __init__(self, table: Any) -> None:
-        self.table = table
-        self._arrow = hasattr(table, "schema")
+        self._arrow = type(table).__module__.partition(".")[0] == "pyarrow" and hasattr(table, "schema")
+        self.table = table = table if self._arrow else as_frame(table)
         self._pandas = isinstance(table, pd.DataFrame)
         if not (self._arrow or self._pandas or isinstance(table, Mapping)):
             raise InvalidRequest(
-                f"A table is a DataFrame, pyarrow's, or a mapping of columns to arrays, not {type(table).__name__}."
+                "A table is a DataFrame of pandas or polars, pyarrow's, a list of records, or a mapping of columns to "
+                f"arrays, not {type(table).__name__}."
             )
         self.names: list[Any] = list(table.schema.names if self._arrow else table.columns if self._pandas else table)
 
@@ -109,6 +111,10 @@ def _of_arrow(column: Any) -> np.ndarray | None:
     kind = column.type
     if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
         return None
+    if types.is_boolean(kind) and column.null_count:  # NumPy has no missing boolean: the numbers are 0, 1 and NaN
+        from pyarrow import uint8
+
+        column = column.cast(uint8())
     if getattr(column, "num_chunks", 0) == 1:
         column = column.chunk(0)
     return np.asarray(column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False))
@@ -160,7 +166,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, new:
     return found
 
 
-def check_tensors(tensors: Tensors, inputs: Sequence[InputTensor], model: str) -> None:
+def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], model: str) -> None:
     """Raise InvalidRequest unless there is a tensor for each input, as wide as a server wants it."""
     for tensor in inputs:
         if tensor.name not in tensors:

@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.tables import check_columns
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.predicting import Predictor
+from triton_regressors.scoring.scorer import Scorer
 
 SUFFIXES = (".parquet", ".csv")
 PART_ROWS = 1_000_000
@@ -102,7 +102,7 @@ def find_files(inputs: Sequence[Path | str]) -> list[tuple[Path, Path]]:
     return list(found.items())
 
 
-def look(path: Path, base: Path, predictor: Predictor) -> Source:
+def look(path: Path, base: Path, scorer: Scorer) -> Source:
     """Return what a file is, after reading no more than where it says so.
 
     Raises:
@@ -112,7 +112,7 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
     try:
         status = path.stat()
         if path.suffix.lower() == ".csv":
-            with _csv_reader(str(path), predictor) as reader:
+            with _csv_reader(str(path), scorer) as reader:
                 groups, own = (), reader.schema
         else:
             with pq.ParquetFile(path) as file:
@@ -122,12 +122,12 @@ def look(path: Path, base: Path, predictor: Predictor) -> Source:
         raise Unreadable(f"Cannot read rows from {path}: {one_line(error)}.") from None
     pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
     stated = {name: None if value == HIVE_NULL else unquote(value) for name, _, value in pairs if name not in own.names}
-    schema = pa.schema([*own, *(pa.field(name, _stated(name, predictor)) for name in stated)])
+    schema = pa.schema([*own, *(pa.field(name, _stated(name, scorer)) for name in stated)])
     source = Source(
         *(str(path), below.as_posix(), status.st_size, status.st_mtime_ns, groups, own, schema), tuple(stated.items())
     )
     try:
-        _check(schema, predictor)
+        _check(schema, scorer)
     except InvalidRequest as error:
         raise Unreadable(f"{path}: {error}") from None
     return source
@@ -152,10 +152,10 @@ def plan_parts(sources: Sequence[Source], part_rows: int = PART_ROWS) -> list[Pa
     return parts
 
 
-def kept_fields(sources: Sequence[Source], predictor: Predictor) -> list[pa.Field]:
+def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
     """Return the kept columns as the output has them: the same type in every file."""
     fields = []
-    for name in predictor.keep:
+    for name in scorer.keep:
         kinds = {_plain(source.schema.field(name).type): source for source in sources}
         if len(kinds) > 1:
             (one, a), (other, b) = list(kinds.items())[:2]
@@ -164,12 +164,12 @@ def kept_fields(sources: Sequence[Source], predictor: Predictor) -> list[pa.Fiel
     return fields
 
 
-def batches(source: Source, part: Part, predictor: Predictor) -> Iterator[pa.Table]:
+def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
     """Yield the rows of a part in their order, with the columns that are needed and no others."""
     stated = dict(source.hive)
-    wanted = list(dict.fromkeys([*(name for each in predictor.inputs for name in each.columns), *predictor.keep]))
+    wanted = list(dict.fromkeys([*(name for each in scorer.inputs for name in each.columns), *scorer.keep]))
     own = [name for name in wanted if name not in stated]
-    for batch in _own_batches(source, part, predictor, own, rows_together(len(wanted))):
+    for batch in _own_batches(source, part, scorer, own, rows_together(len(wanted))):
         if batch.num_rows:
             table = pa.Table.from_batches([batch])
             for field in (field for field in source.schema if field.name in stated and field.name in wanted):
@@ -179,7 +179,7 @@ def batches(source: Source, part: Part, predictor: Predictor) -> Iterator[pa.Tab
 
 
 def _own_batches(
-    source: Source, part: Part, predictor: Predictor, names: Sequence[str], rows: int
+    source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of a part that stand in the file itself.
 
@@ -187,7 +187,7 @@ def _own_batches(
     """
     try:
         if source.csv:
-            with _csv_reader(source.path, predictor, names) as reader:
+            with _csv_reader(source.path, scorer, names) as reader:
                 yield from reader
         else:
             with pq.ParquetFile(source.path) as file:
@@ -201,26 +201,31 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _csv_reader(path: str, predictor: Predictor, names: Sequence[str] | None = None) -> Any:
+def _csv_reader(path: str, scorer: Scorer, names: Sequence[str] | None = None) -> Any:
     """Return what reads a .csv block by block, of these columns.
 
     Numbers are read as floats or whole numbers as the entry takes them, strings and what is kept as they stand there.
+    A column of numbers whose first cells are True and False is read as booleans.
     """
-    kinds: dict[str, Any] = dict.fromkeys(predictor.keep, pa.string())
-    for tensor in predictor.inputs:
+    kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
+    for tensor in scorer.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
         kinds |= dict.fromkeys(tensor.columns, kind)
+    numbers = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
+    with pyarrow.csv.open_csv(path) as reader:
+        first = reader.schema
+    kinds |= {name: pa.bool_() for name in numbers if name in first.names and types.is_boolean(first.field(name).type)}
     options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
     return pyarrow.csv.open_csv(path, convert_options=options)
 
 
-def _check(schema: pa.Schema, predictor: Predictor) -> None:
+def _check(schema: pa.Schema, scorer: Scorer) -> None:
     """Raise InvalidRequest where a column is missing, is there twice, or is of a kind that the entry does not take."""
-    empty = pd.DataFrame(columns=schema.names)
-    tables.take(empty, predictor.keep, " to keep")
-    for tensor in predictor.inputs:
-        owner = f" of input '{tensor.name}'"
-        tables.take(empty, tensor.columns, owner)
+    owners = {tensor.name: f" of input '{tensor.name}'" for tensor in scorer.inputs}
+    groups = [(tensor.columns, owners[tensor.name]) for tensor in scorer.inputs]
+    check_columns(pd.DataFrame(columns=schema.names), [*groups, (scorer.keep, " to keep")])
+    for tensor in scorer.inputs:
+        owner = owners[tensor.name]
         for name in tensor.columns:
             kind = _plain(schema.field(name).type)
             if not (types.is_null(kind) or (_is_text(kind) if tensor.text else _is_number(kind))):
@@ -228,9 +233,9 @@ def _check(schema: pa.Schema, predictor: Predictor) -> None:
                 raise InvalidRequest(f"The table's column '{name}'{owner} is {kind}; the model takes {takes} there.")
 
 
-def _stated(name: str, predictor: Predictor) -> pa.DataType:
+def _stated(name: str, scorer: Scorer) -> pa.DataType:
     """Return the type of a column that folders' names state: a number where the entry takes one."""
-    inputs = [tensor for tensor in predictor.inputs if name in tensor.columns and not tensor.text]
+    inputs = [tensor for tensor in scorer.inputs if name in tensor.columns and not tensor.text]
     return pa.string() if not inputs else pa.int64() if inputs[0].datatype == "INT64" else pa.float64()
 
 
@@ -239,7 +244,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+    return any(check(kind) for check in (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from triton_regressors.kernels.errors import PlanError
 from triton_regressors.model_config import from_pbtxt
 from triton_regressors.scoring.errors import ScoringError
 
-DEVICE = re.compile(r"auto|cpu|gpu(?::(\d{1,3}))?")
+DEVICE = re.compile(r"auto|cpu|(?:gpu|cuda)(?::(\d{1,3}))?")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 CPU_GROUP = 2
 """KIND_CPU of an instance group."""
@@ -71,7 +71,7 @@ def choose_device(device: str, config: Any) -> tuple[bool, int]:
 
     Args:
         device: "auto" is the first GPU, if there is one and config.pbtxt does not keep the entry on CPUs; "cpu", "gpu"
-            and "gpu:1" say it.
+            and "gpu:1" say it, as "cuda" and "cuda:1" do.
         config: the entry's configuration.
 
     Raises:
@@ -79,7 +79,7 @@ def choose_device(device: str, config: Any) -> tuple[bool, int]:
     """
     named = DEVICE.fullmatch(device)
     if named is None:
-        raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1.")
+        raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1, or torch's name of one.")
     gpus = len(visible_gpus())
     if device == "auto":
         return bool(gpus) and not only_on_cpus(config), 0

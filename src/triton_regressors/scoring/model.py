@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from google.protobuf import json_format
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.kernels.entry import Entry
-from triton_regressors.kernels.inputs import ONLY_CPU_INPUTS
+from triton_regressors.kernels.inputs import NUMBERS, ONLY_CPU_INPUTS
 from triton_regressors.kernels.staging import unlocked
 from triton_regressors.kernels.tiles import one_thread
 from triton_regressors.scoring.columns import rows_together
@@ -32,7 +34,11 @@ from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import read_config
 from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, utils
 
-LOADING = threading.Lock()
+_LOADING = threading.Lock()
+_ON_GPU: dict[int, threading.RLock] = {}
+"""A lock for each GPU: its models share streams, and what one thread launches must not go into another's graph."""
+
+_MODELS: weakref.WeakSet[LocalModel] = weakref.WeakSet()
 
 CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
 """Fewer rows of a light model cost Python more time than the CPU, and more numbers a core does not keep near."""
@@ -42,13 +48,17 @@ MANY_BYTES = 2**17
 
 
 class LocalModel:
-    """A version of an entry on a device of this process, for one thread at a time.
+    """A version of an entry on a device of this process; threads wait for each other.
 
-    `engine` is what computes, `where` the device in words, `max_rows` how many rows a batch may have, and
+    `engine` is what computes, `device` torch's, `where` it in words, `max_rows` how many rows a batch may have, and
     `reads_gpu` whether the model takes rows that lie in a GPU's memory.
     """
 
     def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
+        self._process = os.getpid()
+        self._lock = _ON_GPU.setdefault(number, threading.RLock()) if on_gpu else threading.RLock()
+        self._gpu = number if on_gpu else -1
+        _MODELS.add(self)
         self._name = f"{entry.directory.name} version {entry.version}"
         config = read_config(entry.directory)
         config.max_batch_size = self.max_rows = rows_at_once(config, on_gpu=on_gpu)
@@ -59,34 +69,79 @@ class LocalModel:
             "model_instance_device_id": str(number),
         }
         try:
-            with LOADING, one_thread(), np.errstate(all=None):  # loading sets both for the whole process
+            # Loading sets a thread's current GPU, and for the whole process threads and what NumPy warns of.
+            with self._alone(), one_thread(), np.errstate(all=None):
                 self._model: Any = _model_class(entry.version_directory)()
                 self._model.initialize(arguments)
         except Exception as error:  # whatever stands in the way: the entry's own classes of errors among them
             raise ScoringError(f"{self._name} does not load: {plain_reason(str(error))}.") from error
         self.engine: str = self._model.runner.engine
-        self._device = device = self._model.runner.device
-        self.reads_gpu: bool = device.type == "cuda" and self._model.inputs.plain_matrix
-        self.where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
+        self.device: torch.device = self._model.runner.device
+        self.reads_gpu: bool = self.device.type == "cuda" and self._model.inputs.plain_matrix
+        self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
     def execute(
         self, requests: Sequence[Tensors], outputs: Sequence[str]
     ) -> list[dict[str, np.ndarray] | InferenceError]:
         """Answer requests as one batch: output name → array [rows, width] for each, or why it is refused."""
-        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with self._alone(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             sent: Sequence[Mapping[str, Any]] = requests
             if self.reads_gpu and sum(X.nbytes for tensors in requests for X in tensors.values()) >= MANY_BYTES:
                 sent = [{name: self._brought(X) for name, X in tensors.items()} for tensors in requests]
             responses = self._model.execute([Request(tensors, outputs) for tensors in sent])
             return [self._answer(response) for response in responses]
 
+    def on_device(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
+        """Return outputs of a matrix in this GPU's memory, new tensors beside it; None where a number is refused.
+
+        Args:
+            X: `[rows, width]` of the model's only input in its type; torch's current stream has made it.
+            outputs: their names.
+
+        Raises:
+            ServerFault: the model failed.
+        """
+        with self._alone(), np.errstate(over="ignore", invalid="ignore"):
+            runner = self._model.runner
+            if hasattr(runner, "predict_on_device"):
+                found: dict[str, torch.Tensor] | None = runner.predict_on_device(X, tuple(outputs))
+                return found
+            return self._through_host(X.contiguous(), outputs)
+
+    def _through_host(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
+        """Return the outputs by an entry of an earlier release, which reads rows there and answers in CPU memory."""
+        torch.cuda.current_stream(self.device).synchronize()  # the model reads the rows on streams of its own
+        found = []
+        for first in range(0, len(X), self.max_rows):
+            piece = X[first : first + self.max_rows]
+            (response,) = self._model.execute([Request({NUMBERS: piece}, outputs)])
+            answer = self._answer(response)
+            if isinstance(answer, InvalidRequest):
+                return None
+            if isinstance(answer, InferenceError):
+                raise answer
+            found.append(answer)
+        joined = {name: np.concatenate([answer[name] for answer in found]) for name in outputs}
+        return {name: torch.from_numpy(answer).to(self.device) for name, answer in joined.items()}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Have the model's device for this thread, and torch as it is in a process of its own."""
+        if self._gpu >= 0 and self._process != os.getpid():
+            raise ScoringError(
+                f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not survive that: "
+                "start processes by 'spawn', or load the model in them alone."
+            )
+        with self._lock, torch.cuda.device(self._gpu), _plain_torch():
+            yield
+
     def _brought(self, X: np.ndarray) -> torch.Tensor:
         """Return a matrix in the memory of the GPU, row by row."""
         by_columns = X.T.flags.c_contiguous and not X.flags.c_contiguous
         piece = torch.from_numpy(unlocked(np.ascontiguousarray(X.T if by_columns else X)))
-        there = piece.to(self._device, non_blocking=True)
+        there = piece.to(self.device, non_blocking=True)
         rows = there.T.contiguous() if by_columns else there
-        torch.cuda.current_stream(self._device).synchronize()  # the model reads them on streams of its own
+        torch.cuda.current_stream(self.device).synchronize()  # the model reads them on streams of its own
         return rows
 
     def _answer(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
@@ -106,10 +161,48 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
     return max(asked, rows_together(width) if on_gpu else min(CPU_ROWS, CPU_NUMBERS // width))
 
 
-@functools.lru_cache(maxsize=4)
 def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> LocalModel:
     """Return the model, which this process loads once; `digest` tells an entry from one that took its place."""
+    with _LOADING:
+        return _loaded(entry, on_gpu, number, digest)
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> LocalModel:
     return LocalModel(entry, on_gpu, number)
+
+
+def _after_fork() -> None:
+    """Let a forked process begin with locks that no thread holds: the threads that held them stayed behind."""
+    global _LOADING
+    _LOADING = threading.Lock()
+    _ON_GPU.clear()
+    for model in _MODELS:
+        model._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Undo what the caller has told torch and what would reach the model: modes, autocast and defaults."""
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_cpu = torch.get_default_device().type == "cpu"
+    modes = torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")
+    if on_cpu and not modes and dtype == torch.float32 and precision == "highest":
+        yield
+        return
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.autocast("cpu", enabled=False))
+        if not on_cpu:
+            stack.enter_context(torch.device("cpu"))
+        stack.callback(torch.set_default_dtype, dtype)
+        torch.set_default_dtype(torch.float32)
+        stack.callback(torch.set_float32_matmul_precision, precision)
+        torch.set_float32_matmul_precision("highest")
+        yield
 
 
 def _model_class(version: Path) -> Any:

@@ -25,7 +25,8 @@ from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
-from triton_regressors.scoring.predicting import Predictor, renumbered
+from triton_regressors.scoring.loaded import renumbered
+from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
 """Rows of a row group that is written."""
@@ -35,7 +36,7 @@ GROUP_ROWS = 2**20
 class Job:
     """What all parts have in common: how they are scored, where they go, and whether refused rows stay empty."""
 
-    predictor: Predictor
+    scorer: Scorer
     work: Path
     schema: pa.Schema
     by_row: bool
@@ -109,22 +110,22 @@ def _answered(
     job: Job, source: Source, part: Part, wrong: list[tuple[int, str]], advance: Callable[[int], None] | None
 ) -> Iterator[pa.Table]:
     """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`."""
-    predictor, first = job.predictor, part.first_row
-    for table, tensors in ahead(_converted(source, part, predictor)):
+    scorer, first = job.scorer, part.first_row
+    for table, tensors in ahead(_converted(source, part, scorer)):
         empty: np.ndarray | None = None
         if job.by_row:
-            answers, refused = predictor.by_row(table, tensors)
+            answers, refused = scorer.by_row(table, tensors)
             if refused:
                 empty = np.zeros(len(table), dtype=bool)
                 empty[[row for row, _ in refused]] = True
                 wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
         else:
             try:
-                answers = predictor.answers(Columns(table), tensors)
+                answers = scorer.answers(Columns(table), tensors)
             except InvalidRequest as error:
                 raise InvalidRequest(renumbered(str(error), first)) from None
-        columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in predictor.keep]
-        columns += [pa.array(array, mask=empty) for array in predictor.as_columns(answers).values()]
+        columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in scorer.keep]
+        columns += [pa.array(array, mask=empty) for array in scorer.as_columns(answers).values()]
         yield pa.table(columns, schema=job.schema)
         first += len(table)
         if advance is not None:
@@ -133,11 +134,11 @@ def _answered(
         raise ScoringError("the file has changed while it was read.")
 
 
-def _converted(source: Source, part: Part, predictor: Predictor) -> Iterator[tuple[pa.Table, Tensors | None]]:
+def _converted(source: Source, part: Part, scorer: Scorer) -> Iterator[tuple[pa.Table, Tensors | None]]:
     """Yield tables and their tensors; None where a table does not fit, which is said when it is asked for."""
-    for table in batches(source, part, predictor):
+    for table in batches(source, part, scorer):
         try:
-            tensors = predictor.tensors(Columns(table))
+            tensors = scorer.tensors(Columns(table))
         except InvalidRequest:
             yield table, None
         else:

@@ -1,4 +1,4 @@
-"""What is to be scored: the predictor, the files that it fits, and their parts."""
+"""What is to be scored: the scorer, the files that it fits, and their parts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, find_files, kept_fields, look, plan_parts
-from triton_regressors.scoring.predicting import Predictor
+from triton_regressors.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)
 class Plan:
     """Files and their parts, in order; schema: of the output. left_out: file → why it is not scored, which may grow."""
 
-    predictor: Predictor
+    scorer: Scorer
     sources: list[Source]
     parts: list[Part]
     schema: pa.Schema
@@ -26,15 +26,15 @@ class Plan:
 
     def told(self, on_gpu: bool) -> dict[str, Any]:
         """Return what decides the answers, for the journal."""
-        predictor = self.predictor
+        scorer = self.scorer
         return {
-            "entry": str(predictor.entry.directory),
-            "version": predictor.entry.version,
-            "outputs": predictor.outputs,
-            "keep": predictor.keep,
-            "columns": [name for tensor in predictor.inputs for name in tensor.columns],
+            "entry": str(scorer.entry.directory),
+            "version": scorer.entry.version,
+            "outputs": scorer.asked,
+            "keep": scorer.keep,
+            "columns": [name for tensor in scorer.inputs for name in tensor.columns],
             "device": "GPU" if on_gpu else "CPU",
-            "digest": predictor.digest,
+            "digest": scorer.digest,
             "files": {source.path: [source.size, source.mtime_ns, source.groups] for source in self.sources},
         }
 
@@ -45,19 +45,19 @@ def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any
     Args:
         entry: the entry's directory.
         given: files, folders and globs.
-        options: the predictor's.
+        options: the scorer's.
         leave_out: whether files that do not fit are left out; else they are errors.
 
     Raises:
         ScoringError: there are no files, or one does not fit.
     """
-    predictor, left_out, sources = Predictor(entry, **options), dict[str, str](), list[Source]()
+    scorer, left_out, sources = Scorer(entry, **options), dict[str, str](), list[Source]()
     for path, base in find_files(given):
         try:
-            source = look(path, base, predictor)
-            if not all(tensor.columns for tensor in predictor.inputs):  # all others then go by the names of the first
-                predictor = Predictor(entry, **{**options, "columns": _features(source, predictor)})
-                source = look(path, base, predictor)
+            source = look(path, base, scorer)
+            if not all(tensor.columns for tensor in scorer.inputs):  # all others then go by the names of the first
+                scorer = Scorer(entry, **{**options, "columns": _features(source, scorer)})
+                source = look(path, base, scorer)
         except Unreadable as error:
             if not leave_out:
                 raise ScoringError(str(error)) from None
@@ -66,18 +66,18 @@ def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any
         sources.append(source)
     if not sources:
         raise ScoringError(f"No file can be scored: {next(iter(left_out.values()))}")
-    kept = kept_fields(sources, predictor)
-    made = [pa.field(name, pa.float32()) for fields in predictor.fields.values() for name in fields]
-    return Plan(predictor, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
+    kept = kept_fields(sources, scorer)
+    made = [pa.field(name, pa.float32()) for fields in scorer.fields.values() for name in fields]
+    return Plan(scorer, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
 
 
-def _features(source: Source, predictor: Predictor) -> list[str]:
+def _features(source: Source, scorer: Scorer) -> list[str]:
     """Return the columns of a file that are the features of a model that was trained without names."""
-    names = [name for name in source.own.names if name not in predictor.keep]
-    width = sum(tensor.width for tensor in predictor.inputs)
+    names = [name for name in source.own.names if name not in scorer.keep]
+    width = sum(tensor.width for tensor in scorer.inputs)
     if len(names) != width:
         raise ScoringError(
-            f"Model '{predictor.name}' was trained without names and takes {width} columns; {source.path} has "
+            f"Model '{scorer.name}' was trained without names and takes {width} columns; {source.path} has "
             f"{len(names)} that are not kept: --columns (columns=[...]) names the features."
         )
     return names

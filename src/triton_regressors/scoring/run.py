@@ -79,7 +79,7 @@ def score(
         inputs: files, folders and globs of .parquet and .csv; those of a folder, at any depth, in the order of their
             paths. Columns that folders state, as in date=2026-01-31/, count as the files'.
         output: a .parquet or .csv for all of them, or a folder for a .parquet of each.
-        version: see `Predictor`, as for outputs, keep, columns and device.
+        version: see `load`, as for columns and device.
         outputs: their names.
         keep: columns that the output has too.
         columns: those that are the features, if not the ones that the entry names.
@@ -117,7 +117,7 @@ def score(
     there = [path for path in goals if path.exists()]
     if there and not overwrite and (restart or not (work / JOURNAL).exists()):
         raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
-    on_gpu = plan.predictor.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
+    on_gpu = plan.scorer.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
     with only_run(work):
         done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
         run = _Run(plan, work, errors, progress, done)
@@ -140,7 +140,7 @@ def score(
         listed = list_refused(output, [*empty, *((path, "", why) for path, why in plan.left_out.items())])
         rows = sum(run.rows[part.number] for part in whole)
         shutil.rmtree(work)
-    entry_used, files_used = plan.predictor.entry, {part.source for part in whole}
+    entry_used, files_used = plan.scorer.entry, {part.source for part in whole}
     return Score(
         *(output, entry_used.name, entry_used.version, run.where, len(files_used), rows, len(empty)),
         *(plan.left_out, listed, run.before, run.seconds),
@@ -149,7 +149,7 @@ def score(
 
 def _for_actors(device: str, plan: Plan) -> str:
     """Return the device of Ray's actors: none needs a GPU for an entry that stays on CPUs."""
-    stays = device == "auto" and only_on_cpus(read_config(plan.predictor.entry.directory))
+    stays = device == "auto" and only_on_cpus(read_config(plan.scorer.entry.directory))
     return "cpu" if stays else device
 
 
@@ -172,15 +172,15 @@ class _Run:
         plan, sources = self.plan, self.plan.sources
         self.rows = {number: pq.read_metadata(part_file(self.work, number)).num_rows for number in self.done}
         self.before = sum(self.rows.values())
-        job = Job(plan.predictor, self.work, plan.schema, self.errors == "row")
+        job = Job(plan.scorer, self.work, plan.schema, self.errors == "row")
         tasks = [(sources[part.source], part) for part in plan.parts if part.number not in self.done]
         if ray is not None:
             outcomes, self.where = on_ray(job, tasks, ray, workers, on_gpu), f"Ray at {ray}"
         elif (workers or 1) > 1:
-            gpus = visible_gpus() if on_gpu and plan.predictor.device in ("auto", "gpu") else []
+            gpus = visible_gpus() if on_gpu and plan.scorer.device in ("auto", "gpu") else []
             outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
-            self.where = plan.predictor.where  # which loads the entry, before the clock starts
+            self.where = plan.scorer.where  # which loads the entry, before the clock starts
             outcomes = here(job, tasks, plan.left_out, self._advance)
         began = time.perf_counter()
         self._advance(0)

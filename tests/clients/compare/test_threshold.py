@@ -1,4 +1,4 @@
-"""How many requests may wait, read from a report that `compare` wrote."""
+"""What one server answers within a limit, read from a report that `compare` wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.report import as_json
 from triton_regressors.clients.compare.results import Figures, Point
-from triton_regressors.clients.compare.threshold import read_waiting
+from triton_regressors.clients.compare.threshold import read_capacity, read_processors
 from triton_regressors.model_config import from_pbtxt
 
 MINE = 'name: "m" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 500 } instance_group { count: 1 }'
@@ -44,11 +44,13 @@ def test_it_is_of_the_models_own_configuration_at_the_highest_load_within_the_li
         (SAME, 16, queued(4000, 4.5, 1, errors=1)),
         (SAME, 32, queued(3000, 9, 4)),
     )
-    found = read_waiting(folder, "m", from_pbtxt(MINE))
-    assert found.requests == pytest.approx(2000 * 1.5e-3)  # Little's law
+    found = read_capacity(folder, "m", from_pbtxt(MINE))
+    assert found.requests_per_s == 2000
+    assert found.waiting == pytest.approx(2000 * 1.5e-3)  # Little's law
+    assert read_processors(folder) == "GPU 0"
     assert (found.reached, found.load, found.measured_on) == (True, "8 clients", "GPU 0")
-    assert read_waiting(folder / "comparison.json", "m", from_pbtxt(MINE), p99_ms=1.0).requests == pytest.approx(0.1)
-    assert not read_waiting(folder, "m", from_pbtxt(MINE), p99_ms=9.0).reached
+    assert read_capacity(folder / "comparison.json", "m", from_pbtxt(MINE), p99_ms=1.0).waiting == pytest.approx(0.1)
+    assert not read_capacity(folder, "m", from_pbtxt(MINE), p99_ms=9.0).reached
 
 
 @pytest.mark.parametrize(
@@ -64,19 +66,21 @@ def test_what_it_cannot_tell_it_says(tmp_path: Path, change: dict[str, Any], say
     folder = report(tmp_path, (SAME, 1, queued(500, 1, 0.2)))
     arguments = {"name": "m", "config": MINE, "p99_ms": None, **change}
     with pytest.raises(ComparisonError, match=says):
-        read_waiting(folder, arguments["name"], from_pbtxt(arguments["config"]), arguments["p99_ms"])
+        read_capacity(folder, arguments["name"], from_pbtxt(arguments["config"]), arguments["p99_ms"])
 
 
-def test_without_a_time_in_the_queue_there_is_no_threshold(tmp_path: Path) -> None:
+def test_without_a_time_in_the_queue_the_rate_is_known(tmp_path: Path) -> None:
     folder = report(tmp_path, (SAME, 1, queued(500, 1, float("nan"))))
-    with pytest.raises(ComparisonError, match="no time in the queue at 1 client; compare with more"):
-        read_waiting(folder, "m", from_pbtxt(MINE))
+    found = read_capacity(folder, "m", from_pbtxt(MINE))
+    assert (found.requests_per_s, found.waiting) == (500, None)
+    assert "waiting" not in found.text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"model": "m"})])
 def test_another_file_is_told_from_a_report(tmp_path: Path, text: str) -> None:
     (tmp_path / "comparison.json").write_text(text)
     with pytest.raises(ComparisonError, match=r"is no comparison\.json"):
-        read_waiting(tmp_path, "m", from_pbtxt(MINE))
+        read_capacity(tmp_path, "m", from_pbtxt(MINE))
     with pytest.raises(ComparisonError, match="cannot be read: No such file"):
-        read_waiting(tmp_path / "none", "m", from_pbtxt(MINE))
+        read_capacity(tmp_path / "none", "m", from_pbtxt(MINE))
+    assert read_processors(tmp_path) is None

@@ -65,8 +65,24 @@ def test_containers_with_and_without_a_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[", b"{L", b"?", b"[$d#L" + struct.pack(">q", 9), b"[$d#i\xff", b"[$d", b"Si\xff", b"[" * 100_000]
+    "data",
+    [b"", b"[", b"{L", b"?", b"[$d#L" + struct.pack(">q", 9), b"[$d#i\xff", b"[$d", b"Si\xff", b"[#?", b"[" * 100_000],
 )
 def test_what_is_no_ubjson_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="it is no UBJSON"):
         parse_ubjson(data)
+
+
+@pytest.mark.parametrize("mark", "ZTF")
+@pytest.mark.parametrize("count", [1, 2 * 10**9, 5 * 10**11])
+def test_an_array_of_constants_without_bytes_is_refused_before_it_is_built(mark: str, count: int) -> None:
+    """A file of 12 bytes could claim an array of any length."""
+    with pytest.raises(ValueError, match="it holds an array of constants without bytes, which XGBoost does not"):
+        parse_ubjson(b"[$" + mark.encode() + b"#L" + struct.pack(">q", count))
+
+
+@pytest.mark.parametrize("kind", [b"", b"$[", b"${", b"$C", b"$S", b"$i", b"$D"])
+@pytest.mark.parametrize("container", [b"[", b"{"])
+def test_a_count_beyond_the_data_ends_where_the_data_do(container: bytes, kind: bytes) -> None:
+    with pytest.raises(ValueError, match="it is no UBJSON"):
+        parse_ubjson(container + kind + b"#L" + struct.pack(">q", 5 * 10**11) + b"i\x01ai\x01" * 9)

@@ -11,7 +11,7 @@ from xgboost import XGBRegressor
 from tests.exporter.cases import CASES
 from tests.exporter.cases_xgboost import SIZE
 from tests.exporter.data import small
-from triton_regressors import ExportError, load_estimator
+from triton_regressors import ExportError, export, load_estimator
 from triton_regressors.exporter.boosters.ubjson import parse_ubjson
 from triton_regressors.exporter.boosters.xgboost_check import check_document
 
@@ -125,3 +125,22 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.ubj").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ExportError, match="it is no UBJSON, or its end is missing"):
         load_estimator(tmp_path / "model.ubj", missing=0)
+
+
+@pytest.mark.parametrize("name", ["num_target", "num_class"])
+def test_more_outputs_than_trees_are_refused_before_anything_is_as_large(tmp_path: Path, name: str) -> None:
+    written = document("exact")
+    written["learner"]["learner_model_param"][name] = str(2 * 10**9)
+    (tmp_path / "model.json").write_text(json.dumps(written))
+    with pytest.raises(ExportError, match=r"hold together: it has 2,000,000,000 outputs, and trees of fewer\.$"):
+        load_estimator(tmp_path / "model.json", missing=0)
+
+
+def test_more_features_than_any_model_has_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    written = document("exact")
+    written["learner"]["learner_model_param"]["num_feature"] = str(2 * 10**9)
+    (tmp_path / "model.json").write_text(json.dumps(written))
+    estimator = load_estimator(tmp_path / "model.json", missing=0)
+    says = r"^Cannot export XGBRegressor: it states 2,000,000,000 features; at most 4,194,304 are exported\.$"
+    with pytest.raises(ExportError, match=says):
+        export(estimator, tmp_path / "repository", name="model")

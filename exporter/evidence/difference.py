@@ -1,0 +1,271 @@
+"""Which rows and columns an entry answers otherwise than the estimator, and the likely cause: what a refusal says.
+
+The row with the largest difference is changed column by column into a row that is answered alike. Where a column's
+change makes the two agree, it made the difference. Suspicions are then tried: each is only named where trying it
+explains the answers. All of it costs one more prediction of the sample and a few of at most `MOST_COLUMNS` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.evidence.ties import errors, tied_rows
+from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
+from triton_regressors.exporter.sample import Sample
+from triton_regressors.exporter.text import is_missing
+from triton_regressors.kernels.inputs import UNKNOWN, Inputs
+from triton_regressors.kernels.parity import units
+from triton_regressors.kernels.run import Runner
+
+MOST_COLUMNS = 256
+"""How many columns are changed one at a time; of more, those that make the difference are halved first."""
+
+FEW = 3
+"""How many rows and columns a sentence names."""
+
+SAMPLE_ROWS = 65_536
+"""How many rows are looked at for one that can be named."""
+
+
+class Difference:
+    """Says where answers differ, for an oracle and the runner of its plan.
+
+    Args:
+        oracle: the estimator.
+        runner: answers rows of the plan's matrix.
+        inputs: how a table becomes that matrix.
+        names: what the columns are called; none if they have no names.
+        tolerance: of the answers, in standard deviations.
+        rounded: whether the answers should be those to the rounded rows.
+    """
+
+    def __init__(
+        self, oracle: Oracle, runner: Runner, inputs: Inputs, names: Sequence[str], tolerance: float, rounded: bool
+    ) -> None:
+        self._oracle, self._runner, self._inputs = oracle, runner, inputs
+        self._names = list(names or feature_names(oracle.estimator) or ())
+        self._tolerance, self._rounded = tolerance, rounded
+        self._units: dict[str, np.ndarray] = {}
+
+    def in_words(self, given: Any | None, sample: Sample) -> str:
+        """Return sentences on a sample that is answered beyond the tolerance.
+
+        Args:
+            given: the user's rows, None where they were drawn.
+            sample: the same rows as the entry gets them.
+        """
+        self._units = sample.units
+        try:
+            table = self._oracle.asked(sample.X) if given is None else self._oracle.table(given)
+            return self._of(_rows(table, np.arange(min(len(table), SAMPLE_ROWS))), drawn=given is None)
+        except Exception as error:  # what an estimator raises for a changed row; the refusal itself must be said
+            return f"The cause was not found, as the estimator refuses changed rows ({str(error).splitlines()[0]})."
+
+    def _of(self, table: Any, drawn: bool) -> str:
+        """Return the sentences on a table that `predict` takes."""
+        error = self._errors(table)
+        apart = np.flatnonzero(~(error <= self._tolerance))
+        if not len(apart):
+            return "The rows that differ lie beyond those that were looked at for a cause."
+        tied = tied_rows(self._runner.plan, self._sent(_rows(table, apart)))
+        whose = "drawn rows" if drawn else "sample"
+        sentences = [f"{len(apart):,} of {len(table):,} rows of the {whose} differ: {_list(apart)} (counted from 0)."]
+        if tied.any():
+            share = 100 * tied.sum() / len(table)
+            sentences.append(
+                f"Cause: in {'all' if tied.all() else f'{tied.sum():,}'} of them ({share:.3g} % of the rows) several "
+                "training points are equally near, and scikit-learn takes others of them than the entry, which takes "
+                "the first. Both answers are right: ties='accept' (--ties accept) exports the model and leaves such "
+                "rows out of the parity."
+            )
+        if tied.all():
+            return " ".join(sentences)
+        worst = apart[~tied][np.argmax(np.nan_to_num(error[apart[~tied]], nan=np.inf))]
+        columns, other = self._columns(table, int(worst), error)
+        sentences.append(self._answers(table, int(worst)))
+        if other is None:
+            sentences.append("No row of them is answered alike, so that no column could be singled out.")
+        elif not columns:
+            sentences.append("No column makes the difference by itself.")
+        else:
+            called = _list([self._called(column) for column in columns])
+            sentences.append(
+                f"The column {called} makes the difference: with row {other}'s value the two agree."
+                if len(columns) == 1
+                else f"Each of the columns {called} makes the difference: with row {other}'s value the two agree."
+            )
+        sentences.append(self._cause(table, int(worst), columns))
+        return " ".join(sentences)
+
+    def _answers(self, table: Any, row: int) -> str:
+        """Return what both answer to a row, in a sentence."""
+        one = _rows(table, np.array([row]))
+        expected, found = self._expected(one), self._found(one)
+        error = {
+            name: np.nan_to_num(np.abs(found[name][0] - values[0]) / self._units[name], nan=np.inf)
+            for name, values in expected.items()
+        }
+        name = max(error, key=lambda name: float(error[name].max()))
+        target = int(np.argmax(error[name]))
+        wanted, answer = float(expected[name][0, target]), float(found[name][0, target])
+        return f"In row {row} the estimator answers {wanted:.6g} and the entry {answer:.6g} ('{name}')."
+
+    def _columns(self, table: Any, row: int, error: np.ndarray) -> tuple[list[int], int | None]:
+        """Return the columns that make the difference of a row, and the row that they were compared with."""
+        alike = np.flatnonzero(error <= self._tolerance)
+        if not len(alike):
+            return [], None
+        X = self._oracle.matrix(table, self._inputs.numeric)
+        with np.errstate(invalid="ignore"):
+            same = ((X[alike] == X[row]) | (np.isnan(X[alike]) & np.isnan(X[row]))).sum(axis=1)
+        other = int(alike[np.argmax(same)])
+        columns = [
+            column for column in range(X.shape[1]) if not _same(_cell(table, row, column), _cell(table, other, column))
+        ]
+        while len(columns) > MOST_COLUMNS:
+            halves = [part.tolist() for part in np.array_split(columns, 2)]
+            agree = self._agree(table, row, other, halves)
+            if not agree.any():
+                return [], other
+            columns = halves[int(np.argmax(agree))]
+        agree = self._agree(table, row, other, [[column] for column in columns])
+        return [column for column, agrees in zip(columns, agree, strict=True) if agrees], other
+
+    def _agree(self, table: Any, row: int, other: int, changes: list[list[int]]) -> np.ndarray:
+        """Return whether answers to a row agree once columns have another row's values, bool `[changes]`."""
+        take = np.full((len(changes), self._inputs.n_features), row)
+        for place, columns in enumerate(changes):
+            take[place, columns] = other
+        return self._errors(_mixed(table, take)) <= self._tolerance
+
+    def _cause(self, table: Any, row: int, columns: list[int]) -> str:
+        """Return what explains a row's difference, in a sentence."""
+        one = _rows(table, np.array([row]))
+        found = self._found(one)
+        X = self._oracle.matrix(one, self._inputs.numeric)
+        for column in columns:
+            cell, called = _cell(table, row, column), self._called(column)
+            if X[0, column] == UNKNOWN and column in self._inputs.coded:
+                return f"Cause: {cell!r} is no category that the model knows in column {called}."
+            if is_missing(cell) or cell == "":
+                return self._missing(table, row, column, cell)
+        rounded = self._inputs.rounded(X)
+        if (rounded != X).any() and self._holds(found, self._oracle.of_matrix(rounded)):
+            return (
+                "Cause: FP32 rounds a number of this row, and the estimator answers the rounded one as the entry does: "
+                "choose input='fp64' (--input fp64)."
+            )
+        if self._holds(found, self._oracle.of_matrix(X)):
+            types = sorted({str(getattr(_cell(table, row, column), "dtype", type(_cell(table, row, column)).__name__))
+                            for column in columns}) or ["its types"]  # fmt: skip
+            return (
+                f"Cause: the estimator answers the row's values in other types ({', '.join(types)}) than as float64 "
+                "numbers and strings, which is what an entry gets."
+            )
+        return "None of the usual causes explains it (equal distances, missing values, unknown categories, FP32)."
+
+    def _missing(self, table: Any, row: int, column: int, cell: Any) -> str:
+        """Return what a missing value of a row does to the answers, in a sentence."""
+        called = self._called(column)
+        text = (
+            f"Cause: the row holds {_spelt(cell)} in column {called}. None, NaN, pd.NA and an empty string are one "
+            "missing value to an entry, and different values to scikit-learn."
+        )
+        for value in (np.nan, None):
+            if type(value) is type(cell):
+                continue
+            changed = _with_cell(table, row, column, value)
+            try:
+                agrees = bool((self._errors(changed) <= self._tolerance).all())
+            except Exception:  # many estimators refuse None, and some NaN
+                continue
+            if agrees:
+                return f"{text} With {_spelt(value)} in its place the two agree: the model was fitted with that."
+        return text
+
+    def _called(self, column: int) -> str:
+        return f"'{self._names[column]}'" if self._names else str(column)
+
+    def _sent(self, table: Any) -> np.ndarray:
+        """Return a table as the matrix that the entry gets."""
+        matrix = self._inputs.rounded(self._oracle.matrix(table, self._inputs.numeric))
+        return matrix.astype(self._inputs.matrix_dtype)
+
+    def _found(self, table: Any) -> Answers:
+        return self._runner.predict(self._sent(table), self._oracle.outputs)
+
+    def _expected(self, table: Any) -> Answers:
+        return self._oracle.of_matrix(self._sent(table)) if self._rounded else self._oracle.of_table(table)
+
+    def _holds(self, found: Answers, expected: Answers) -> bool:
+        return bool((errors(found, expected, self._units) <= self._tolerance).all())
+
+    def _errors(self, table: Any) -> np.ndarray:
+        """Return each row's difference in standard deviations; 0 where the estimator's own answer is no number."""
+        expected, found = self._expected(table), self._found(table)
+        answered = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in expected.values()])
+        wanted = {name: np.where(answered[:, None], values, 0.0) for name, values in expected.items()}
+        return np.where(answered, errors(found, wanted, self._units or _units(expected)), 0.0)
+
+
+def _units(expected: Answers) -> dict[str, np.ndarray]:
+    return {name: units(values) for name, values in expected.items()}
+
+
+def _rows(table: Any, rows: np.ndarray) -> Any:
+    """Return rows of a DataFrame or a matrix."""
+    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
+
+
+def _cell(table: Any, row: int, column: int) -> Any:
+    return table.iloc[row, column] if hasattr(table, "iloc") else table[row, column]
+
+
+def _mixed(table: Any, take: np.ndarray) -> Any:
+    """Return rows of which each cell is a row's of a table: `take` is `[rows, columns]`, and says which row's."""
+    if not hasattr(table, "iloc"):
+        return table[take, np.arange(take.shape[1])]
+    import pandas as pd
+
+    parts = [table.iloc[rows, [column]].reset_index(drop=True) for column, rows in enumerate(take.T)]
+    return pd.concat(parts, axis=1)
+
+
+def _with_cell(table: Any, row: int, column: int, value: Any) -> Any:
+    """Return one row of a table with another value in a column."""
+    one = _rows(table, np.array([row])).copy()
+    if hasattr(one, "iloc"):
+        import pandas as pd
+
+        one.isetitem(column, pd.Series([value], dtype=object, index=one.index))
+    else:
+        one = one.astype(object)
+        one[0, column] = value
+    return one
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two cells are one value to an estimator."""
+    if is_missing(a) or is_missing(b):
+        return type(a) is type(b) and bool(is_missing(a) and is_missing(b))
+    return bool(a == b)
+
+
+def _spelt(value: Any) -> str:
+    """Return how a missing value is written."""
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return "an empty string"
+    return "pd.NA" if type(value).__name__ == "NAType" else "NaN"
+
+
+def _list(things: Sequence[Any]) -> str:
+    """Return the first few of some things, and how many more there are."""
+    few = [str(thing) for thing in things[:FEW]]
+    if len(things) > FEW:
+        return f"{', '.join(few)} and {len(things) - FEW:,} more"
+    return f"{', '.join(few[:-1])} and {few[-1]}" if len(few) > 1 else few[0]

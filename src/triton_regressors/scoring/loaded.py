@@ -1,0 +1,304 @@
+"""`load`: an entry as a model in this process, from the rows that a user holds to answers beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from triton_regressors.clients.configuration import Configuration
+from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.clients.parts import Part
+from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
+from triton_regressors.extras import require
+from triton_regressors.scoring.ahead import ahead
+from triton_regressors.scoring.arrays import given, on_gpu
+from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
+from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
+from triton_regressors.tables import is_tabular
+
+if TYPE_CHECKING:
+    import torch
+
+ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
+"""How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
+
+Y, STD, LOWER, UPPER = "y", "std", "lower", "upper"
+Answers = dict[str, np.ndarray]
+
+
+class Model:
+    """An entry in this process: `predict` with the bits and the rules of a server, see `load`.
+
+        model = tr.load("model_repository/diabetes")
+        y = model.predict(X)
+        y, std = model.predict(X, return_std=True)
+        lower, upper = model.predict_interval(X)
+
+    **Rows** are a NumPy array, a list of lists, a pandas DataFrame, a pyarrow Table or RecordBatch, a mapping of column
+    names to columns or of input names to matrices, or a tensor `[rows, n_features]` of torch, CuPy or any library that
+    speaks DLPack. Columns are taken by name where the model and the rows have names. Numbers are converted to the
+    input's type as for a request; a number that it does not hold is refused.
+
+    **Answers** are float32. They are where the rows were and of their kind: torch's tensor for torch's, on the same
+    device, CuPy's array for CuPy's, and NumPy's array for arrays, lists and tables. A library without `from_dlpack`
+    gets torch's tensor, which speaks DLPack itself. No answer has a gradient.
+
+    **On a GPU** rows lie on the model's own device and are read there. Everything is put on torch's current stream of
+    that device, and a DLPack tensor's own stream is waited for by its protocol. A call returns when its answers are
+    there and its rows are known to hold nothing that the model refuses: the one thing the CPU waits for is this stream.
+    Rows of an entry with further inputs, strings or integers, go through the CPU, and their answers back.
+
+    Threads may share a model and wait for each other. A pickled model holds the path of its entry and is loaded again
+    where it is used first. A forked process may use a model on a CPU; one on a GPU has to be loaded there.
+    """
+
+    def __init__(
+        self,
+        entry: Path | str,
+        *,
+        version: int | str | None = None,
+        columns: Sequence[str] | None = None,
+        device: Any = "auto",
+    ) -> None:
+        require("serve", f"{__name__.partition('.')[0]}.load")
+        self.entry = choose_entry(Path(entry), version)
+        config = read_config(self.entry.directory)
+        self.digest = digest_of(self.entry, config)
+        self.device = str(device)
+        self.widths = {tensor.name: int(tensor.dims[0]) for tensor in config.output}
+        known = Configuration.of(config)
+        self._known = replace(known, inputs=_with_names(known.inputs, columns, self.name))
+        self._loaded: Any = None
+        self._buffers = Buffers()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} version {self.entry.version}: {', '.join(self.outputs)}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_loaded": None, "_buffers": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _buffers=Buffers())
+
+    @property
+    def name(self) -> str:
+        """The entry's name."""
+        return self.entry.name
+
+    @property
+    def inputs(self) -> tuple[InputTensor, ...]:
+        """What the entry takes."""
+        return self._known.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the entry's outputs."""
+        return tuple(self.widths)
+
+    @property
+    def where(self) -> str:
+        """What computes, in words: "torch on the CPU"; it loads the entry."""
+        model = self._model()
+        return f"{model.engine} on {model.where}"
+
+    def on_gpu(self) -> bool:
+        """Return whether it computes on a GPU of this machine."""
+        return choose_device(self.device, read_config(self.entry.directory))[0]
+
+    def predict(self, X: Any, *, return_std: bool = False) -> Any:
+        """Return what the estimator's `predict` returns, as float32.
+
+        Args:
+            X: the rows, see `Model`.
+            return_std: return the predictions and their standard deviations, as scikit-learn's Gaussian processes do.
+
+        Returns:
+            `[rows]`, or `[rows, n_targets]` of several targets; with `return_std` two of these.
+
+        Raises:
+            InvalidRequest: the rows do not fit, or a row holds what the model does not take, with the sentence that a
+                request would get; or the entry has no standard deviations.
+            ScoringError: the entry has changed since it was found, or does not load.
+        """
+        found = self._infer(X, (Y, STD) if return_std else (Y,), squeeze=True)
+        return (found[Y], found[STD]) if return_std else found[Y]
+
+    def predict_interval(self, X: Any) -> tuple[Any, Any]:
+        """Return the lower and the upper end of each row's prediction interval, each shaped as `predict`'s answer.
+
+        Raises:
+            InvalidRequest: the entry was exported without an interval; see `predict` for the others.
+        """
+        found = self._infer(X, (LOWER, UPPER), squeeze=True)
+        return found[LOWER], found[UPPER]
+
+    def infer(self, X: Any, *, outputs: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return output name → float32 `[rows, width]`, as a server answers.
+
+        Args:
+            X: the rows, see `Model`.
+            outputs: their names; None: all that the entry has.
+
+        Raises:
+            InvalidRequest: see `predict`.
+        """
+        return self._infer(X, self.outputs if outputs is None else outputs)
+
+    def tensors(self, columns: Columns) -> Tensors:
+        """Return the tensors of a table; `InvalidRequest` where it does not fit."""
+        new = pinned_by_columns if self._model().reads_gpu else self._buffers.by_columns
+        return tensors_of(columns, self.inputs, self.name, new)
+
+    def check_outputs(self, outputs: Sequence[str]) -> tuple[str, ...]:
+        """Return names of outputs; raise `InvalidRequest` unless there are such, one at least."""
+        unknown = [name for name in outputs if name not in self.widths]
+        if unknown or not outputs or isinstance(outputs, str):
+            asked = f"no output {unknown[0]!r}" if unknown else "outputs, of which one at least is named"
+            raise InvalidRequest(f"Model '{self.name}' has {asked}; it has {', '.join(self.widths)}.")
+        return tuple(dict.fromkeys(outputs))
+
+    def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
+        names, rows = self.check_outputs(outputs), given(X)
+        matrix = rows.matrix(self.inputs[0].name)
+        found: Mapping[str, Any] | None = None if matrix is None else self._of_gpu(matrix, names)
+        if found is None:
+            found = self._of_host(rows.host(), names)
+        return {
+            name: rows.answer(answer[:, 0] if squeeze and answer.shape[1] == 1 else answer)
+            for name, answer in found.items()
+        }
+
+    def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
+        """Return the outputs of rows that the model's GPU reads where they lie; None where the CPU has to look at them.
+
+        It has to where a number is refused, to say which in the words of a request, and where there are other inputs.
+        """
+        model, tensor = self._model(), self.inputs[0]
+        if model.device != X.device:
+            place = model.device if model.device.type == "cuda" else "the CPU"
+            raise InvalidRequest(
+                f"{tensor.name} lies on {X.device}, and model '{self.name}' computes on {place}; load it with "
+                f"device='{X.device}', or give the rows in CPU memory."
+            )
+        matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
+        if matrix is None:
+            return None
+        found: dict[str, torch.Tensor] | None = model.on_device(matrix, outputs)
+        return found
+
+    def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
+        """Return the outputs of rows in CPU memory."""
+        if is_tabular(X) or hasattr(X, "schema") or (isinstance(X, Mapping) and not self._by_input(X)):
+            return self._of_table(Columns(X), outputs)
+        tensors = model_tensors(X, self.inputs, self.name)
+        check_tensors(tensors, self.inputs, self.name)
+        return self._answers(tensors, outputs)
+
+    def _by_input(self, X: Mapping[str, Any]) -> bool:
+        """Return whether a mapping names inputs, or else columns, which have one dimension each."""
+        names = {tensor.name for tensor in self.inputs}
+        columns = {name for tensor in self.inputs for name in tensor.columns}
+        return set(X) <= names - columns or not any(map(_is_column, X.values()))
+
+    def _of_table(self, columns: Columns, outputs: tuple[str, ...]) -> Answers:
+        """Return the outputs of a table; of a large one some rows are converted while those before are computed."""
+        rows, size = len(columns), rows_together(sum(tensor.width for tensor in self.inputs))
+        if rows <= size:
+            return self._answers(self.tensors(columns), outputs)
+        pieces = (columns.rows(start, min(start + size, rows)) for start in range(0, rows, size))
+        found = list[Answers]()
+        try:
+            for tensors in ahead(map(self.tensors, pieces)):
+                found.append(self._answers(tensors, outputs))
+        except InvalidRequest as error:
+            raise InvalidRequest(renumbered(str(error), size * len(found))) from None
+        return {name: np.concatenate([answers[name] for answers in found]) for name in outputs}
+
+    def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
+        """Return the outputs of tensors of any number of rows."""
+        found = []
+        for part in self._parts(tensors):
+            (answer,) = self._model().execute([part.of(tensors)], outputs)
+            if isinstance(answer, InferenceError):
+                raise part.error(answer)
+            found.append(answer)
+        return {name: np.concatenate([answer[name] for answer in found]) for name in outputs}
+
+    def _parts(self, tensors: Tensors) -> list[Part]:
+        """Return the rows that are computed at once."""
+        return replace(self._known, max_batch_size=self._model().max_rows).parts(tensors)
+
+    def _model(self) -> Any:
+        """Return the model, loaded; a process has one of each."""
+        if self._loaded is None:
+            from triton_regressors.scoring.model import load
+
+            config = read_config(self.entry.directory)
+            if digest_of(self.entry, config) != self.digest:
+                raise ScoringError(f"{self.entry.version_directory} or its config.pbtxt has changed meanwhile.")
+            self._loaded = load(self.entry, *choose_device(self.device, config), self.digest)
+        return self._loaded
+
+
+def load(
+    entry: Path | str,
+    *,
+    version: int | str | None = None,
+    columns: Sequence[str] | None = None,
+    device: Any = "auto",
+) -> Model:
+    """Load an entry into this process.
+
+        model = tr.load("model_repository/diabetes")
+        y = model.predict(X)
+
+    What runs is the entry's own code, as a Triton server would run it: load entries that you trust. Its files are
+    checked, and it is proved on its golden rows, which takes seconds; a process loads it once. It takes torch, the
+    Triton language, NumPy and safetensors, and no scikit-learn.
+
+    Args:
+        entry: the entry's directory.
+        version: which one; None: the one that a server answers with, which config.pbtxt decides, now.
+        columns: names of a table's columns that are the features, those of one input after those of another, in place
+            of the names that the entry has. Without either all columns are taken in their order.
+        device: "auto" is the first GPU where there is one that the entry may use, or else the CPU; "cpu", "gpu",
+            "gpu:1", as well as torch's "cuda", "cuda:1" and `torch.device`.
+
+    Raises:
+        ScoringError: there is no such entry, version or device, or it does not load.
+        InvalidRequest: `columns` are not as many as the entry takes.
+        MissingExtra: torch and the Triton language, which entries compute with, are not installed.
+    """
+    model = Model(entry, version=version, columns=columns, device=device)
+    model._model()
+    return model
+
+
+def renumbered(sentence: str, first: int) -> str:
+    """Return a sentence on rows of which the first is another table's row `first`, with the row counted there."""
+    return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
+
+
+def _is_column(values: Any) -> bool:
+    ndim = getattr(values, "ndim", None)
+    if ndim is None:
+        return not isinstance(next(iter(values), None), (list, tuple, np.ndarray))
+    return bool(ndim == 1)
+
+
+def _with_names(inputs: Sequence[InputTensor], columns: Sequence[str] | None, model: str) -> tuple[InputTensor, ...]:
+    """Return the inputs with these names of their columns, if any are given."""
+    if columns is None:
+        return tuple(inputs)
+    width = sum(tensor.width for tensor in inputs)
+    if len(columns) != width:
+        raise InvalidRequest(f"{len(columns)} columns are named; model '{model}' takes {width}.")
+    names = iter(columns)
+    return tuple(replace(tensor, columns=tuple(next(names) for _ in range(tensor.width))) for tensor in inputs)

@@ -1,0 +1,173 @@
+"""An entry as a function of tables, which scores files; `predictor` makes a class of it for Ray's actors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.clients.parts import Part
+from triton_regressors.clients.tensors import Tensors, row_count, take
+from triton_regressors.scoring.columns import Columns
+from triton_regressors.scoring.errors import ScoringError
+from triton_regressors.scoring.loaded import Answers, Model, renumbered
+from triton_regressors.tables import in_words, is_table
+
+GROUPS = 64
+"""Into so many requests a refused batch is cut, to find the rows that are refused."""
+
+
+class Scorer(Model):
+    """A model that answers a table with columns beside those that are kept.
+
+    Args:
+        entry: see `load`, as for version, columns and device.
+        outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... where one has several.
+        keep: columns of a table that its answer has too, before the outputs.
+        options: version, columns, device. Without names of columns all that are not kept are taken in their order.
+
+    Raises:
+        ScoringError, MissingExtra: see `load`.
+        InvalidRequest: there is no such output, or names clash; from a call: see `Model.predict`.
+    """
+
+    def __init__(
+        self, entry: Path | str, *, outputs: Sequence[str] = ("y",), keep: Sequence[str] = (), **options: Any
+    ) -> None:
+        super().__init__(entry, **options)
+        self.asked, self.keep = self.check_outputs(outputs), tuple(keep)
+        self.fields = {name: _fields(name, self.widths[name]) for name in self.asked}
+        clash = {field for fields in self.fields.values() for field in fields} & set(self.keep)
+        if clash:
+            raise InvalidRequest(f"{in_words(sorted(clash)).capitalize()} cannot be kept: an output has this name.")
+        if len(self.inputs) > 1 and not all(tensor.columns for tensor in self.inputs):
+            width = sum(tensor.width for tensor in self.inputs)
+            raise InvalidRequest(f"Model '{self.name}' has no names of its columns; name the {width} that it takes.")
+
+    def __call__(self, table: Any) -> Any:
+        """Return the kept columns and the outputs of a table, in its rows' order.
+
+        Args:
+            table: a pandas DataFrame, a pyarrow Table, or a mapping of columns to arrays, such as a batch of Ray's.
+
+        Returns:
+            The same kind of table; a DataFrame has the index of the one that was given.
+        """
+        columns = Columns(table)
+        answers = self.answers(columns)
+        made = self.as_columns(answers)
+        if is_table(table):
+            return pd.concat([self._kept(table), pd.DataFrame(made, index=table.index)], axis=1)
+        if isinstance(table, Mapping):
+            return {**{name: table[name] for name in self._kept(table)}, **made}
+        import pyarrow as pa
+
+        kept = {name: table[name] for name in self._kept(table.schema.names)}
+        return pa.table({**kept, **made})
+
+    def tensors(self, columns: Columns) -> Tensors:
+        """Return the tensors of a table; `InvalidRequest` where it does not fit."""
+        return super().tensors(columns if all(each.columns for each in self.inputs) else columns.without(self.keep))
+
+    def answers(self, columns: Columns, tensors: Tensors | None = None) -> Answers:
+        """Return the outputs of a table, by their names; `tensors` are the table's, if they are at hand."""
+        if not len(columns):
+            return self.no_answers(0)
+        return self._of_table(columns, self.asked) if tensors is None else self._answers(tensors, self.asked)
+
+    def by_row(self, table: Any, tensors: Tensors | None = None) -> tuple[Answers, list[tuple[int, str]]]:
+        """Return the outputs of a table, NaN where a row is refused, and the refused rows with the reason of each."""
+        return self._by_row(Columns(table), 0, tensors)
+
+    def no_answers(self, rows: int) -> Answers:
+        """Return NaN for each output."""
+        return {name: np.full((rows, len(fields)), np.nan, np.float32) for name, fields in self.fields.items()}
+
+    def as_columns(self, answers: Answers) -> dict[str, np.ndarray]:
+        """Return outputs column by column, by their names in a table."""
+        return {
+            field: np.ascontiguousarray(answers[name][:, place])
+            for name, fields in self.fields.items()
+            for place, field in enumerate(fields)
+        }
+
+    def _kept(self, table: Any) -> Any:
+        """Return the kept columns of a DataFrame, or their names where there is only a list or a mapping of these."""
+        names = list(table.columns) if is_table(table) else list(table)
+        missing = [name for name in self.keep if name not in names]
+        if missing:
+            raise InvalidRequest(f"The table lacks {in_words(missing)} to keep; it has {', '.join(map(str, names))}.")
+        return table[list(self.keep)] if is_table(table) else list(self.keep)
+
+    def _by_row(
+        self, columns: Columns, first: int, tensors: Tensors | None = None
+    ) -> tuple[Answers, list[tuple[int, str]]]:
+        """The table is cut until what cannot be converted is one row; what the model refuses is found at once."""
+        rows = len(columns)
+        try:
+            tensors = self.tensors(columns) if tensors is None else tensors
+        except InvalidRequest as error:
+            if rows == 1:
+                return self.no_answers(1), [(first, renumbered(str(error), first))]
+            size = -(-rows // GROUPS)
+            pieces = [columns.rows(start, min(start + size, rows)) for start in range(0, rows, size)]
+            found = [self._by_row(piece, first + number * size) for number, piece in enumerate(pieces)]
+            joined = {name: np.concatenate([answers[name] for answers, _ in found]) for name in self.asked}
+            return joined, [refused for _, each in found for refused in each]
+        answers, wrong = self.no_answers(rows), list[tuple[int, str]]()
+        for part in self._parts(tensors):
+            self._fill(answers, wrong, tensors, [(part.first, part.stop)])
+        return answers, [(first + row, renumbered(reason, first + row)) for row, reason in wrong]
+
+    def _fill(
+        self, answers: Answers, wrong: list[tuple[int, str]], tensors: Tensors, spans: Sequence[tuple[int, int]]
+    ) -> None:
+        """Ask for spans of rows in one batch, and for those that are refused again in smaller ones."""
+        replies = self._model().execute([take(tensors, slice(*span)) for span in spans], self.asked)
+        total = row_count(tensors)
+        for (start, stop), reply in zip(spans, replies, strict=True):
+            if not isinstance(reply, InferenceError):
+                for name, array in reply.items():
+                    answers[name][start:stop] = array
+            elif not isinstance(reply, InvalidRequest):
+                raise Part(start, stop, total).error(reply)
+            elif stop - start == 1:
+                wrong.append((start, str(reply)))
+            else:
+                size = max((stop - start) // GROUPS, 1)
+                smaller = [(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
+                self._fill(answers, wrong, tensors, smaller)
+
+
+def predictor(entry: Path | str, **options: Any) -> type[Scorer]:
+    """Return a class whose instances, made without arguments, are `Scorer(entry, **options)`.
+
+        dataset.map_batches(predictor("model_repository/demand"), num_gpus=1,
+                            compute=ray.data.ActorPoolStrategy(size=2))
+
+    Ray Data makes an instance in each actor, which loads the entry once and keeps it.
+
+    Raises:
+        ScoringError, InvalidRequest: as `Scorer` does; at once, not in the actors.
+    """
+    version = Scorer(entry, **options).entry.version
+    path, options = Path(entry).resolve(), {**options, "version": version}
+
+    class OfEntry(Scorer):
+        """A scorer of one entry."""
+
+        def __init__(self, *given: Any) -> None:
+            if given:
+                raise ScoringError("predictor(...) makes a class for Ray's actors; `tr.load(...)` predicts of rows.")
+            super().__init__(path, **options)
+
+    OfEntry.__name__ = OfEntry.__qualname__ = f"PredictorOf_{path.name}"
+    return OfEntry
+
+
+def _fields(name: str, width: int) -> list[str]:
+    return [name] if width == 1 else [f"{name}_{place}" for place in range(width)]

@@ -1,0 +1,110 @@
+"""A refusal for parity names rows, columns and the cause."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from triton_regressors import ExportError, export, lowers
+from triton_regressors.exporter.evidence import difference
+from triton_regressors.exporter.registry import _LOWERINGS
+
+ROWS = 200
+rng = np.random.default_rng(0)
+NUMBERS = rng.standard_normal((ROWS, 3))
+CITIES = rng.integers(0, 3, ROWS)
+
+
+def towns(missing: Any, names: tuple[str, str] = ("Bern", "Genf")) -> pd.DataFrame:
+    """Return a table whose column 'city' holds two strings and one kind of missing value."""
+    cells = np.array([*names, missing], dtype=object)[CITIES]
+    return pd.DataFrame({"size": NUMBERS[:, 0], "city": pd.Series(cells, dtype=object), "age": NUMBERS[:, 1]})
+
+
+def fitted(missing: Any) -> Any:
+    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    return make_pipeline(encoded, Ridge()).fit(towns(missing), NUMBERS[:, 0] + 2.0 * CITIES)
+
+
+def refusal(estimator: Any, folder: Path, **options: Any) -> str:
+    with pytest.raises(ExportError) as refused:
+        export(estimator, folder, **options)
+    assert not list(folder.iterdir())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "spelt"), [(None, np.nan, "NaN"), (np.nan, None, "None"), (None, pd.NA, "pd.NA")]
+)
+def test_another_kind_of_missing_value_is_named(tmp_path: Path, known: Any, given: Any, spelt: str) -> None:
+    assert export(fitted(known), tmp_path / "same", sample=towns(known)).compilation.report.within
+    (tmp_path / "other").mkdir()
+    said = refusal(fitted(known), tmp_path / "other", sample=towns(given))
+    rows = np.flatnonzero(CITIES == 2)
+    assert f"{len(rows)} of 200 rows of the sample differ: {rows[0]}, {rows[1]}, {rows[2]} and" in said
+    assert "The column 'city' makes the difference" in said
+    assert f"Cause: the row holds {spelt} in column 'city'." in said
+    fit = "None" if known is None else "NaN"
+    assert f"With {fit} in its place the two agree: the model was fitted with that." in said
+
+
+class Wrong(Ridge):
+    """A model whose lowering, below, is wrong where the third column is positive."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        X = np.asarray(X, dtype=np.float64)
+        found: np.ndarray = super().predict(X) + np.maximum(X[:, 2], 0.0)
+        return found
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, Wrong, None)
+
+    @lowers(Wrong)
+    def lower(estimator: Any, x: Any, builder: Any) -> Any:
+        return builder.affine(x, estimator.coef_, estimator.intercept_)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_a_column_that_makes_the_difference_is_named(tmp_path: Path, wrong: None, frame: bool) -> None:
+    X: Any = pd.DataFrame(NUMBERS, columns=["size", "age", "height"]) if frame else NUMBERS
+    y = NUMBERS @ [1.0, 2.0, 0.0]
+    said = refusal(Wrong().fit(X, y), tmp_path, sample=X)
+    positive = np.flatnonzero(NUMBERS[:, 2] > 1e-3)
+    worst = int(np.argmax(NUMBERS[:, 2]))
+    assert f"of 200 rows of the sample differ: {positive[0]}, " in said
+    assert f"In row {worst} the estimator answers " in said
+    assert f"The column {chr(39) + 'height' + chr(39) if frame else 2} makes the difference" in said
+    assert "None of the usual causes explains it" in said
+
+
+def test_many_columns_are_halved(tmp_path: Path, wrong: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference, "MOST_COLUMNS", 4)
+    X = rng.standard_normal((60, 50))
+    assert "The column 2 makes the difference" in refusal(Wrong().fit(X, X[:, 0]), tmp_path, sample=X)
+
+
+def test_drawn_rows_are_called_so(tmp_path: Path, wrong: None) -> None:
+    said = refusal(Wrong().fit(NUMBERS, NUMBERS[:, 0]), tmp_path)
+    assert "rows of the drawn rows differ" in said
+
+
+class Everywhere(Wrong):
+    def predict(self, X: Any) -> np.ndarray:
+        found: np.ndarray = Ridge.predict(self, X) + 1.0
+        return found
+
+
+def test_where_no_row_is_answered_alike_no_column_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, Everywhere, None)
+    lowers(Everywhere)(lambda estimator, x, builder: builder.affine(x, estimator.coef_, estimator.intercept_))
+    said = refusal(Everywhere().fit(NUMBERS, NUMBERS[:, 0]), tmp_path, sample=NUMBERS)
+    assert "200 of 200 rows of the sample differ: 0, 1, 2 and 197 more" in said
+    assert "No row of them is answered alike" in said
