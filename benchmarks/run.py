@@ -20,6 +20,7 @@ BENCHMARKS = (
     "worth",
     "kernels_gpu",
     "families_gpu",
+    "unlike_rows",
     "host_to_host",
     "in_process",
     "scoring",
@@ -30,7 +31,7 @@ BENCHMARKS = (
     "observer",
     "large",
 )
-ON_A_GPU = ("kernels_gpu", "families_gpu", "host_to_host", "startup")
+ON_A_GPU = ("kernels_gpu", "families_gpu", "unlike_rows", "host_to_host", "startup")
 ON_A_SERVER = ("scoring", "served", "requests", "several_gpus", "startup", "large")
 WITH_A_GENERATOR = ("served", "requests", "several_gpus")
 

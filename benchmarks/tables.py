@@ -62,6 +62,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "one_thread": one_thread_section,
         "kernels": kernels_section,
         "families": families_section,
+        "unlike_rows": unlike_rows_section,
         "host_to_host": host_to_host_section,
         "in_process": in_process_section,
         "scoring": scoring_section,
@@ -214,6 +215,29 @@ def families_section(document: Document, where: str) -> str:
     rows = [[name, *(cells.get(size, "–") for size in sizes)] for name, cells in found.items()]
     header = ["work", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
     return f"{intro}\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
+
+
+def unlike_rows_section(document: Document, where: str) -> str:
+    """Return each work's time for rows like the data, and the share of it that other kinds of rows take."""
+    settings = document["settings"]
+    titles = {
+        "drifted": f"drifted by {settings['drift']:g} std",
+        "far": f"{settings['far']:.0e} std away",
+        "lost in rounding": f"{settings['furthest']:.0e} std away",
+        "random bits": "random bits",
+        "equal": "one row",
+        "beside": "beside thresholds",
+    }
+    rows = []
+    for case in document["cases"]:
+        times, ratios = case["contenders"], case["over_like"]
+        torch = microseconds(times["torch"]["median_us"]) if "torch" in times else "–"
+        cells = [optional(ratios.get(kind), 1, ".2f") for kind in titles]
+        rows.append([case["work"], f"{case['rows']:,}", microseconds(times["like"]["median_us"]), torch, *cells])
+    header = ["work", "rows", "like the data, µs", "torch, µs", *titles.values()]
+    intro = "Rows unlike the data: median device µs for rows like it, torch's for these where a search has a peer, and "
+    intro += "the time for other rows over ours for those like the data"
+    return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * (len(header) - 1), rows)}"
 
 
 def host_to_host_section(document: Document, where: str) -> str:

@@ -179,18 +179,26 @@ def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float
         return error
     where = f"the Triton server at {url} ({'gRPC' if protocol == 'grpc' else 'HTTP'})"
     if isinstance(error, InferenceServerException):
-        return _server_said(error, where, timeout_s)
+        return _server_said(error, url, where, timeout_s)
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return RequestTimeout(f"No answer from {where} within {timeout_s:g} s.")
     if type(error).__name__ in _NOT_HTTP:
-        return ServerUnavailable(f"What answers at {url} does not speak HTTP; is it the port for gRPC?")
+        return ServerUnavailable(_other_protocol(url, "HTTP", "gRPC"))
     library = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or library in ("aiohttp", "gevent", "geventhttpclient"):
         return ServerUnavailable(f"Cannot reach {where}: {plain_reason(str(error) or type(error).__name__)}.")
     return None
 
 
-def _server_said(error: InferenceServerException, where: str, timeout_s: float) -> InferenceError:
+def _other_protocol(url: str, asked: str, other: str) -> str:
+    """Return the sentence on an address that takes connections and does not speak the protocol."""
+    return (
+        f"What answers at {url} does not speak {asked}; is it the port for {other}? A Triton server has gRPC at port "
+        "8001 and HTTP at port 8000, unless it is told otherwise."
+    )
+
+
+def _server_said(error: InferenceServerException, url: str, where: str, timeout_s: float) -> InferenceError:
     status = (error.status() or "").removeprefix("StatusCode.")
     text = str(error.message() or "")
     reason = plain_reason(text)
@@ -208,6 +216,8 @@ def _server_said(error: InferenceServerException, where: str, timeout_s: float) 
     kind = next((kind for words, kind in _WORDS if words in text), _KINDS.get(status, ServerFault))
     if kind is RequestTimeout and status == "DEADLINE_EXCEEDED":
         return RequestTimeout(f"No answer from {where} within {timeout_s:g} s.")
+    if kind is ServerUnavailable and "failed to connect" in text and "Socket closed" in text:  # something is there
+        return ServerUnavailable(_other_protocol(url, "gRPC", "HTTP"))
     if kind is ServerUnavailable:
         return ServerUnavailable(f"Cannot reach {where}, or it takes no requests now: {reason}.")
     return kind(f"{reason}.")

@@ -25,6 +25,7 @@ class Configuration:
     """What a model takes. max_batch_size: rows, 0 where it has no batches. answer_bytes: of a row of all outputs.
 
     digest: of the columns, for a model that refuses requests made for others; "" for one that does not look.
+    widths: each output and how many columns it has.
     """
 
     model: str
@@ -32,6 +33,7 @@ class Configuration:
     max_batch_size: int
     answer_bytes: int
     digest: str = ""
+    widths: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
@@ -43,7 +45,8 @@ class Configuration:
             answer_bytes += dtype.itemsize * int(np.prod([max(dim, 1) for dim in tensor.dims]))
         parameters = {name: value.string_value for name, value in config.parameters.items()}
         digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
-        return cls(config.name, input_tensors(config), config.max_batch_size, answer_bytes, digest)
+        widths = tuple((each.name, max(int(each.dims[-1]), 1) if each.dims else 1) for each in config.output)
+        return cls(config.name, input_tensors(config), config.max_batch_size, answer_bytes, digest, widths)
 
     def tensors(self, X: Given) -> tuple[Tensors, bool]:
         """X as tensors, and whether they are right for whatever model takes them.

@@ -5,7 +5,7 @@ answers, or the error that the first of them met.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
@@ -23,14 +23,23 @@ from triton_regressors.clients.errors import (
     ServerUnavailable,
 )
 from triton_regressors.clients.listing import there_is
-from triton_regressors.clients.parts import Answer, joined
-from triton_regressors.clients.tensors import Given
+from triton_regressors.clients.parts import Answer, Answers, joined, named_row, renumbered
+from triton_regressors.clients.tensors import Given, as_frame, some_rows
 from triton_regressors.kernels.column_parameters import COLUMNS_DIGEST
 
 T = TypeVar("T")
 Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
 """Each is made when it is sent, so that one part of a table at a time is in memory twice."""
 Dialogue: TypeAlias = Generator[Requests, list[Any], T]
+
+_Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str]]
+"""The answers' origin, see `Answer`, the outputs, and the reason for each row that was refused."""
+
+ERRORS = ("stop", "row")
+"""What becomes of a table with rows that are refused: an error, or NaN for these rows."""
+
+PIECE_ROWS = 512
+"""Rows that are asked together while those that are refused are looked for."""
 
 ATTEMPTS = 3
 """So often a table is sent, where each time the model was loaded anew meanwhile, with other inputs or as another
@@ -63,8 +72,8 @@ class Dialogues:
         return self._one(self._calls.statistics(model), model)
 
     def infer(
-        self, model: str, X: Given, outputs: Sequence[str], version: str | int
-    ) -> Dialogue[dict[str, np.ndarray]]:
+        self, model: str, X: Given, outputs: Sequence[str], version: str | int, errors: str = "stop"
+    ) -> Dialogue[Answers]:
         """Ask a model about a table: see `Client.infer`.
 
         The table is converted by what the server said of the model when it was asked for the first time. Where that may
@@ -73,8 +82,11 @@ class Dialogues:
         the same before and after has taken it meanwhile, unless it was replaced and put back in between.
         """
         self._calls.check(model, outputs, version)
+        if errors not in ERRORS:
+            raise InvalidRequest(f"errors is {errors!r}; accepted: {', '.join(map(repr, ERRORS))}.")
+        ask = self._by_row if errors == "row" else self._infer
         try:
-            return (yield from self._infer(model, X, outputs, version))
+            return Answers(*(yield from ask(model, X, outputs, version))[1:])
         except ModelNotFound as error:
             raise (yield from self._explained(error, model)) from error.__cause__
 
@@ -86,9 +98,45 @@ class Dialogues:
             raise (yield from self._explained(error, model)) from error.__cause__
         return cast(T, answer)
 
-    def _infer(
-        self, model: str, X: Given, outputs: Sequence[str], version: str | int
-    ) -> Dialogue[dict[str, np.ndarray]]:
+    def _by_row(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
+        """Ask for a table; if a row is refused, ask again without it. The answers to refused rows are NaN.
+
+        A refusal names the first row that is wrong. A table of many rows is asked in pieces then, so that one row that
+        is wrong costs few others another request.
+        """
+        X = X if isinstance(X, Mapping) else as_frame(X)
+        try:
+            return (yield from self._infer(model, X, outputs, version))
+        except InvalidRequest as error:
+            if named_row(str(error)) is None:  # the request itself is wrong
+                raise
+        total = len(as_frame(next(iter(X.values()))) if isinstance(X, Mapping) else X)
+        spans = [(first, min(first + PIECE_ROWS, total)) for first in range(0, total, PIECE_ROWS)][::-1]
+        refused, found, origins = dict[int, str](), list[tuple[int, dict[str, np.ndarray]]](), set[Any]()
+        while spans:
+            first, stop = spans.pop()
+            try:
+                origin, answers, _ = yield from self._infer(model, some_rows(X, slice(first, stop)), outputs, version)
+            except InvalidRequest as error:
+                row = named_row(str(error))
+                if row is None or not 0 <= row < stop - first:
+                    raise
+                row += first
+                refused[row] = renumbered(str(error), first)
+                spans += [span for span in ((row + 1, stop), (first, row)) if span[0] < span[1]]
+            else:
+                found.append((first, answers))
+                origins.add(origin)
+        if len(origins) > 1:
+            raise ServerUnavailable(f"Model '{model}' was loaded anew while a table was asked; ask again.")
+        widths = dict(self._known[model].widths)
+        whole = {name: np.full((total, widths.get(name, 1)), np.nan, np.float32) for name in outputs}
+        for first, answers in found:
+            for name, array in answers.items():
+                whole[name][first : first + len(array)] = array
+        return next(iter(origins), ()), whole, dict(sorted(refused.items()))
+
+    def _infer(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
         known = self._known.get(model) or (yield from self._learn(model))
         for _ in range(ATTEMPTS):
             used = known
@@ -110,7 +158,7 @@ class Dialogues:
             if not (certain or digest):
                 known = yield from self._learn(model)
             if known.inputs == used.inputs:
-                return joined(answers)
+                return answers[0].origin, joined(answers), {}
         raise ServerUnavailable(
             f"Model '{model}' was loaded anew, as another version or with other inputs, each of the {ATTEMPTS} times "
             "that it was asked; nothing is joined from two versions' answers."

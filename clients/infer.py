@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from tritonclient.grpc import model_config_pb2
@@ -20,8 +20,10 @@ from triton_regressors.clients.errors import (
     RequestTimeout,
     ServerUnavailable,
 )
-from triton_regressors.clients.parts import as_predicted
+from triton_regressors.clients.parts import Answers, as_predicted
 from triton_regressors.clients.tensors import Given
+
+Errors = Literal["stop", "row"]
 
 __all__ = ["AsyncClient", "Client", "Protocol"]
 
@@ -128,28 +130,44 @@ class Client(Connection):
             raise failure from error
 
     def infer(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, np.ndarray]:
+        self,
+        model: str,
+        X: Given,
+        *,
+        outputs: Sequence[str] = ("y",),
+        version: str | int = "",
+        errors: Errors = "stop",
+    ) -> Answers:
         """Return the answers to a table: output name → array [rows, width], for the outputs asked for.
 
         Args:
             model: its name.
-            X: a pandas DataFrame, whose columns are taken by name where the model was fitted on named ones; an array of
-                numbers, see `number_rows`; or, where the model has other inputs than X, a mapping of each one's name to
-                an array of numbers or of strings, see `text_rows`. They are sent in the types that the server says the
-                model takes.
+            X: a table, whose columns are taken by name where the model was fitted on named ones: a DataFrame of pandas
+                or polars, pyarrow's Table or RecordBatch, or a list of records; an array of numbers, see `number_rows`;
+                or, where the model has other inputs than X, a mapping of each one's name to an array of numbers or of
+                strings, see `text_rows`. They are sent in the types that the server says the model takes.
             outputs: their names.
             version: "" is whichever the server's version policy gives, the newest as a rule.
+            errors: "stop": a row that is refused is an error. "row": its answers are NaN, all other rows are answered,
+                and `refused` of what is returned has the reason for each refused row by its number.
         """
-        return hold(self._dialogues.infer(model, X, outputs, version), self._run)
+        return hold(self._dialogues.infer(model, X, outputs, version, errors), self._run)
 
-    def predict(self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = "") -> np.ndarray:
+    def predict(
+        self,
+        model: str,
+        X: Given,
+        *,
+        outputs: Sequence[str] = ("y",),
+        version: str | int = "",
+        errors: Errors = "stop",
+    ) -> np.ndarray:
         """Return the first of `outputs` alone, in the shape that scikit-learn's `predict` has.
 
         The array is float32: [rows] for a model of one target, [rows, n_targets] for one of several. `infer` keeps
         [rows, width] for every output. The arguments are `infer`'s.
         """
-        return as_predicted(self.infer(model, X, outputs=outputs, version=version)[outputs[0]])
+        return as_predicted(self.infer(model, X, outputs=outputs, version=version, errors=errors)[outputs[0]])
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
         """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
@@ -286,16 +304,28 @@ class AsyncClient(Connection):
             raise failure from error
 
     async def infer(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
-    ) -> dict[str, np.ndarray]:
+        self,
+        model: str,
+        X: Given,
+        *,
+        outputs: Sequence[str] = ("y",),
+        version: str | int = "",
+        errors: Errors = "stop",
+    ) -> Answers:
         """See `Client.infer`."""
-        return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version), self._run)
+        return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version, errors), self._run)
 
     async def predict(
-        self, model: str, X: Given, *, outputs: Sequence[str] = ("y",), version: str | int = ""
+        self,
+        model: str,
+        X: Given,
+        *,
+        outputs: Sequence[str] = ("y",),
+        version: str | int = "",
+        errors: Errors = "stop",
     ) -> np.ndarray:
         """See `Client.predict`."""
-        return as_predicted((await self.infer(model, X, outputs=outputs, version=version))[outputs[0]])
+        return as_predicted((await self.infer(model, X, outputs=outputs, version=version, errors=errors))[outputs[0]])
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""

@@ -1,13 +1,16 @@
 """Tables that are larger than a request: cut into parts, asked one by one, and joined again."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from triton_regressors.clients.errors import InferenceError, ModelNotFound, ServerUnavailable
 from triton_regressors.clients.tensors import Tensors, row_count, take
+
+ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
+"""How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
 
 _ROW = re.compile(r"(^|: )row (\d+)\b")
 """How a model's error names a row of its request: first of all, or behind what it says of an input."""
@@ -24,6 +27,16 @@ class Answer:
     def origin(self) -> tuple[object, ...]:
         """What is the same in all answers that may be joined: the version, and the shape of a row."""
         return self.version, *((name, array.shape[1:]) for name, array in self.outputs.items())
+
+
+class Answers(dict[str, np.ndarray]):
+    """Output name → float32 [rows, width]; `refused` has the reason for each row that was refused, by its number."""
+
+    refused: dict[int, str]
+
+    def __init__(self, outputs: Mapping[str, np.ndarray], refused: Mapping[int, str] | None = None) -> None:
+        super().__init__(outputs)
+        self.refused = dict(refused or {})
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,17 @@ def joined(answers: Sequence[Answer]) -> dict[str, np.ndarray]:
     if len(answers) == 1:
         return first
     return {name: np.concatenate([answer.outputs[name] for answer in answers]) for name in first}
+
+
+def named_row(sentence: str) -> int | None:
+    """Return the row that a sentence names first, or None if it names none."""
+    found = ROW.search(sentence)
+    return int(found[0]) if found else None
+
+
+def renumbered(sentence: str, first: int) -> str:
+    """Return a sentence on rows of which the first is another table's row `first`, with the row counted there."""
+    return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
 
 
 def as_predicted(answer: np.ndarray) -> np.ndarray:

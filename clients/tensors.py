@@ -101,8 +101,8 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
         return {tensor.name: _rows(part, tensor) for tensor, part in _split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
-            f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names to "
-            "arrays."
+            f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names "
+            "to arrays."
         )
     return {inputs[0].name: _rows(X, inputs[0])}
 
@@ -285,6 +285,15 @@ def row_count(tensors: Mapping[str, np.ndarray]) -> int:
 def take(tensors: Mapping[str, np.ndarray], rows: slice | np.ndarray) -> Tensors:
     """Some rows of them."""
     return {name: array[rows] for name, array in tensors.items()}
+
+
+def some_rows(X: Any, rows: slice) -> Any:
+    """Return rows of what `model_tensors` takes: of each array of a mapping, of a DataFrame, or of an array."""
+    if isinstance(X, Mapping):
+        return {name: some_rows(as_frame(values), rows) for name, values in X.items()}
+    if rules.is_table(X):
+        return X.iloc[rows]
+    return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
 
 
 def _rows(X: Any, tensor: InputTensor) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -10,11 +11,19 @@ from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.defaults import DEFAULT_REPOSITORY
-from triton_regressors.kernels.entry import find_entry, read_document, read_golden
+from triton_regressors.kernels.entry import Entry, find_entry, read_document, read_golden
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.parity import Parity, measure
 
 _ODD_SIZES = (3, 1, 7, 5, 13, 11)
+
+
+class Exported(Protocol):
+    """What `export` returns: it holds the entry that was written."""
+
+    @property
+    def entry(self) -> Entry:
+        """The entry and its version."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,9 @@ class Verification:
 
 def verify(
     client: Client,
-    entry: Path | str,
+    entry: Exported | Entry | Path | str,
     *,
-    repository: Path = DEFAULT_REPOSITORY,
+    repository: Path | str = DEFAULT_REPOSITORY,
     model: str | None = None,
     version: str | int | None = None,
     seed: int = 0,
@@ -77,10 +86,12 @@ def verify(
 
     Args:
         client: connected to the server, on whatever host.
-        entry: the entry's directory on this machine, or its name alone, to be found in `repository`.
+        entry: what `export` returned, the entry's directory on this machine in any repository, or its name in
+            `repository`.
         repository: where an entry given by name lies.
         model: the name it has on the server, if another than the directory's.
-        version: which one; None: the newest in the directory. Exactly that one is asked on the server.
+        version: which one; None: the one that was exported, or the newest in the directory. Exactly that one is asked
+            on the server.
         seed: of the shuffling.
 
     Raises:
@@ -88,10 +99,19 @@ def verify(
             read.
         InferenceError: the server does not answer, or refuses these rows. A wrong answer raises nothing: see `passed`.
     """
-    directory = Path(repository) / entry if isinstance(entry, str) else Path(entry)
+    if not isinstance(entry, Entry | Path | str):
+        entry = entry.entry
+    if isinstance(entry, Entry):
+        version = entry.version if version is None else version
+        directory = entry.directory
+    else:
+        directory = Path(repository) / entry
+        if not directory.is_dir():
+            directory = Path(entry)
     if not directory.is_dir():
         raise RowsError(
-            f"There is no entry at {directory}; an entry's directory, or its name and repository, is needed."
+            f"There is no entry {directory}, here or in the repository {repository}; give an entry's directory, its "
+            "name and repository, or what export returned."
         )
     try:
         found = find_entry(directory, version)

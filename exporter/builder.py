@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import StackingRegressor, VotingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from triton_regressors.exporter import registry
@@ -30,6 +36,19 @@ from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
+
+HANDS_ON = (
+    BaseSearchCV,
+    ColumnTransformer,
+    FeatureUnion,
+    FrozenEstimator,
+    MultiOutputRegressor,
+    Pipeline,
+    StackingRegressor,
+    TransformedTargetRegressor,
+    VotingRegressor,
+)
+"""Estimators that look at no column themselves, and give each part of theirs the columns that it takes."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,8 @@ class Builder:
         if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self._misfit or misfit
+        if not isinstance(estimator, HANDS_ON):
+            self.profile.note_read(x.features)
         try:
             result = lowering(estimator, x, self)
         except Exception as error:  # whatever fitted attributes that do not fit together make of it

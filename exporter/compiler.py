@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def compile_estimator(
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
     columns: Sequence[str] | None = None,
+    kept: Collection[str] = (),
     ties: str = "refuse",
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
@@ -81,6 +82,7 @@ def compile_estimator(
             else FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
         columns: their names, for an estimator that was fitted on columns without; None: its own.
+        kept: names of columns of numbers that are inputs even where the model drops them.
         ties: "accept" leaves out of the parity what neighbours at equal distance do to it; "refuse" does not.
 
     Raises:
@@ -109,7 +111,7 @@ def compile_estimator(
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
         # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-        lowered = lower(estimator, sample, missing_strings, ends, types, round_everywhere)
+        lowered = lower(estimator, sample, missing_strings, ends, kept, types, round_everywhere)
         if columns is not None:
             check_count(columns, lowered.profile.n_features, estimator)
         outputs, interval = tuple(lowered.plan.outputs), None
@@ -293,6 +295,7 @@ def export(
         input=input,
         missing_strings=missing_strings,
         columns=columns,
+        kept=repositories.columns_taken(repository, name),
         ties=ties,
     )
     plan = compilation.plan

@@ -189,7 +189,8 @@ def _check_categories(oracle: Oracle, profile: Profile, inputs: Inputs) -> None:
         if len(same):
             a, b = (f"{number:.17g}" for number in numbers[same[0] : same[0] + 2])
             raise ExportError(
-                f"Cannot export {type(oracle.estimator).__name__}: the categories {a} and {b} of column {column} are "
+                f"Cannot export {type(oracle.estimator).__name__}: the categories {a} and {b} of "
+                f"{profile.called(range(profile.n_features), column)} are "
                 "one number in FP32; choose --input auto or fp64."
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,18 +45,21 @@ def lower(
     sample: Any | None = None,
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
-    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. With `types`, those of
-    the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or `round_everywhere`.
+    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. Columns with names that
+    reach no transformer and no regressor are no inputs, but for `kept` ones; without names the whole matrix is one.
+    With `types`, those of the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or
+    `round_everywhere`.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles, types, round_everywhere)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -70,14 +73,15 @@ def _lower(
     sample: Any | None,
     missing_strings: Sequence[str],
     quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
-    builder = Builder(
-        n_features, profile, rows=_first_rows(estimator, profile, sample, types), round_everywhere=round_everywhere
-    )
+    profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
+    rows = _first_rows(estimator, profile, sample, types)
+    builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
@@ -97,9 +101,12 @@ def _lower(
         plan, left = tabulate(plan, functions) if functions else (plan, ())
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = profile.text.inputs(plan)
+    inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))
+    taken = {column for columns in inputs.columns().values() for column in columns}
+    profile.unread = frozenset(range(n_features)) - taken
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
-    inputs = dataclasses.replace(inputs, categorical=categorical, float32=types.float32 or None)
+    single = tuple(column for column in types.float32 if column in inputs.numeric)
+    inputs = dataclasses.replace(inputs, categorical=categorical, float32=single or None)
     return Lowered(plan, inputs, profile, tuple(dict.fromkeys((*builder.sums, *left))))
 
 
@@ -107,11 +114,24 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
     """Return the first rows of a sample with float32 columns, as the estimator is asked; None where it has none."""
     if sample is None or not types.float32:
         return None
-    first = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS]
+    first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], feature_names(estimator)
+    if hasattr(first, "columns") and names is not None:  # columns that nothing reads may be absent
+        first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
     try:
         return Oracle(estimator, profile, (), types=types).table(first)
     except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
         return None
+
+
+def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:
+    """Return the columns that are inputs of a model without strings: those that a part of it reads, and `kept` ones.
+
+    Without names users hand whole matrices, and all columns are; so they are of a model that reads none, a constant.
+    """
+    names = feature_names(estimator)
+    if names is None or not profile.read:
+        return range(profile.n_features)
+    return profile.read | {column for column, name in enumerate(names) if name in kept}
 
 
 @in_one_sentence

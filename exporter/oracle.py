@@ -122,6 +122,9 @@ class Oracle:
         assert self._names is not None
         if not all(isinstance(name, str) for name in given.columns):  # without names: a matrix
             return given.set_axis(self._names, axis=1) if given.shape[1] == len(self._names) else given
+        unread = [self._names[column] for column in sorted(self._profile.unread)]
+        not_there = [name for name in unread if name not in given.columns]
+        given = given.assign(**dict.fromkeys(not_there, 0.0)) if not_there else given  # the estimator drops them
         absent = [name for name in self._names if name not in given.columns]
         if absent:
             raise ExportError(

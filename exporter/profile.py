@@ -29,8 +29,11 @@ class Profile:
     value in them. Rows are drawn from all this where an export is given none, and the input's tensors and their types
     are chosen by it.
 
-    `given` returns the values of a feature in the user's sample, if there is one. `lacking` is what to raise where the
-    estimator alone does not say enough: all that is known then is which features are strings.
+    `read` are the features that some estimator or transformer is given, and `unread` those that are no inputs, which
+    are known once the model is lowered.
+    `names` are the features' names, if they have any. `given` returns the values of a feature in the user's sample, if
+    there is one. `lacking` is what to raise where the estimator alone does not say enough: all that is known then is
+    which features are strings.
     """
 
     def __init__(
@@ -46,6 +49,9 @@ class Profile:
         self.never_floats: set[int] = set()
         self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
+        self.read: set[int] = set()
+        self.unread: frozenset[int] = frozenset()
+        self.names: Sequence[str] = ()
         self.given = given
         self.lacking: ExportError | None = None
 
@@ -53,6 +59,22 @@ class Profile:
     def n_features(self) -> int:
         """How many features the input has."""
         return len(self.location)
+
+    def note_read(self, features: Features) -> None:
+        """Record that an estimator or a transformer is given features."""
+        self.read |= {feature for feature in features if feature >= 0}
+
+    def called(self, features: Features, column: int) -> str:
+        """Return what to call a column of a value with these features: by the feature's name, if it is one with a name.
+
+        Args:
+            features: the value's.
+            column: a column of the value.
+        """
+        feature = features[column] if len(features) else -1
+        if feature < 0:
+            return f"column {column}"
+        return f"column '{self.names[feature]}'" if feature < len(self.names) else f"column {feature}"
 
     def note_scale(self, features: Features, location: ArrayLike, scale: ArrayLike) -> None:
         """Record where features lie, those that are not yet known; numbers stand for all of them."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -94,6 +95,21 @@ def input_type(repository: Path, name: str) -> str | None:
         return None
     types = {tensor.name: tensor.data_type for tensor in _read_config(directory).input}
     return {model_config_pb2.TYPE_FP32: "fp32", model_config_pb2.TYPE_FP64: "fp64"}.get(types.get(NUMBERS, 0))
+
+
+def columns_taken(repository: Path, name: str) -> tuple[str, ...]:
+    """Return the names of the columns of numbers that the entry of this name takes; none if there is no such entry.
+
+    Entries of former releases take columns that the model drops, and so do their next versions.
+    """
+    directory = repository / name
+    if not os.path.isfile(directory / "config.pbtxt"):
+        return ()
+    told = _read_config(directory).parameters
+    try:
+        return tuple(json.loads(told[COLUMNS].string_value).get(NUMBERS, ())) if COLUMNS in told else ()
+    except (ValueError, AttributeError):
+        return ()
 
 
 def publish(

@@ -67,10 +67,11 @@ def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
         return RowTypes()
     if hasattr(sample, "columns") and names is not None:
         if all(isinstance(name, str) for name in sample.columns):
-            if any(name not in sample.columns for name in names):
-                return RowTypes()
-            sample = sample[list(names)]
-        dtypes = tuple(dtype if isinstance(dtype, np.dtype) else None for dtype in sample.dtypes)
+            given = dict(zip(sample.columns, sample.dtypes, strict=True))
+            found = [given.get(name) for name in names]  # columns that nothing reads may be absent
+        else:
+            found = list(sample.dtypes)
+        dtypes = tuple(dtype if isinstance(dtype, np.dtype) else None for dtype in found)
     else:
         try:
             matrix = np.asarray(sample)

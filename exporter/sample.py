@@ -136,6 +136,7 @@ def _draw(profile: Profile) -> np.ndarray:
     for column, numbers in sorted(profile.choices.items()):
         X[:, column] = rng.choice(numbers, rows)
     profile.text.draw(X, rng)
+    X[:, sorted(profile.unread)] = 0.0
     return X
 
 

@@ -6,8 +6,9 @@ encoder or imputer, is lowered to work on these numbers.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,10 +87,13 @@ class TextColumns:
         """Have requests refused that hold none of the column's categories, as scikit-learn refuses it."""
         self._closed.add(column)
 
-    def inputs(self, plan: Plan) -> Inputs:
-        """Return the input tensors of a lowered plan, before any pass. Columns that nothing reads are in none."""
+    def inputs(self, plan: Plan, numeric: Collection[int]) -> Inputs:
+        """Return the input tensors of a lowered plan, before any pass; `numeric` are its columns if none is of strings.
+
+        Beside columns of strings, those of numbers are the ones that a step of the plan reads.
+        """
         if not self:
-            return Inputs.plain(plan.n_features)
+            return dataclasses.replace(Inputs.plain(plan.n_features), numeric=tuple(sorted(numeric)))
         numeric = sorted(_columns_read(plan) - self._categories.keys())
         groups: dict[str, list[int]] = {}
         for column in self.columns():

@@ -14,6 +14,9 @@ KINDS = {
 }
 """scikit-learn's words for what is no regressor: what it is called, and a number of it that one may want to serve."""
 
+KNOWN = ("sklearn", "xgboost", "lightgbm", "catboost")
+"""The libraries whose classes are known by their names alone."""
+
 INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
 """The transformers of targets that are named as examples."""
 
@@ -39,7 +42,8 @@ def no_lowering(estimator: Any) -> str:
         )
     if not hasattr(estimator, "predict") and not hasattr(estimator, "transform"):
         return "it neither predicts nor transforms new rows. Give a regressor, or a Pipeline that ends in one."
-    return f"no lowering is registered for it. {_write(name)}"
+    whose = _whose(estimator)
+    return f"no lowering is registered for it{f' ({whose})' if whose else ''}. {_way_out(estimator)}"
 
 
 def no_inverse(transformer: Any) -> str:
@@ -53,9 +57,29 @@ def no_inverse(transformer: Any) -> str:
 def overriding(estimator: Any, base: type, name: str, inverse: bool) -> str:
     """Return that an estimator is not lowered as a base of which its class overrides `name`, and what to do."""
     what = "its inverse_transform" if inverse else "it"
+    whose = _whose(estimator)
     return (
-        f"no lowering is registered for {what} (it is no {base.__name__}, as it overrides {name}). "
+        f"no lowering is registered for {what} (it is no {base.__name__}, as it overrides {name}"
+        f"{f'; {whose}' if whose else ''}). "
         f"{_write(type(estimator).__name__, 'lowers_inverse' if inverse else 'lowers')}"
+    )
+
+
+def _whose(estimator: Any) -> str:
+    """Return an estimator's class with its module, or nothing where its name says enough."""
+    module = type(estimator).__module__
+    return "" if module.partition(".")[0] in KNOWN else f"its class is {module}.{type(estimator).__qualname__}"
+
+
+def _way_out(estimator: Any) -> str:
+    """Return the sentences that say what to do with a class that has no lowering."""
+    name = type(estimator).__name__
+    if not hasattr(estimator, "transform") or hasattr(estimator, "predict"):
+        return _write(name)
+    return (
+        "Keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
+        "pipeline[:k].transform(rows) (docs/own_steps.md), or write a lowering under "
+        f"@triton_regressors.lowers({name})."
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .distances import INFINITY, distances_between
+from .distances import INFINITY
 from .far_rows import (
+    add_difference,
     box_distances,
     euclidean_numbers,
     euclidean_scale,
@@ -19,9 +20,6 @@ from .powers import power
 LARGEST = tl.constexpr(3e38)
 SINGLE_SLACK = tl.constexpr(2.0**-22)
 """The share of a number that rounding it to float32 may take, and more."""
-
-EXACT_ROWS = tl.constexpr(8)
-"""Rows whose float64 distances to a tile of points a program holds at a time."""
 
 
 @triton.jit
@@ -50,20 +48,25 @@ def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.cons
 
 @triton.jit
 def store_least(bounds, distance, scale, offset, row, real, tile, groups, LENGTH: tl.constexpr, ROUGH: tl.constexpr):
-    """Store the least of every `LENGTH` float64 distances as a bound, rounded down where float32 does not hold it.
+    """Store the least of every `LENGTH` of a row's float64 distances as a bound, rounded down to float32.
 
     ROUGH says that the distances of a search may differ from these in their last places.
     """
-    least = tl.min(tl.reshape(distance, [distance.shape[0], distance.shape[1] // LENGTH, LENGTH]), axis=2)
+    least = tl.min(tl.reshape(distance, [distance.shape[0] // LENGTH, LENGTH]), axis=1)
     if ROUGH:
         least *= 1.0 - 2.0**-30
-    exact = tl.maximum(least * scale[:, None] - offset[:, None], 0.0)
+    exact = tl.maximum(least * scale - offset, 0.0)
     single = exact.to(tl.float32)
     single = tl.where(single.to(tl.float64) > exact, single * (1.0 - SINGLE_SLACK), single)
     single = tl.where(single == single, tl.minimum(single, LARGEST), 0.0)
-    group = tile * least.shape[1] + tl.arange(0, least.shape[1])
-    inside = real[:, None] & (group < groups)[None, :]
-    tl.store(bounds + row[:, None] * groups + group[None, :], single, mask=inside)
+    group = tile * least.shape[0] + tl.arange(0, least.shape[0])
+    tl.store(bounds + row * groups + group, single, mask=(group < groups) & real)
+
+
+@triton.jit
+def value_at(values, index, place):
+    """Return the number of a vector at a place, whose indices are `index`, as a scalar."""
+    return tl.sum(tl.where(index == place, values, tl.zeros_like(values)), axis=0)
 
 
 @triton.jit
@@ -89,29 +92,53 @@ def bound_exactly(
     STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     PART: tl.constexpr,
+    ROUGH: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
 ):
-    """Bound rows by their float64 distances to all points of a tile, where rounded numbers say nothing of them."""
+    """Bound rows by their float64 distances to all points of a tile, where rounded numbers say nothing of them.
+
+    Four rows share what is loaded of the points. A row's numbers are scalars, so that no thread waits for another.
+    """
     BLOCK_ROWS: tl.constexpr = exact.shape[0]
-    SOME: tl.constexpr = BLOCK_ROWS if BLOCK_ROWS < EXACT_ROWS else EXACT_ROWS
-    ROUGH: tl.constexpr = METRIC == "minkowski" and WHOLE is None
+    index = tl.arange(0, BLOCK_ROWS)
     point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-    ys = columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE
-    for start in tl.range(0, BLOCK_ROWS, SOME):
-        here = (start + tl.arange(0, SOME))[:, None] == tl.arange(0, BLOCK_ROWS)[None, :]
-        real = tl.max((here & exact[None, :]).to(tl.int32), axis=1) > 0
-        if tl.max(real.to(tl.int32), axis=0) > 0:
-            row = first + start + tl.arange(0, SOME)
-            distance = distances_between(
-                (x + row * FEATURES)[:, None], ys[None, :], factor, real[:, None], (point < POINTS)[None, :],
-                FEATURES=FEATURES, STRIDE=STRIDE, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=4,
-            )  # [SOME, BLOCK_POINTS]  # fmt: skip
-            a = tl.sum(tl.where(here, scale[None, :], 0.0), axis=1)
-            c = tl.sum(tl.where(here, offset[None, :], 0.0), axis=1)
-            if PART:
-                parts = tiles * (BLOCK_POINTS // PART)
-                store_least(finer, distance, a, c, row, real, tile, parts, LENGTH=PART, ROUGH=ROUGH)
-            store_least(bounds, distance, a, c, row, real, tile, groups, LENGTH=GROUP, ROUGH=ROUGH)
+    parts = tiles * (BLOCK_POINTS // PART) if PART else tiles
+    for start in tl.range(0, BLOCK_ROWS, 4):
+        here = (index >= start) & (index < start + 4) & exact
+        if tl.max(here.to(tl.int32), axis=0) > 0:
+            real0, real1 = (
+                value_at(here.to(tl.int32), index, start) > 0,
+                value_at(here.to(tl.int32), index, start + 1) > 0,
+            )
+            real2, real3 = (
+                value_at(here.to(tl.int32), index, start + 2) > 0,
+                value_at(here.to(tl.int32), index, start + 3) > 0,
+            )
+            xs = x + (first + start) * FEATURES
+            ys = columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE
+            a0 = tl.zeros([BLOCK_POINTS], tl.float64)
+            a1, a2, a3 = a0, a0, a0
+            for feature in tl.range(0, FEATURES, loop_unroll_factor=4):
+                v = tl.load(ys, mask=point < POINTS, other=0.0)
+                ys += STRIDE
+                u0 = tl.load(xs + feature, mask=real0, other=0.0).to(tl.float64)
+                u1 = tl.load(xs + FEATURES + feature, mask=real1, other=0.0).to(tl.float64)
+                u2 = tl.load(xs + 2 * FEATURES + feature, mask=real2, other=0.0).to(tl.float64)
+                u3 = tl.load(xs + 3 * FEATURES + feature, mask=real3, other=0.0).to(tl.float64)
+                weight = tl.load(factor + feature) if WEIGHTED else 1.0
+                a0 = add_difference(a0, tl.abs(u0 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+                a1 = add_difference(a1, tl.abs(u1 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+                a2 = add_difference(a2, tl.abs(u2 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+                a3 = add_difference(a3, tl.abs(u3 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+            for i in tl.static_range(4):
+                distance = a0 if i == 0 else a1 if i == 1 else a2 if i == 2 else a3
+                distance = tl.where((distance == distance) & (point < POINTS), distance, INFINITY)
+                row, place = first + start + i, start + i
+                real = value_at(here.to(tl.int32), index, place) > 0
+                a, c = value_at(scale, index, place), value_at(offset, index, place)
+                if PART:
+                    store_least(finer, distance, a, c, row, real, tile, parts, LENGTH=PART, ROUGH=ROUGH)
+                store_least(bounds, distance, a, c, row, real, tile, groups, LENGTH=GROUP, ROUGH=ROUGH)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -137,6 +164,7 @@ def round_rows_kernel(
     P: tl.constexpr,
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    ROUGH: tl.constexpr,
     SQUARED: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
@@ -190,7 +218,7 @@ def round_rows_kernel(
             x, low, high, factor, line, line < rows,
             FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
         )  # fmt: skip
-        exact, scales, offsets = flat_reach(near, most_of_all, METRIC, WHOLE)
+        exact, scales, offsets = flat_reach(near, most_of_all, METRIC, WHOLE, ROUGH)
         a, c = tl.sum(scales, axis=0), tl.sum(offsets, axis=0)
         if tl.sum(exact.to(tl.int32), axis=0) > 0:
             by = -1.0 + 0.0 * by
@@ -232,6 +260,7 @@ def euclidean_bounds_kernel(
     P: tl.constexpr,
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    ROUGH: tl.constexpr,
     WIDTH: tl.constexpr,
     SUM_SLACK: tl.constexpr,
     FUSED: tl.constexpr,
@@ -273,7 +302,7 @@ def euclidean_bounds_kernel(
                 x, low, high, factor, row, row < rows,
                 FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
             )  # fmt: skip
-            exactly, scales, offsets = flat_reach(nearest, furthest, METRIC, WHOLE)
+            exactly, scales, offsets = flat_reach(nearest, furthest, METRIC, WHOLE, ROUGH)
             by = tl.where(flat & exactly, -1.0, by)
             a, c = tl.where(flat, scales, a), tl.where(flat, offsets, c)
         if tl.program_id(0) == 0:
@@ -315,7 +344,7 @@ def euclidean_bounds_kernel(
             bound_exactly(
                 x, columns, factor, bounds, finer, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
                 groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-                STRIDE=STRIDE, GROUP=GROUP, PART=PART, BLOCK_POINTS=BLOCK_POINTS,
+                STRIDE=STRIDE, GROUP=GROUP, PART=PART, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
             )  # fmt: skip
 
 
@@ -338,6 +367,7 @@ def difference_bounds_kernel(
     P: tl.constexpr,
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    ROUGH: tl.constexpr,
     ROOT: tl.constexpr,
     SLACK: tl.constexpr,
     STRIDE: tl.constexpr,
@@ -378,5 +408,5 @@ def difference_bounds_kernel(
             bound_exactly(
                 wide, columns, factor, bounds, bounds, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
                 groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-                STRIDE=STRIDE, GROUP=GROUP, PART=0, BLOCK_POINTS=BLOCK_POINTS,
+                STRIDE=STRIDE, GROUP=GROUP, PART=0, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
             )  # fmt: skip

@@ -141,6 +141,8 @@ def bounds_of(
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
     reach = torch.empty(min(rows, step), 2, dtype=torch.float64, device=x.device)
     features, squared = x.shape[1], constants["METRIC"] in SQUARED
+    rough = not squared and (constants["WEIGHTED"] or constants["METRIC"] == "minkowski")
+    constants = constants | {"ROUGH": rough}  # whether compilers add differences in more than one way
     width = _width(features, constants["METRIC"])
     common = {
         **{name: parameters[name] for name in ("near", "columns")},

@@ -36,6 +36,9 @@ LARGEST = 1e37
 SMALLEST = 1e-30
 """More than what products lose that are too small for float32."""
 
+LEVEL = 2.0**40
+"""A row within so many widths of the points is not at one distance from all of them."""
+
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
 Found = tuple[torch.Tensor, torch.Tensor]
@@ -57,6 +60,7 @@ class Candidates:
         places = self._points[: self._count]
         places.copy_(torch.from_numpy(np.require(points, requirements=["C", "W"])))
         self._columns = places.T.contiguous()
+        self._low, self._high = places.min(0).values, places.max(0).values
         self._factor = torch.from_numpy(np.require(factor, requirements=["C", "W"]))
         self._weighted = bool((factor != 1).any())
         self._centre = places.mean(0)
@@ -82,10 +86,38 @@ class Candidates:
         """
         if not len(x) or 4 * (neighbors + SPARE) > self._count:
             return self._searched(x, neighbors)
+        level, distance = self._level(x)
+        if level is not None:
+            chosen = torch.arange(neighbors).repeat(len(x), 1)
+            distances = distance[:, None].repeat(1, neighbors)
+            rest = (~level).nonzero()[:, 0]
+            if len(rest):
+                distances[rest], chosen[rest] = self.nearest(x[rest], neighbors)
+            return distances, chosen
         parts = x.tensor_split(min(-(-len(x) * self._table.shape[1] // PRODUCTS_AT_ONCE), len(x)))
         memory = torch.empty(2, len(parts[0]) * self._table.shape[1])  # new memory for each part would cost much
         distances, indices = zip(*(self._nearest(part, neighbors, *memory) for part in parts), strict=True)
         return (distances[0], indices[0]) if len(parts) == 1 else (torch.cat(distances), torch.cat(indices))
+
+    def _level(self, x: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Return which rows are so far that all points are at one distance, None where none is, and that distance.
+
+        A float64 sum is monotone in each difference, so all distances of a row lie between those to the nearest and to
+        the furthest corner of the box around the points, added in the same order.
+        """
+        near = x - x.clamp(self._low, self._high)
+        if bool(near.abs().amax(1).max() < LEVEL * (self._high - self._low).max()):
+            return None, near
+        nearest, furthest = self._sums(near), self._sums(torch.maximum((x - self._low).abs_(), (x - self._high).abs_()))
+        level = nearest == furthest
+        return (level, nearest) if bool(level.any()) else (None, near)
+
+    def _sums(self, term: torch.Tensor) -> torch.Tensor:
+        """Return the reduced distances `[...]` of differences `[..., features]`, which are overwritten."""
+        term *= term
+        if self._weighted:
+            term *= self._factor
+        return term.cumsum(-1)[..., -1].nan_to_num_(nan=math.inf, posinf=math.inf)
 
     def _nearest(self, x: torch.Tensor, neighbors: int, first: torch.Tensor, second: torch.Tensor) -> Found:
         """Return what `nearest` does for a few rows, with memory for their products twice."""
@@ -133,6 +165,8 @@ class Candidates:
         inside = inside[:, : self._count]
         lost = ~slack.isfinite()
         if bool(lost.any()):
+            inside[lost] = False
+            lost[lost.clone()] = self._sums(x[lost] - x[lost].clamp(self._low, self._high)) <= radius
             everything = reference_reduced_distances(x[lost], self._columns, self._factor, "euclidean", 2.0)
             inside[lost] = everything <= radius
         return inside

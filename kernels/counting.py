@@ -114,7 +114,8 @@ class ColumnCounts:
         dtype = inputs.matrix_dtype
         self._low = (nowhere if profile is None else profile.low).astype(dtype)
         self._high = (nowhere if profile is None else profile.high).astype(dtype)
-        self.ranged = np.flatnonzero(~np.isnan(self._low)).tolist()
+        taken = {column for columns in inputs.columns().values() for column in columns}
+        self.ranged = [column for column in np.flatnonzero(~np.isnan(self._low)).tolist() if column in taken]
 
     def by_name(self) -> list[tuple[str, np.ndarray, list[int]]]:
         """Return the four by their metric's name, and in which columns each can be anything but 0."""

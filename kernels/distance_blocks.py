@@ -1,8 +1,8 @@
 """Functions of distances that are not smooth where these are zero, from products of digits, inside kernels.
 
-Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. Distances
-to points that near are therefore computed from differences: one by one where no row of a block has more than a few
-such points, else all of the block's, of which the near ones are taken. Both ways add in the same order.
+Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. Where a row
+is that near a point of its block, the block's distances are computed from differences too, and the near ones are taken
+from these.
 """
 
 from __future__ import annotations
@@ -12,34 +12,12 @@ import triton.language as tl
 
 from .digits import digit_product
 from .float32_pairs import fma, pair_exp2, pair_sqrt
-from .point_blocks import load_rows, metric_by_features
+from .point_blocks import metric_by_features
 from .product_blocks import digit_sum, function_of_product
 
 NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance whose root products do not give
 LEAST_SQUARE = tl.constexpr(1e-7)  # of a distance in exponents of 2 that products give to float32 pairs
 TINY_SQUARE = tl.constexpr(1e-18)  # of one whose function is 1
-
-FEW_POINTS = tl.constexpr(4)
-"""A row with at most so many near points in a block has their distances computed one by one."""
-
-NO_POINT = tl.constexpr(2**31 - 1)
-
-
-@triton.jit
-def next_near(close, point, after):
-    """Return each row's first close point behind the one it had, int32 `[BLOCK_ROWS]`, or `NO_POINT`."""
-    return tl.min(tl.where(close & (point[None, :] > after[:, None]), point[None, :], NO_POINT), axis=1)
-
-
-@triton.jit
-def squared_distance_to(x, shift, factor, points, row, point, rows, FEATURES: tl.constexpr, POINTS: tl.constexpr):
-    """Return the squared distance of each row to a point of its own, float64 `[BLOCK_ROWS]`."""
-    m = tl.zeros([row.shape[0]], tl.float64)
-    for feature in tl.range(0, FEATURES):
-        z = load_rows(x, shift, factor, row, rows, feature, FEATURES)
-        d = z - tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
-        m += d * d
-    return m
 
 
 @triton.jit
@@ -73,21 +51,11 @@ def distance_block(
     nearest = tl.min((u.to(tl.int64, bitcast=True) >> 32).to(tl.int32), axis=1)  # in the order of positive numbers
     near = offset * NEAR
     if tl.max((nearest <= (near.to(tl.int64, bitcast=True) >> 32).to(tl.int32)).to(tl.int32), axis=0) > 0:
-        close = u < near[:, None]
-        if tl.max(tl.sum(close.to(tl.int32), axis=1), axis=0) <= FEW_POINTS:
-            one = next_near(close, point, tl.zeros([row.shape[0]], tl.int32) - 1)
-            while tl.min(one, axis=0) < NO_POINT:
-                difference = squared_distance_to(
-                    x, shift, factor, points, row, one, rows, FEATURES=FEATURES, POINTS=POINTS
-                )
-                u = tl.where(point[None, :] == one[:, None], difference[:, None], u)
-                one = next_near(u < near[:, None], point, one)
-        else:
-            differences = metric_by_features(
-                x, shift, factor, points, row, point, rows,
-                FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
-            )  # fmt: skip
-            u = tl.where(close, differences, u)
+        differences = metric_by_features(
+            x, shift, factor, points, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
+        )  # fmt: skip
+        u = tl.where(u < near[:, None], differences, u)
     return function_of_product(u, numbers, METRIC="euclidean", PROFILE=PROFILE, WHOLE=WHOLE)
 
 
@@ -131,27 +99,15 @@ def sums_of_distances(
     rest = fma(small, place, rest) + fma(whole, place, base - u)
     near = tl.maximum(offset * NEAR, LEAST_SQUARE)
     if tl.max((tl.min(u + rest, axis=1) < near).to(tl.int32), axis=0) > 0:
-        close = u + rest < near[:, None]
-        if tl.max(tl.sum(close.to(tl.int32), axis=1), axis=0) <= FEW_POINTS:
-            one = next_near(close, point, tl.zeros([row.shape[0]], tl.int32) - 1)
-            while tl.min(one, axis=0) < NO_POINT:
-                difference = squared_distance_to(
-                    x, shift, factor, points, row, one, rows, FEATURES=FEATURES, POINTS=POINTS
-                ) * tl.load(numbers + 5)
-                first = difference.to(tl.float32)
-                second = (difference - first.to(tl.float64)).to(tl.float32)
-                here = point[None, :] == one[:, None]
-                u, rest = tl.where(here, first[:, None], u), tl.where(here, second[:, None], rest)
-                one = next_near(u + rest < near[:, None], point, one)
-        else:
-            differences = metric_by_features(
-                x, shift, factor, points, row, point, rows,
-                FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
-            )  # fmt: skip
-            differences *= tl.load(numbers + 5)
-            firsts = differences.to(tl.float32)
-            seconds = (differences - firsts.to(tl.float64)).to(tl.float32)
-            u, rest = tl.where(close, firsts, u), tl.where(close, seconds, rest)
+        differences = metric_by_features(
+            x, shift, factor, points, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
+        )  # fmt: skip
+        differences *= tl.load(numbers + 5)
+        first = differences.to(tl.float32)
+        second = (differences - first.to(tl.float64)).to(tl.float32)
+        is_near = u + rest < near[:, None]
+        u, rest = tl.where(is_near, first, u), tl.where(is_near, second, rest)
     t, t_rest = pair_sqrt(u, rest, TINY_SQUARE)
     k, k_rest = pair_exp2(-t, -t_rest)
     w = tl.load(weight + point, mask=real, other=0.0)[None, :]

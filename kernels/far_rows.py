@@ -116,6 +116,23 @@ def moved_offset(beyond, size, furthest, METRIC: tl.constexpr, FEATURES: tl.cons
 
 
 @triton.jit
+def add_difference(a, d, weight, METRIC: tl.constexpr, P: tl.constexpr, WHOLE: tl.constexpr, WEIGHTED: tl.constexpr):
+    """Return the reduced distances `a` with one feature more, whose absolute differences are `d`.
+
+    Squares are added as `distances_between` adds them. Others may differ from its in the last place (`rough`).
+    """
+    if METRIC == "chebyshev":
+        term = d * weight if WEIGHTED else d
+        a = tl.where((term > a) | (term != term), term, a)
+    elif METRIC == "euclidean" or METRIC == "sqeuclidean":
+        a = tl.fma(d * d, weight + tl.zeros_like(a), a) if WEIGHTED else tl.fma(d, d, a)
+    else:
+        term = power(d, P, WHOLE) if METRIC == "minkowski" else d
+        a += term * weight if WEIGHTED else term
+    return a
+
+
+@triton.jit
 def box_distances(
     x,  # float32 or float64 [rows, FEATURES]
     low,  # float64 [FEATURES], the smallest numbers of the points
@@ -137,40 +154,25 @@ def box_distances(
         first, last = tl.load(low + feature), tl.load(high + feature)
         d = tl.abs(u - tl.minimum(tl.maximum(u, first), last))
         e = tl.maximum(tl.abs(u - first), tl.abs(u - last))
-        v, w = d, e
-        if METRIC == "euclidean" or METRIC == "sqeuclidean":
-            if WEIGHTED:
-                d, e = d * d, e * e
-                v = tl.zeros_like(d) + tl.load(factor + feature)
-                w = v
-        elif METRIC == "minkowski":
-            d, e = power(d, P, WHOLE), power(e, P, WHOLE)
-        if WEIGHTED and not (METRIC == "euclidean" or METRIC == "sqeuclidean"):
-            d *= tl.load(factor + feature)
-            e *= tl.load(factor + feature)
-        if METRIC == "euclidean" or METRIC == "sqeuclidean":
-            near = tl.fma(d, v, near)
-            far = tl.fma(e, w, far)
-        elif METRIC == "chebyshev":
-            near = tl.where((d > near) | (d != d), d, near)
-            far = tl.where((e > far) | (e != e), e, far)
-        else:
-            near += d
-            far += e
+        weight = tl.load(factor + feature) if WEIGHTED else 1.0
+        near = add_difference(near, d, weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+        far = add_difference(far, e, weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
     return tl.where(near == near, near, INFINITY), tl.where(far == far, far, INFINITY)
 
 
 @triton.jit
-def flat_reach(near, far, METRIC: tl.constexpr, WHOLE: tl.constexpr):
+def flat_reach(near, far, METRIC: tl.constexpr, WHOLE: tl.constexpr, ROUGH: tl.constexpr):
     """Return whether a flat row needs exact bounds, and its `scale` and `offset`, from `box_distances`.
 
     It needs none where all distances are one; then no bound is beyond the row's first points. The scale is a power of
-    two, so that float32 holds what is left of distances that differ by a few units in the last place.
+    two, so that float32 holds what is left of distances that differ by a few units in the last place. ROUGH says that
+    distances may differ by these units from a search's.
     """
     level = near == far
     if METRIC == "minkowski" and WHOLE is None:  # whose powers are not monotone in every last place
         level = near == INFINITY
-        near *= 1.0 - 2.0**-30
+    if ROUGH:
+        near = tl.where(level, near, near * (1.0 - 2.0**-30))
     exponent = (near.to(tl.int64, bitcast=True) >> 52) & 2047
     scale = ((2106 - tl.maximum(exponent, 200)) << 52).to(tl.float64, bitcast=True)
     return level == 0, scale, tl.where(level, near, near * (1.0 - 2.0**-50)) * scale

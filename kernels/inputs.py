@@ -4,8 +4,8 @@ Most plans read one tensor `X`, FP32 or FP64, which is that matrix. Where a mode
 group of these is a BYTES tensor of its own, and the matrix has for a string its number among the column's categories:
 −1 if it is none of them, NaN for an empty string, or another spelling of a missing value, that is none of them. Columns
 of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`; where float64 would round a
-column's categories too, the matrix has their places among these. `X` holds the other columns, in training order. What
-`X` leaves out and no group has is read by no kernel, and 0.
+column's categories too, the matrix has their places among these. `X` holds the other columns, in training order, but
+for those that the model drops: what is in no tensor is read by no kernel, and 0.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Inputs:
     @property
     def plain_matrix(self) -> bool:
         """Whether `X` alone, as it comes, is the plan's matrix."""
-        return not self.text and not self.integers.columns
+        return not self.text and not self.integers.columns and len(self.numeric) == self.n_features
 
     @property
     def matrix_dtype(self) -> str:

@@ -160,7 +160,9 @@ def read_profile(version: Path) -> RowProfile | None:
             {int(column): arrays[name] for name, column in columns.items()},
             {
                 output: AnswerProfile(
-                    *(arrays[f"answers.{output}.{field}"] for field in ("deciles", "edges", "shares")),
+                    arrays[f"answers.{output}.deciles"],
+                    arrays[f"answers.{output}.edges"],
+                    arrays[f"answers.{output}.shares"],
                     int(arrays.get(f"answers.{output}.rows", arrays["rows"])[0]),
                 )
                 for output in outputs

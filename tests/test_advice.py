@@ -79,12 +79,19 @@ def test_without_a_gpu_the_nearest_model_speaks_for_one():
     said = sentences(text)
     assert "Measured on this machine (2 cores)" in text
     assert "Measured on another: NVIDIA H200, 16 cores" in text
-    assert "Not this model but the nearest that was measured: SVR, 2,000 points × 32." in text
-    assert said["Engine"].startswith(
-        "torch here; with an NVIDIA H200 triton, which would be faster at every batch size, 457 times at 65,536 rows."
+    assert "The most similar measured model, not yours: SVR, 2,000 points × 32." in text
+    assert said["Engine"] == (  # 300 µs for 64 rows are onnxruntime's, 700 µs for 65,536 the GPU's, of the same model
+        "torch, on this CPU. The most similar model that was measured (SVR, 2,000 points × 32) was on an NVIDIA H200, "
+        "against the 16 cores of its host, faster from 64 rows in a batch on, 439 times at 65,536 rows."
     )
+    # Nothing that is said of the GPU follows from how fast this machine's CPU is.
+    slow = advice({"torch": times(500, 3000, 50000)}, gpu=None, cores=2).text(80)
+    assert sentences(slow)["Engine"] == said["Engine"]
+    assert sentences(slow)["Money"] == said["Money"]
+    assert said["Money"].startswith("of that similar model: never idle, a million rows cost $")
+    assert "on 16 cores of its host at $" in said["Money"]
     assert said["Instances"].startswith("2, one for each core")
-    assert said["Batches"].endswith("On the GPU up to 16,384 rows.")
+    assert said["Batches"].endswith("The measured model's best on the GPU: up to 16,384 rows.")
     assert text.endswith("--max-batch-size 64 --instances 2")  # a GPU, where there is one, is taken by itself
 
 

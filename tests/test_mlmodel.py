@@ -107,6 +107,23 @@ def test_the_signature_gives_the_example_its_order_and_types(save):
     assert np.isnan(holes[1])
 
 
+def test_optional_columns_that_the_example_lacks_are_missing_in_each_row(save):
+    columns = [{**column, "required": column["name"] == "area"} for column in COLUMNS]
+    table = example(save, {"columns": ["area"], "data": [[50.0], [61.5]]}, columns)
+    assert list(table.columns) == ["floor", "area", "city"]
+    assert table["floor"].dtype == np.float64
+    assert table["floor"].isna().all()
+    assert table["city"].tolist() == [None, None]
+    assert table["area"].tolist() == [50.0, 61.5]
+    model = read_mlmodel(save({"sklearn": {"pickled_model": "model.skops"}}, signature={"inputs": json.dumps(columns)}))
+    assert model.optional == ["floor", "city"]
+    old = [{"type": "double", "name": "a", "optional": True}, {"type": "double", "name": "b"}]
+    model = read_mlmodel(save({"sklearn": {"pickled_model": "model.skops"}}, signature={"inputs": json.dumps(old)}))
+    assert (model.optional, model.names) == (["a"], ["a", "b"])
+    with pytest.raises(RegistryError, match=r"lacks columns of the signature.*area"):
+        example(save, {"columns": ["floor"], "data": [[1]]}, columns)
+
+
 ARRAY = [[1.0, 2.0], [3.0, None]]
 TENSOR = [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 2]}}]
 NAMES = [{"type": "double", "name": "a"}, {"type": "double", "name": "b"}]

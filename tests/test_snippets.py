@@ -94,3 +94,16 @@ def test_a_missing_value_in_most_rows_is_one_in_the_code(tmp_path: Path) -> None
     contract = export(HistGradientBoostingRegressor().fit(X, X[:, 0]), tmp_path, name="gaps", sample=X).contract
     assert np.isnan(rows_of(contract.python)[0]).tolist() == [False, True, False]
     assert ", NaN, " in contract.shell
+
+
+def test_whole_numbers_are_printed_whole(tmp_path: Path) -> None:
+    stores = pd.DataFrame(
+        {"store_id": 100_000_000 + 4 * np.arange(80), "rooms": np.arange(80) % 5, "area": NUMBERS[:, 0]}
+    )
+    stores["rooms"] = stores["rooms"].astype(float).where(stores.index % 7 != 3)
+    contract = export(HistGradientBoostingRegressor().fit(stores, NUMBERS[:, 1]), tmp_path, name="s", sample=stores)
+    rows = rows_of(contract.contract.python)
+    assert rows.dtypes.astype(str).tolist()[::2] == ["int64", "float64"]
+    assert rows["store_id"][0] >= 100_000_000
+    assert "e+" not in contract.contract.python + contract.contract.shell
+    assert json.loads(shlex.split(contract.contract.shell)[-1])["inputs"][0]["data"][0][0] == rows["store_id"][0]

@@ -126,5 +126,5 @@ def test_what_is_a_table() -> None:
     for rows in (PLAIN.to_numpy(), [[1, 2]], [], 5):
         assert not is_tabular(rows)
         assert as_frame(rows) is rows
-    with pytest.raises(TypeError, match="^rows of type DoubleArray are no table"):
+    with pytest.raises(TypeError, match=r"^rows of type DoubleArray are no table"):
         as_frame(pa.array([1.0]))

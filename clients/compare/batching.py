@@ -96,6 +96,12 @@ def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, 
     )
 
 
+def quick_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, ...]:
+    """Four of the default configurations: no batching, batching, a delay, and a second instance."""
+    found = default_configurations(max_batch_size)
+    return (found[0], found[1], found[3], found[6])
+
+
 def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
     """Read configurations from a TOML file.
 

@@ -68,7 +68,7 @@ class Comparison:
             f"Highest throughput{limit}: {point.configuration.label!r} with {figures.rows_per_s:,.0f} rows/s "
             f"({figures.requests_per_s:,.0f} requests/s) at {point.load}, {point.load.protocol}, {point.load.rows} "
             f"row{'s' if point.load.rows != 1 else ''} a request; p50 {figures.latency.p50_ms:.3g} ms, "
-            f"p99 {figures.latency.p99_ms:.3g} ms{'' if figures.stable else ' (not stable)'}."
+            f"p99 {figures.latency.p99_ms:.3g} ms."
         )
 
     def measured_on(self) -> str:

@@ -49,6 +49,25 @@ class Settings:
             raise ComparisonError(f"max_windows is {self.max_windows}; accepted: 1 or more.")
 
 
+def expected_time(points: int, settings: Settings, floor: bool) -> str:
+    """Return how long measuring some points takes, in words, for example "3 to 7 minutes".
+
+    A point takes the warm-up and from 3 windows, where they agree at once, to `max_windows`; with the do-nothing model
+    beside it twice that. Loading configurations comes on top.
+    """
+    windows = (min(STABLE_WINDOWS, settings.max_windows), settings.max_windows)
+    low, high = (points * (1 + floor) * (settings.warmup_s + count * settings.window_s) for count in windows)
+    if high < 120:
+        return _range(low, high, "second")
+    return _range(low / 60, high / 60, "minute")
+
+
+def _range(low: float, high: float, unit: str) -> str:
+    first, last = max(round(low), 1), max(round(high), 1)
+    count = f"{last}" if first == last else f"{first} to {last}"
+    return f"{count} {unit}{'s' * (last != 1)}"
+
+
 def measure_load(
     generator: LoadGenerator,
     load: Load,

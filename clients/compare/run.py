@@ -12,13 +12,18 @@ from rich.console import Console
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.compare import perf_analyzer
-from triton_regressors.clients.compare.batching import BatchingConfiguration, default_configurations, distinct
+from triton_regressors.clients.compare.batching import (
+    BatchingConfiguration,
+    default_configurations,
+    distinct,
+    quick_configurations,
+)
 from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.environment import describe_environment
 from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
 from triton_regressors.clients.compare.load import Load, LoadGenerator
 from triton_regressors.clients.compare.lock import only_comparison
-from triton_regressors.clients.compare.measure import Settings, measure_load
+from triton_regressors.clients.compare.measure import Settings, expected_time, measure_load
 from triton_regressors.clients.compare.payloads import (
     CheckedRows,
     Payloads,
@@ -77,6 +82,7 @@ def compare(
     seed: int = 0,
     p99_ms: float | None = None,
     python: Path | None = None,
+    quick: bool = False,
     console: Console | None = None,
     on_point: Callable[[Point], None] | None = None,
 ) -> Comparison:
@@ -84,8 +90,8 @@ def compare(
 
     repository: the model repository that holds the entry; its server is started here and stopped at the end, unless
     `url` (gRPC) or `http_url` names a running one. Its files are never changed.
-    configurations: default set if None. concurrency: clients of the closed loop, used when `rate` is None;
-    rate: requests per second of an open loop with Poisson arrivals, instead. rows: rows per request.
+    configurations: default set if None, or four of it where `quick`. concurrency: clients of the closed loop, used
+    when `rate` is None; rate: requests per second of an open loop with Poisson arrivals, instead. rows: per request.
     protocols: of "grpc" and "http". rows_file: .npy, .csv or .parquet rows to send instead of the golden rows.
     floor: measure the do-nothing model beside every point. window_s, max_windows, warmup_s, stability: see Settings.
     client_processes: load worker processes (default: by load and cores). generator: "builtin" or "perf_analyzer".
@@ -136,12 +142,22 @@ def compare(
                     f"{too_many[0]} rows a request are more than max_batch_size {config.max_batch_size} of {name!r}."
                 )
             if chosen is None:
-                chosen = default_configurations(config.max_batch_size)
+                chosen = (quick_configurations if quick else default_configurations)(config.max_batch_size)
             for configuration in chosen:
                 configuration.apply(config)  # refuse what cannot work before anything is measured
             real = choose_rows(client, config, repository, rows_file, signature)
             processes = {load: load.processes(client_processes) for load in loads}
             comparison.planned = len(chosen) * len(loads)
+            if console is not None:
+                beside = ", each beside a do-nothing model" if floor else ""
+                what = f"{len(chosen)} configuration{'s' * (len(chosen) != 1)}"
+                under = f"{len(loads)} load{'s' * (len(loads) != 1)}"
+                console.print(
+                    f"Measuring {what} under {under}{beside}: this takes "
+                    f"{expected_time(comparison.planned, settings, floor)}, and loading comes on top.",
+                    highlight=False,
+                    soft_wrap=True,
+                )
             comparison.settings = {
                 **asdict(settings),
                 "generator": generator,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
@@ -112,7 +112,7 @@ def read_xgboost(raw: bytes | bytearray | mmap) -> XGBoostModel:
     if dropped is not None and len(dropped):
         first = base if output_of_tree is None else base[output_of_tree]
         trees.value[:] = _weighted(trees, np.asarray(dropped, np.float32)[:used], first)
-    categories = _categories(model.get("cats"), categorical)
+    categories = _categories(model.get("cats"), categorical, learner["feature_names"])
     return XGBoostModel(
         objective, link, base, n_features, named, categorical, categories, trees, output_of_tree, nodes, None
     )
@@ -269,7 +269,7 @@ def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def _categories(document: Any, categorical: tuple[int, ...]) -> dict[int, list[str] | np.ndarray]:
+def _categories(document: Any, categorical: tuple[int, ...], names: Sequence[str]) -> dict[int, list[str] | np.ndarray]:
     """Return the categories of each feature that a model holds; strings that are not all ASCII are cut in it."""
     found: dict[int, list[str] | np.ndarray] = {}
     for feature, encoded in enumerate(document["enc"] if document else ()):
@@ -280,8 +280,9 @@ def _categories(document: Any, categorical: tuple[int, ...]) -> dict[int, list[s
             found[feature] = values.astype(np.int64)
             continue
         if (values < 0).any():
+            called = f"column '{names[feature]}'" if len(names) else f"feature {feature}"
             raise ValueError(
-                f"a category of feature {feature} has letters beyond ASCII, which XGBoost's model does not hold whole; "
+                f"a category of {called} has letters beyond ASCII, which XGBoost's model does not hold whole; "
                 "encode the column by OrdinalEncoder in a Pipeline, or rename its categories"
             )
         text, offsets = values.astype(np.uint8).tobytes().decode("ascii"), encoded["offsets"]

@@ -72,7 +72,8 @@ class Difference:
             return "The rows that differ lie beyond those that were looked at for a cause."
         tied = tied_rows(self._runner.plan, self._sent(_rows(table, apart)))
         whose = "drawn rows" if drawn else "sample"
-        sentences = [f"{len(apart):,} of {len(table):,} rows of the {whose} differ: {_list(apart)} (counted from 0)."]
+        few = _list(apart.tolist())
+        sentences = [f"{len(apart):,} of {len(table):,} rows of the {whose} differ: {few} (counted from 0)."]
         if tied.any():
             share = 100 * tied.sum() / len(table)
             sentences.append(

@@ -143,7 +143,7 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
             continue
         kinds = sorted({type(category).__name__ for category in categories.tolist() if category is not None})
         if not set(kinds) <= {"int", "float", "bool"}:
-            what = f"feature {feature} has categories of type {' and '.join(kinds)}"
+            what = f"{builder.profile.called(x.features, feature)} has categories of type {' and '.join(kinds)}"
             raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
         if _are_large(categories):
             found.append(number_integers(builder, encoder, x, feature, categories))

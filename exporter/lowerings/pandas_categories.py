@@ -48,7 +48,7 @@ def number_pandas_categories(
             builder.profile.note_choices(feature, keys)
         else:
             kinds = sorted({type(value).__name__ for value in values})
-            what = f"column {column} has categories of type {' and '.join(kinds)}"
+            what = f"{builder.profile.called(x.features, column)} has categories of type {' and '.join(kinds)}"
             raise builder.refuse(estimator, f"{what}; supported: numbers, or strings")
         order = np.argsort(keys)
         columns[column] = x.width + len(codes)

@@ -245,6 +245,9 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
 def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
     """Return why a function is not lowered, unknown or with keyword arguments, and what to do."""
     shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
+    module = getattr(function, "__module__", None) or ""
+    if shown != "a lambda" and hasattr(function, "__name__") and module.partition(".")[0] not in ("", "numpy", "scipy"):
+        shown = f"{module}.{shown}"
     why = ", which no kernel computes"
     instead = "Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit"
     if known:
@@ -252,10 +255,14 @@ def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -
             " with keyword arguments, of which only numbers as numpy.clip's limits are read",
             "Leave them out",
         )
-    decorator = "lowers_inverse" if parameter == "inverse_func" else "lowers"
+    if parameter == "inverse_func":
+        return (
+            f"its inverse_func is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own "
+            "under @triton_regressors.lowers_inverse"
+        )
     return (
-        f"its {parameter} is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own under "
-        f"@triton_regressors.{decorator}"
+        f"its func is {shown}{why}. {instead}, or keep the step in front of the client: export the steps behind it "
+        "(docs/own_steps.md)"
     )
 
 

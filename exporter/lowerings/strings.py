@@ -23,13 +23,16 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
     try:
         return text.numbers(feature, values)
     except ValueError as error:
-        raise builder.refuse(estimator, f"feature {column} holds {error}; supported: strings, or numbers") from None
+        raise builder.refuse(
+            estimator, f"{builder.profile.called(x.features, column)} holds {error}; supported: strings, or numbers"
+        ) from None
 
 
 def number_integers(builder: Builder, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
     """Return the numbers that the plan has for whole numbers of a column of `x` that float64 does not hold."""
     if not x.features or x.features[column] < 0:
-        reason = f"feature {column}, which another step makes, has categories beyond 2⁵³ that float64 merges"
+        called = builder.profile.called(x.features, column)
+        reason = f"{called}, which another step makes, has categories beyond 2⁵³ that float64 merges"
         raise builder.refuse(estimator, reason)
     return builder.profile.text.places(x.features[column], integers.tolist())
 

@@ -82,7 +82,7 @@ def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder)
 
     Where quantiles repeat, scikit-learn's answer is the mean of the first and the last share, at that number alone.
     """
-    quantiles, shares = _quantiles(transformer, builder), transformer.references_
+    quantiles, shares = _quantiles(transformer, x, builder), transformer.references_
     low, high = quantiles[:, 0], quantiles[:, -1]
     note_range(builder, x, low, high)
     functions = [_shares_below(column, shares) for column in quantiles]
@@ -101,7 +101,7 @@ def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder)
 @lowers_inverse(QuantileTransformer)
 def invert_quantile(transformer: QuantileTransformer, y: Value, builder: Builder) -> Value:
     """The quantile of a share, by interpolation; the share of a normal number is the normal distribution's."""
-    quantiles, shares = _quantiles(transformer, builder), transformer.references_
+    quantiles, shares = _quantiles(transformer, y, builder), transformer.references_
     functions = [interpolation(shares, column, column[0], column[-1]) for column in quantiles]
     if transformer.output_distribution == "normal":
         y = builder.elementwise(y, "ndtr")
@@ -165,12 +165,15 @@ def _shares_below(quantiles: np.ndarray, shares: np.ndarray) -> Pieces:
     )
 
 
-def _quantiles(transformer: QuantileTransformer, builder: Builder) -> np.ndarray:
+def _quantiles(transformer: QuantileTransformer, x: Value, builder: Builder) -> np.ndarray:
     """Return the quantiles of each column, `[width, quantiles]`, ascending."""
     quantiles = _float64(transformer.quantiles_).T
     if np.isnan(quantiles).any():
         column = int(np.flatnonzero(np.isnan(quantiles).any(axis=1))[0])
-        raise builder.refuse(transformer, f"column {column} held nothing but NaN, and so it has no quantiles")
+        raise builder.refuse(
+            transformer,
+            f"{builder.profile.called(x.features, column)} held nothing but NaN, and so it has no quantiles",
+        )
     ascending: np.ndarray = np.maximum.accumulate(quantiles, axis=1)
     return ascending
 

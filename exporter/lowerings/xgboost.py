@@ -116,9 +116,10 @@ def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Bu
     assert model.trees is not None
     if not model.categories:
         if model.named and model.categorical:
+            called = builder.profile.called(x.features, model.categorical[0])
             raise builder.refuse(
                 estimator,
-                f"its model does not hold the pandas categories of feature {model.categorical[0]}, as those of XGBoost "
+                f"its model does not hold the pandas categories of {called}, as those of XGBoost "
                 "before 3.1; fit it again with a newer one, or on an array of codes with feature_types",
             )
         for feature in model.categorical:

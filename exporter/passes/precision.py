@@ -127,11 +127,13 @@ def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | N
     found = Counter(choice.precision for choice in choices.values())
     if not found:
         return None
-    counts = ", ".join(f"{count} in {precision}" for precision, count in found.items())
+    counts = " and ".join(
+        f"{count} operation{'s' * (count != 1)} in {precision}" for precision, count in found.items()
+    )
     error = max(choice.error for choice in choices.values())
     return (
-        f"Precision {asked}: of the operations with a choice {counts}, which moves answers of these rows by at most "
-        f"{error:.0e} standard deviations of the {limit:.0e} allowed"
+        f"Precision {asked}: the entry computes {counts}. On these rows that moves answers by at most {error:.0e} "
+        f"standard deviations; {limit:.0e} are allowed"
     )
 
 

@@ -1,7 +1,7 @@
 """Whether a GPU makes sense for one model, and how to serve it: from times, in plain lines.
 
-Times are µs from host rows to host answers. Those of this machine are measured; where it has no GPU, those of a GPU are
-a model's that benchmarks measured and that is most like this one, and the lines say so.
+Times are µs from host rows to host answers. A GPU is compared with a CPU on one model and one host: this model on this
+machine, or, where it has no GPU, the most similar model that benchmarks measured. The lines say which.
 """
 
 from __future__ import annotations
@@ -71,20 +71,26 @@ class Advice:
         return self.machine.gpu or (self.like.device if self.like else "GPU")
 
     def worth_from(self) -> int | None:
-        """Return the number of rows from which on the GPU is faster than every way of this machine's CPU.
+        """Return the number of rows from which on the GPU is faster than every way of the CPU beside it.
 
         None if it is not at the largest, or if nothing is known of a GPU.
         """
         found = None
-        for rows in sorted(set(self.on_gpu) & set(SIZES), reverse=True):
+        for rows in sorted(set(self.on_gpu) & set(SIZES) if self.beside else (), reverse=True):
             if self.on_cpu(rows) <= self.on_gpu[rows]:
                 break
             found = rows
         return found
 
+    @property
+    def beside(self) -> Times:
+        """The times of the CPU that `on_gpu` is compared with: the same model's, on the same host."""
+        found = self.like.times if TRITON not in self.here and self.like is not None else self.here
+        return {who: times for who, times in found.items() if who != TRITON}
+
     def on_cpu(self, rows: int) -> float:
-        """Return the least time of this machine's CPU; by the rate at fewer rows where so many were not timed."""
-        every = [times for who, times in self.here.items() if who != TRITON]
+        """Return the least time of the CPU beside the GPU; by the rate at fewer rows where so many were not timed."""
+        every = list(self.beside.values())
         return min(times[last] * rows / last for times in every for last in [max(n for n in times if n <= rows)])
 
     def _chosen(self) -> Mapping[int, float]:
@@ -103,7 +109,7 @@ class Advice:
             yield ""
             yield f"Measured on another: {self.like.device}, {_cores(self.like.cores)}"
             yield from _table(self.like.times)
-            yield from _wrapped(f"Not this model but the nearest that was measured: {self.like.title}.", width, 2)
+            yield from _wrapped(f"The most similar measured model, not yours: {self.like.title}.", width, 2)
         yield ""
         yield "Advice"
         for heading, sentence in self._sentences():
@@ -138,7 +144,7 @@ class Advice:
             "the best rate measured. Preferred sizes: none, so that no request waits for others."
         )
         if self.machine.gpu is None and self.worth_from() is not None:
-            text += f" On the GPU up to {_rows(limit_of(self.on_gpu))}."
+            text += f" The measured model's best on the GPU: up to {_rows(limit_of(self.on_gpu))}."
         yield "Batches", text
         money = self._money()
         if money:
@@ -156,16 +162,17 @@ class Advice:
                 return f"torch, on the CPU: the GPU is not faster, {self._ratio(largest)} at {_rows(largest)}."
             lead = "triton, on the GPU: "
         else:
+            assert self.like is not None
+            if not self.beside:
+                return "torch, on this CPU: no CPU was measured beside the GPU, and a machine with one would tell."
+            lead = f"torch, on this CPU. The most similar model that was measured ({self.like.title}) was on "
+            lead += f"{_a(self.gpu)}, against the {_cores(self.like.cores)} of its host, "
             if found is None:
-                return (
-                    f"torch, on this CPU: {_a(self.gpu)} would not be faster, {self._ratio(largest)} at "
-                    f"{_rows(largest)}."
-                )
-            lead = f"torch here; with {_a(self.gpu)} triton, which would be "
+                return f"{lead}not faster: {self._ratio(largest)} at {_rows(largest)}."
         where = "faster at every batch size" if found == min(times) else f"faster from {_rows(found)} in a batch on"
         text = f"{lead}{where}, {self._ratio(largest)} at {_rows(largest)}."
         apart = abs(self.on_cpu(1) - times[1])
-        if apart < REQUEST_US:
+        if apart < REQUEST_US and self.machine.gpu:
             text += (
                 f" For one row in a request the two differ by {apart:,.0f} µs, and the server takes some {REQUEST_US} "
                 "µs for any request: the GPU pays by batches."
@@ -173,7 +180,7 @@ class Advice:
         return text
 
     def _ratio(self, rows: int) -> str:
-        """Return how many times faster the GPU is than this CPU."""
+        """Return how many times faster the GPU is than the CPU beside it."""
         ratio = self.on_cpu(rows) / self.on_gpu[rows]
         return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
@@ -181,21 +188,25 @@ class Advice:
         """Return what a million rows cost on either, at full load, or None without prices."""
         host = prices.price_of(self.gpu)
         gpu_usd = self.machine.gpu_usd if self.machine.gpu_usd is not None else (host.usd_per_hour if host else None)
+        if gpu_usd is None or not self.on_gpu or not self.beside:
+            return None
+        here = TRITON in self.here or self.like is None
+        cores = self.machine.cores if here or self.like is None else self.like.cores
         cpu_usd = self.machine.cpu_usd
         if cpu_usd is None:
-            cpu_usd = prices.CPU.usd_per_hour * self.machine.cores / prices.CPU_CORES
-        if gpu_usd is None or not self.on_gpu:
-            return None
-        fast, slow = rate_of(self.on_gpu), rate_of(self.here[TORCH]) * self.machine.cores
-        if SCIKIT_LEARN in self.here:
-            slow = max(slow, rate_of(self.here[SCIKIT_LEARN]))
+            cpu_usd = prices.CPU.usd_per_hour * cores / prices.CPU_CORES
+        # The engine torch computes in one thread; each library was timed with all cores.
+        fast = rate_of(self.on_gpu)
+        slow = max(rate_of(times) * (cores if who == TORCH else 1) for who, times in self.beside.items())
         gpu, cpu = prices.usd_per_million(gpu_usd, fast), prices.usd_per_million(cpu_usd, slow)
         given = self.machine.gpu_usd is not None and self.machine.cpu_usd is not None
         source = "as given" if given else prices.AS_OF
         costs = (
             f"never idle, a million rows cost ${prices.shown(gpu)} on {_a(self.gpu)} at ${gpu_usd:,.2f} an hour, and "
-            f"${prices.shown(cpu)} on {_cores(self.machine.cores)} here at ${cpu_usd:,.2f} ({source})"
+            f"${prices.shown(cpu)} on {_cores(cores)} {'here' if here else 'of its host'} at ${cpu_usd:,.2f} ({source})"
         )
+        if not here:
+            costs = f"of that similar model: {costs}"
         if gpu >= cpu:
             return f"{costs}: the CPU is cheaper."
         return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU is dearer."

@@ -16,7 +16,7 @@ from itertools import accumulate
 from triton_regressors import profiles
 from triton_regressors.intervals import in_words
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
-from triton_regressors.kernels.inputs import Inputs, TextInput
+from triton_regressors.kernels.inputs import NUMBERS, Inputs, TextInput
 from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.snippets import curl_command, python_snippet
 
@@ -199,7 +199,7 @@ class Contract:
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
     def notes(self) -> list[str]:
-        """Return the reasons for types and precision, and what is to be known of ties, a small profile and large errors."""
+        """Return the reasons for types and precision, and notes on ties, a small profile and large errors."""
         report = self.report
         notes = [*self.table, *(f"{reason}." for reason in (report.why, report.precision, report.ties) if reason)]
         notes += [] if report.float32 is None else _notes_on_float32(report.float32)
@@ -294,7 +294,7 @@ def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
     single = [called[column] for column in inputs.float32 or ()]
     if not single:
         return ()
-    where = "" if len(single) == inputs.n_features else f" in {', '.join(single)}"
+    where = "" if inputs.columns() == {NUMBERS: inputs.float32} else f" in {', '.join(single)}"
     return (f"Exact for a table with float32{where}: the answers are those of predict to it.",)
 
 

@@ -7,6 +7,7 @@ that it lists as trusted (`skops_trusted_types`) are not read.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,11 @@ DTYPES = {"integer": "int32", "long": "int64", "float": "float32", "double": "fl
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a signature: its name, and its type as MLflow calls it."""
+    """A column of a signature: its name, its type as MLflow calls it, and whether every table must have it."""
 
     name: str
     type: str
+    required: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,17 @@ class MLmodel:
         """The names of the columns in the signature's order, None where it has none."""
         return None if self.columns is None else [column.name for column in self.columns]
 
+    @property
+    def optional(self) -> list[str]:
+        """The names of the columns that the signature lets a table leave out."""
+        return [column.name for column in self.columns or () if not column.required]
+
     def table(self) -> pd.DataFrame | None:
         """Return the rows of the input example with the signature's names, order and types, or None.
 
-        A column of whole numbers or of booleans in which one is missing is of float64, as pandas has it too. There are
-        no rows in a sparse matrix, in several arrays, or in an object that is one row's or something else.
+        A column of whole numbers or of booleans in which one is missing is of float64, as pandas has it too. An
+        optional column that the example lacks is missing in every row: NaN, or None where it holds no numbers. There
+        are no rows in a sparse matrix, in several arrays, or in an object that is one row's or something else.
 
         Raises:
             RegistryError: the example cannot be read, does not have the signature's columns, or not their types.
@@ -84,6 +92,9 @@ def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     names = [column.name for column in columns]
     if not any(isinstance(name, str) for name in table.columns) and table.shape[1] == len(names):
         table = table.set_axis(names, axis=1)
+    for column in columns:
+        if not column.required and column.name not in table.columns:
+            table[column.name] = math.nan if column.type in DTYPES else None
     table = table[names]
     for name, kind in ((column.name, column.type) for column in columns):
         dtype = DTYPES.get(kind)
@@ -173,7 +184,12 @@ def _columns(signature: Any) -> tuple[Column, ...] | None:
         for column in inputs
     ):
         return None
-    return tuple(Column(column["name"], str(column.get("type"))) for column in inputs) or None
+    return tuple(Column(column["name"], str(column.get("type")), _is_required(column)) for column in inputs) or None
+
+
+def _is_required(column: Mapping[str, Any]) -> bool:
+    """Whether a column must be there: MLflow writes "required", and older releases "optional" where it need not be."""
+    return bool(column.get("required", True)) and not column.get("optional", False)
 
 
 def _words(error: Exception) -> str:

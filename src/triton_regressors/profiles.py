@@ -19,7 +19,8 @@ ENOUGH_ROWS = 239
 def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
     """Return what the rows of a profile looked like, column by column and output by output."""
     sentences = [f"Served rows are compared with {profile.rows:,} rows; smallest, median and largest of their numbers:"]
-    columns = [column for column in range(inputs.n_features) if column not in inputs.coded]
+    taken = sorted(column for columns in inputs.columns().values() for column in columns)
+    columns = [column for column in taken if column not in inputs.coded]
     for column in columns[:MOST]:
         if column in profile.known:
             count = len(profile.known[column])

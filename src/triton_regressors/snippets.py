@@ -28,7 +28,7 @@ def python_snippet(
 ) -> str:
     """Return Python that asks for one row with this package's client: a DataFrame where the columns have names."""
     row = example(inputs, golden)
-    if feature_names and inputs.n_features <= MANY:
+    if feature_names and _width(inputs) <= MANY:
         imports, rows = "import pandas as pd\n", _table(inputs, feature_names, row)
     else:
         values = {tensor: _array(part) for tensor, part in row.items()}
@@ -50,7 +50,7 @@ with tr.Client("127.0.0.1:8001") as client:
 def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Golden) -> str:
     """Return a shell command that asks for the same in JSON; of wide rows, a sentence."""
     columns, row = inputs.columns(), example(inputs, golden)
-    if inputs.n_features > MANY:
+    if _width(inputs) > MANY:
         return f"# Rows of more than {MANY} columns are not for a command line."
     request = {
         "inputs": [
@@ -63,9 +63,15 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
     return f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
 
 
+def _width(inputs: Inputs) -> int:
+    """Return how many columns a row has, of all inputs."""
+    return sum(map(len, inputs.columns().values()))
+
+
 def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
     """Return a row that the model takes, each tensor's part of it as Python's numbers and strings."""
     middle = np.sort(golden.X, axis=0)[len(golden.X) // 2 :][:1]
+    whole = ((np.round(golden.X) == golden.X) | np.isnan(golden.X)).all(axis=0)
     found: dict[str, list[Any]] = {}
     columns = inputs.columns()
     for tensor, values in inputs.decode(middle).items():
@@ -75,10 +81,17 @@ def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
             found[tensor] = values[0].tolist()
         else:
             found[tensor] = [
-                value if column in inputs.categorical else float(f"{value:.{DIGITS}g}")
+                _shown(value, whole=bool(whole[column]), category=column in inputs.categorical)
                 for column, value in zip(columns[tensor], values[0].tolist(), strict=True)
             ]
     return found
+
+
+def _shown(value: float, *, whole: bool, category: bool) -> float | int:
+    """Return a number of a column in few digits, but whole where all of its numbers are, and a category as it is."""
+    if whole and np.isfinite(value):
+        return int(value)
+    return value if category else float(f"{value:.{DIGITS}g}")
 
 
 def _table(inputs: Inputs, feature_names: Sequence[str], row: Mapping[str, Sequence[Any]]) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -120,16 +121,20 @@ def _of_cells(values: list[Any]) -> np.ndarray:
         raise NotNumber(*next(((row, value) for row, value in wrong if not _reads_as_number(value)), wrong[0]))
     if missing:
         values = [np.nan if type(value) in missing else value for value in values]
-    elif not any(issubclass(kind, float | np.floating) for kind in kinds):
-        if all(not isinstance(value, Decimal) or (value.is_finite() and value == int(value)) for value in values):
-            try:
-                return np.array([int(value) for value in values], dtype=np.int64)
-            except OverflowError:
-                pass
+    elif not any(issubclass(kind, float | np.floating) for kind in kinds) and all(map(_is_whole, values)):
+        with suppress(OverflowError):
+            return np.array([int(value) for value in values], dtype=np.int64)
     try:
         return np.array([float(value) for value in values], dtype=np.float64)
     except (OverflowError, ValueError):  # an integer above 1.8e308, or Decimal's signalling NaN
         raise next(NotNumber(row, value) for row, value in enumerate(values) if not _has_float(value)) from None
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a number that is no float is a whole one."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and value == int(value)
+    return isinstance(value, Integral | np.bool_)
 
 
 def _is_number(value: object) -> bool:

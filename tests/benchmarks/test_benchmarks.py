@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import environment, families_gpu, host_to_host, kernels_gpu, libraries, predict, run
+from benchmarks import environment, families_gpu, host_to_host, kernels_gpu, libraries, predict, run, unlike_rows
 from benchmarks.checking import WrongAnswerError
 from benchmarks.models import DTYPES, MODELS, model
 from benchmarks.served import beside, median_round, same_points
@@ -95,6 +95,8 @@ def test_an_engine_without_its_device_says_why():
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         families_gpu.run(None, families_gpu.FAMILIES)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        unlike_rows.run(None, unlike_rows.FAMILIES)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         host_to_host.run(None, list(host_to_host.WORKS))
 
 
@@ -105,6 +107,16 @@ def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
     assert "X·w, 13 features" in printed
     assert "triton_regressors, float64, as exported" in printed
     assert "(pairs @ W · z).sum" in printed
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_rows_unlike_the_data_are_drawn_for_every_kind_of_work(capsys):
+    unlike_rows.run(None, ["neighbors", "layers"], "5 of 1,100 × 4, euclidean", dry_run=True)
+    unlike_rows.run(None, ["layers"], dry_run=True)
+    printed = capsys.readouterr().out
+    for kind in unlike_rows.KINDS:
+        assert kind in printed
+    assert "layers 4-8-1: 5 rows" in printed
 
 
 @pytest.mark.usefixtures("_torch_threads")

@@ -107,6 +107,26 @@ FAMILIES = {
     "settings": {"quick": False},
     "cases": [case(1, "torch", 10.0, 25.0), case(4096, "torch", 250.0, 500.0), case(1, None, 5.0, None)],
 }
+UNLIKE_ROWS = {
+    "benchmark": "unlike_rows",
+    "environment": ENVIRONMENT,
+    "settings": {"quick": False, "drift": 10.0, "far": 1e6, "furthest": 1e15},
+    "cases": [
+        {
+            "work": "Search",
+            "rows": 4096,
+            "contenders": {"like": timing(55.0), "torch": timing(540.0)},
+            "over_like": {
+                "like": 1.0,
+                "drifted": 0.97,
+                "far": 1.01,
+                "random bits": 0.69,
+                "equal": 0.95,
+                "beside": 1.03,
+            },
+        }
+    ],
+}
 HOST_TO_HOST = {
     "benchmark": "host_to_host",
     "environment": ENVIRONMENT,
@@ -122,8 +142,14 @@ HOST_TO_HOST = {
         for rows in (64, 65536)
     ],
 }
-DOCUMENTS = (PREDICT, KERNELS, FAMILIES, HOST_TO_HOST, SERVED)
+DOCUMENTS = (PREDICT, KERNELS, FAMILIES, UNLIKE_ROWS, HOST_TO_HOST, SERVED)
 RESULTS = {"a-device": {document["benchmark"]: document for document in DOCUMENTS}}
+
+
+def test_rows_unlike_the_data_stand_beside_those_like_it():
+    shown = tables.unlike_rows_section(UNLIKE_ROWS, "")
+    assert "| Search | 4,096 | 55.0 | 540 | 0.97 | 1.01 | – | 0.69 | 0.95 | 1.03 |" in shown
+    assert "1e+06 std away" in shown
 
 
 @pytest.mark.parametrize(

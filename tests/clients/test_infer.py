@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
@@ -19,6 +21,16 @@ pytestmark = pytest.mark.server
 ROWS = np.array([[1, 2, 3], [4, 5, 6.5]], np.float32)
 SUMS = np.array([12, 31], np.float32)
 Connect = Callable[..., Client]
+
+
+class ArrowOnly:
+    """A table of a library that this package does not know, such as polars: it hands itself on as Arrow does."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(schema)
 
 
 class TestGoodRequests:
@@ -47,6 +59,40 @@ class TestGoodRequests:
         answers = client.infer("sums", X, outputs=("y", "std"))
         np.testing.assert_array_equal(answers["y"], 2 * X.sum(axis=1, keepdims=True))
         np.testing.assert_array_equal(answers["std"], X[:, :1])
+
+    @pytest.mark.parametrize("count", [37, 1200])
+    def test_rows_that_are_refused_are_nan_on_request(self, client: Client, count: int) -> None:
+        X = np.arange(count * 3, dtype=np.float32).reshape(count, 3) % 50
+        wrong = [0, 5, 6, count - 1]
+        X[wrong, 0] = -1
+        with pytest.raises(errors.InvalidRequest, match="row 0 of X is negative"):
+            client.predict("sums", X)
+        found = client.infer("sums", X, outputs=("y", "std"), errors="row")
+        expected = 2 * X.sum(axis=1, keepdims=True)
+        expected[wrong] = np.nan
+        np.testing.assert_array_equal(found["y"], expected)
+        assert np.isnan(found["std"][wrong]).all()
+        assert found.refused == {row: f"row {row} of X is negative." for row in wrong}
+        np.testing.assert_array_equal(client.predict("sums", X, errors="row"), expected[:, 0])
+        assert client.infer("sums", ROWS, errors="row").refused == {}
+
+    def test_cells_that_are_no_numbers_are_refused_by_row_too(self, client: Client) -> None:
+        found = client.infer("sums", pd.DataFrame({"a": [1, "x", 3], "b": 1.0, "c": [None, 2, "y"]}), errors="row")
+        assert np.isnan(found["y"][:, 0]).tolist() == [True, True, True]
+        assert list(found.refused) == [1, 2]
+        assert found.refused[1].endswith("not numeric, for example 'x' in row 1.")
+        with pytest.raises(errors.InvalidRequest, match="shape"):  # of the request, no row's
+            client.infer("sums", ROWS[:, :2], errors="row")
+        with pytest.raises(errors.InvalidRequest, match=r"^errors is 'file'; accepted: 'stop', 'row'\.$"):
+            client.predict("sums", ROWS, errors="file")
+
+    def test_tables_of_other_kinds(self, client: Client) -> None:
+        table = pa.table(dict(zip("abc", ROWS.T, strict=True)))
+        records = [dict(zip("abc", row, strict=True)) for row in ROWS.tolist()]
+        for rows in (table, table.to_batches()[0], records, ArrowOnly(table)):
+            np.testing.assert_array_equal(client.predict("sums", rows), SUMS)
+        with pytest.raises(errors.InvalidRequest, match="are no table"):
+            client.predict("sums", table["a"])
 
     def test_ready(self, client: Client) -> None:
         assert client.ready()
@@ -153,7 +199,9 @@ class TestBadRequests:
 
         with pytest.raises(errors.ServerUnavailable, match="does not speak HTTP; is it the port for gRPC"):
             ask(server.grpc_url, "http")
-        with pytest.raises(errors.ServerUnavailable, match=f"Cannot reach the Triton server at {server.http_url} "):
+        with pytest.raises(
+            errors.ServerUnavailable, match=f"{server.http_url} does not speak gRPC; is it the port for HTTP"
+        ):
             ask(server.http_url, "grpc")
 
     def test_closed(self, connect: Connect) -> None:

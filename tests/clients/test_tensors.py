@@ -126,6 +126,15 @@ class TestTables:
         np.testing.assert_array_equal(tensors["X"], X)
         assert tensors["cat"].tolist() == CITIES
 
+    def test_records_are_a_table_whose_none_is_missing(self) -> None:
+        records = [
+            {"id": 7, "city": "Köln", "job": "nurse", "age": 34, "income": 5e4},
+            {"id": 8, "city": None, "job": None, "age": True, "income": None},
+        ]
+        tensors = model_tensors(records, INPUTS, "people")
+        np.testing.assert_array_equal(tensors["X"], [[34, 5e4], [1, np.nan]])
+        assert tensors["cat"].tolist() == CITIES
+
     def test_a_column_without_a_value_is_missing_throughout(self) -> None:
         table = PEOPLE.assign(city=np.nan, job=None, income=None)
         tensors = model_tensors(table, INPUTS, "people")
@@ -143,7 +152,15 @@ class TestTables:
                 PEOPLE.drop(columns="job"),
                 r"lacks column 'job' of input 'cat'; beside what the model takes it has column 'id'\.$",
             ),
-            (PEOPLE[["city", "job"]], "lacks columns 'age', 'income' of input 'X'"),
+            (
+                PEOPLE[["city", "job"]],
+                "lacks columns 'age', 'income' of input 'X'; it has no other column in their",
+            ),
+            (
+                PEOPLE.rename(columns={"age": "Age", "job": "jobs"}),
+                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; beside what the model "
+                r"takes it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
+            ),
             (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' is not numeric, for example 'old' in row 1"),
             (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
             (PEOPLE.rename(columns={"id": "job"}), "has column 'job' of input 'cat' more than once"),

@@ -17,7 +17,8 @@ from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.commands import query
 from triton_regressors.commands.serve import serve
-from triton_regressors.kernels.entry import sealed
+from triton_regressors.exporter.compilation import Export
+from triton_regressors.kernels.entry import Entry, sealed
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]
@@ -72,6 +73,18 @@ def test_right_answers_pass(client: Client, entry: Path) -> None:
     assert verify(client, "sums", repository=entry.parent, seed=7) == result
 
 
+def test_what_export_returned_and_an_entry_of_any_repository_are_taken(
+    client: Client, entry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, written = verify(client, entry), Entry(entry, 1)
+    monkeypatch.chdir(entry.parent.parent)
+    relative = entry.relative_to(Path.cwd())
+    for given in (written, Export(written, None), str(entry), str(relative), relative):  # type: ignore[arg-type]
+        assert verify(client, given) == wanted
+    with pytest.raises(RowsError, match=r"^There is no entry sum, here or in the repository model_repository; give"):
+        verify(client, "sum")
+
+
 def test_a_wrong_row_fails(client: Client, entry: Path) -> None:
     wrong = GOLDEN.copy()
     wrong[17] += 3 * wrong.std()
@@ -120,7 +133,7 @@ def test_versions(client: Client, entry: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda entry: entry.rename(entry.with_name("elsewhere")), "There is no entry at"),
+        (lambda entry: entry.rename(entry.with_name("elsewhere")), "There is no entry "),
         (lambda entry: (entry / "1").rename(entry / "one"), "is not an entry: it has no version directory"),
         (lambda entry: (entry / "1").rename(entry / "²"), "is not an entry: it has no version directory"),
         (lambda entry: (entry / "1" / "plan.json").unlink(), r"Cannot read the plan .*plan\.json: .*No such file"),

@@ -90,7 +90,7 @@ def test_the_nearest_measured_model_and_own_prices_are_taken(describe, monkeypat
     out, _ = describe("my ridge.skops", "--advise", "--gpu-price", "1.5", "--cpu-price", "0.25")
     said = " ".join(out.split())
     assert "Measured on another: NVIDIA H200, 16 cores" in said
-    assert "Not this model but the nearest that was measured: Ridge, 8 features." in said
+    assert "The most similar measured model, not yours: Ridge, 8 features." in said
     assert "on an NVIDIA H200 at $1.50 an hour" in said
     assert "at $0.25 (as given)" in said
 

@@ -35,6 +35,9 @@ class TritonPythonModel:
 
     def answer(self, request):
         x = np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "X"))
+        if (x[:, 0] == -7).any():
+            error = pb_utils.TritonError(f"row {np.argmax(x[:, 0] == -7)} is odd", pb_utils.TritonError.INVALID_ARG)
+            return pb_utils.InferenceResponse(error=error)
         outputs = {"y": x[:, :2].copy(), "std": x[:, 2:].copy()}
         names = request.requested_output_names()
         return pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack(name, outputs[name]) for name in names])
@@ -122,3 +125,22 @@ def test_output_goes_where_it_is_told(
     else:
         assert done.stdout == ""
         assert done.stderr == "Wrote 2,000 rows to answers.csv.\n"
+
+
+def test_refused_rows_are_empty_on_request_and_said(
+    url: str, X: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X[[3, 1500], 0] = -7
+    np.save("rows.npy", X)
+    arguments = ["predict", "echo", "rows.npy", "--url", url, "--outputs", "std", "-o", "-", "--errors"]
+    assert CliRunner().invoke(make_app(), [*arguments, "stop"]).exit_code == 1
+    done = CliRunner().invoke(make_app(), [*arguments, "row"], catch_exceptions=False)
+    assert done.exit_code == 0
+    found = pd.read_csv(io.StringIO(done.stdout), dtype=np.float32)["std"]
+    assert np.flatnonzero(found.isna()).tolist() == [3, 1500]
+    assert done.stderr.splitlines() == [
+        "Refused: row 3 is odd.",
+        "Refused: row 1500 is odd.",
+        "2 of 2,000 rows were refused; their answers are nan.",
+    ]

@@ -23,6 +23,7 @@ import pytest
 import skops.io
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import QuantileRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -264,12 +265,13 @@ def test_what_a_quantile_s_model_lacks_is_said_with_its_option(export, run_id, m
 def saved(export, tmp_path, monkeypatch):
     """Returns a function that has `fetch` find a Ridge saved with these names in its signature and in its example."""
 
-    def save(signed, exemplified):
+    def save(signed, exemplified, optional=(), estimator=None):
         folder = tmp_path / "saved"
         folder.mkdir(exist_ok=True)
-        skops.io.dump(Ridge().fit(X, y), folder / "model.skops")
-        columns = [{"name": name, "type": "double"} for name in signed]
-        (folder / "example").write_text(json.dumps({"columns": exemplified, "data": X[:5].to_numpy().tolist()}))
+        skops.io.dump(estimator or Ridge().fit(X, y), folder / "model.skops")
+        columns = [{"name": name, "type": "double", "required": name not in optional} for name in signed]
+        rows = X.iloc[:5, : len(exemplified)].to_numpy().tolist()
+        (folder / "example").write_text(json.dumps({"columns": exemplified, "data": rows}))
         whole = {
             "flavors": {"sklearn": {"pickled_model": "model.skops"}},
             "signature": {"inputs": json.dumps(columns)},
@@ -292,6 +294,27 @@ def test_a_signature_of_other_columns_is_refused_and_an_example_of_others_gives_
     assert said.endswith("; give rows with --sample.")
     X[["c", "b", "a"]].to_csv("rows.csv", index=False)
     assert "on 60 rows from the given sample" in export("models:/saved/1", "--sample", "rows.csv")
+
+
+def test_what_becomes_of_optional_columns_is_said(export, saved):
+    takes_nan = make_pipeline(SimpleImputer(), Ridge()).fit(X, y)
+    saved(["b", "a", "c"], ["b", "a"], ["c"], takes_nan)
+    said = export("models:/saved/1")
+    where = "Optional in the signature, and all the same in every request to the entry: "
+    assert f"{where}'c' (NaN or null where it is unknown).\n" in said
+    assert "on 5 rows from the given sample" in said
+    saved(["b", "a", "c"], ["b", "a", "c"], ["b", "c"])
+    said = export("models:/saved/1")
+    refuses = "which must be known: the model refuses NaN"
+    assert f"{where}'b' ({refuses}), 'c' ({refuses}).\n" in said
+    saved(["b", "a", "c"], ["b", "a"], ["c"])
+    said = export("models:/saved/1")
+    assert said == (
+        "Error: Cannot verify Ridge: it refuses the rows of the sample (Input X contains NaN). The signature lets a "
+        "table leave out 'c', which is missing in every row of the sample; give rows that have it with --sample."
+    )
+    saved(["b", "a", "c"], ["b", "a", "c"])
+    assert "Optional" not in export("models:/saved/1")
 
 
 def test_an_entry_of_no_run_needs_one_and_the_given_address_counts(run_id, mlflow_uri, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The command `score`: what it says on stderr, and that it reads what a shell gives it."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,15 @@ def test_it_says_what_it_wrote_and_what_was_refused(X: pd.DataFrame) -> None:
     done = run.invoke(make_app(), ["score", "sums", "1.parquet", "2.parquet", "out.parquet", *options])
     assert done.exit_code == 0, done.output
     assert done.stderr.startswith("Wrote 120 rows of 2 files to out.parquet with sums version 1: 120 rows in ")
-    assert done.stderr.endswith(" rows/s (torch on the CPU).\n")
+    told = re.fullmatch(
+        r"120 rows in ([\d.,]+) s, ([\d,]+) rows/s with loading, reading, writing and joining; computing took "
+        r"([\d.e-]+) s, ([\d,]+) rows/s \(torch on the CPU\)\.\n",
+        done.stderr.partition("version 1: ")[2],
+    )
+    assert told is not None, done.stderr
+    whole, computing = float(told[1]), float(told[3])
+    assert computing <= whole + 0.05
+    assert float(told[4].replace(",", "")) >= float(told[2].replace(",", ""))
     first = pd.read_parquet("out.parquet")
     assert first["id"].tolist() == [*range(60), *range(60)]
     assert first["y"].tolist() == 2 * tr.load("model_repository/sums", version=1).predict(X).tolist()

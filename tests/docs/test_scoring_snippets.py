@@ -75,8 +75,29 @@ def test_sparks_function_gets_the_columns_of_every_input(entry: Any, monkeypatch
         monkeypatch.setitem(sys.modules, name, module)
     space: dict[str, Any] = {"__name__": "snippet"}
     exec(compile(snippet("Spark"), "docs/scoring.md", "exec", dont_inherit=True), space)
-    assert len(space["answer"].inputs) == 3
+    assert len(space["model"].inputs) == 3
     assert sorted(asked) == ["age", "city", "income", "job"]
     (y,) = space["prediction"]([entry[asked]])
     assert np.isfinite(y).all()
     assert len(y) == len(entry)
+
+
+def test_dasks_function_keeps_columns_and_takes_partitions_without_rows(
+    entry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    def map_partitions(function: Any, meta: dict[str, str]) -> Any:
+        table = entry.assign(id=range(len(entry)))
+        found.extend(function(part).astype(meta) for part in (table, table[:0]))
+        return SimpleNamespace(to_parquet=lambda _: None)
+
+    dask, frame = ModuleType("dask"), ModuleType("dask.dataframe")
+    vars(frame)["read_parquet"] = lambda _: SimpleNamespace(map_partitions=map_partitions)
+    vars(dask)["dataframe"] = frame
+    monkeypatch.setitem(sys.modules, "dask", dask)
+    monkeypatch.setitem(sys.modules, "dask.dataframe", frame)
+    exec(compile(snippet("Dask"), "docs/scoring.md", "exec"), {})
+    whole, none = found
+    assert (list(whole.columns), len(whole), len(none)) == (["id", "y"], len(entry), 0)
+    assert np.isfinite(whole["y"]).all()

@@ -76,7 +76,7 @@ def nothing_selected() -> Pipeline:
 
 ITERATIVE = "its transform is an iterative solver, run for each row until it converges."
 CODE = "its transform is an iterative solver for each row; supported: 'threshold'."
-NOT_RIDGE = "no lowering is registered for it (it is no Ridge, as it overrides predict)."
+NOT_RIDGE = "no lowering is registered for it (it is no Ridge, as it overrides predict; its class is "
 ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "member of voting": (
         lambda: VotingRegressor([("ridge", Ridge()), ("mine", Doubled())]).fit(X, y),
@@ -156,12 +156,12 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "clip to a number for each column": (
         before_ridge(FunctionTransformer(np.clip, kw_args={"a_min": np.zeros(7), "a_max": 1})),
         "Cannot export FunctionTransformer (step 'functiontransformer'): its func is clip with keyword arguments, "
-        "of which only numbers as numpy.clip's limits are read. Leave them out, or make it a transformer ",
+        "of which only numbers as numpy.clip's limits are read. Leave them out, or keep the step in front ",
     ),
     "function with arguments": (
         before_ridge(FunctionTransformer(np.sqrt, kw_args={"dtype": np.float32})),
         "Cannot export FunctionTransformer (step 'functiontransformer'): its func is sqrt with keyword arguments, "
-        "of which only numbers as numpy.clip's limits are read. Leave them out, or make it a transformer ",
+        "of which only numbers as numpy.clip's limits are read. Leave them out, or keep the step in front ",
     ),
     "target transformer without inverse": (
         lambda: TransformedTargetRegressor(

@@ -24,7 +24,7 @@ REFUSED: dict[str, tuple[Any, np.ndarray, str]] = {
     "dates": (
         OneHotEncoder(),
         np.array([["2020-01-01"], ["2021-01-01"], ["2021-01-01"], ["2022-01-01"]], dtype="datetime64[D]"),
-        "OneHotEncoder (step 'encoder'): feature 0 has categories of type date; supported: numbers, or strings.",
+        "OneHotEncoder (step 'encoder'): column 0 has categories of type date; supported: numbers, or strings.",
     ),
     "no column": (
         OneHotEncoder(drop="first"),
@@ -100,5 +100,5 @@ def test_an_estimator_inside_an_imputer_is_named_with_its_place() -> None:
         compile_estimator(fitted(imputer, NAN))
     assert str(raised.value).startswith(
         "Cannot export Stranger (step 'encoder.imputation_sequence_[0].estimator.stranger'): "
-        "no lowering is registered for it. Write one, "
+        f"no lowering is registered for it (its class is {__name__}.Stranger). "
     )

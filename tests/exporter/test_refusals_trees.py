@@ -44,9 +44,14 @@ def refusal(estimator: object) -> str:
 
 def test_parts_without_a_lowering_are_named() -> None:
     boosted = AdaBoostRegressor(Home(), n_estimators=2, random_state=0).fit(X, y)
-    assert refusal(boosted).startswith("Cannot export Home (step 'estimators_[0]'): no lowering is registered for it.")
+    assert refusal(boosted).startswith(
+        "Cannot export Home (step 'estimators_[0]'): no lowering is registered for it (its class is "
+        f"{Home.__module__}.Home)."
+    )
     gradient = GradientBoostingRegressor(n_estimators=2, init=Home()).fit(X, y)
-    assert refusal(gradient).startswith("Cannot export Home (step 'init_'): no lowering is registered for it.")
+    assert refusal(gradient).startswith(
+        f"Cannot export Home (step 'init_'): no lowering is registered for it (its class is {Home.__module__}.Home)."
+    )
 
 
 def test_trees_that_are_not_fitted() -> None:

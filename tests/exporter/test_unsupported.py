@@ -93,8 +93,10 @@ STEPS = (
 TEXT = "it reads text, and an entry reads strings as whole categories alone. " + STEPS
 FUNCTION = (
     "which no kernel computes. Give it a function of numpy or scipy.special itself, such as numpy.log1p or "
-    "scipy.special.expit, or make it a transformer class with a lowering of its own under @triton_regressors."
+    "scipy.special.expit, or "
 )
+IN_FRONT = "keep the step in front of the client: export the steps behind it (docs/own_steps.md)."
+CLASS = "make it a transformer class with a lowering of its own under @triton_regressors.lowers_inverse."
 REGRESSOR = "Give a regressor, or a Pipeline that ends in one."
 MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "classifier": (
@@ -163,31 +165,35 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "own function": (
         lambda: make_pipeline(FunctionTransformer(triple), Ridge()).fit(X, y),
-        f"FunctionTransformer (step 'functiontransformer'): its func is triple, {FUNCTION}lowers.",
+        f"FunctionTransformer (step 'functiontransformer'): its func is {__name__}.triple, {FUNCTION}{IN_FRONT}",
     ),
     "vectorised function": (
         lambda: make_pipeline(FunctionTransformer(np.vectorize(triple)), Ridge()).fit(X, y),
-        f"FunctionTransformer (step 'functiontransformer'): its func is triple, {FUNCTION}lowers.",
+        f"FunctionTransformer (step 'functiontransformer'): its func is triple, {FUNCTION}{IN_FRONT}",
     ),
     "lambda for targets": (
         lambda: TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=lambda v: np.exp(v)).fit(X, y),
-        f"FunctionTransformer (step 'transformer_'): its inverse_func is a lambda, {FUNCTION}lowers_inverse.",
+        f"FunctionTransformer (step 'transformer_'): its inverse_func is a lambda, {FUNCTION}{CLASS}",
     ),
     "own regressor": (
         lambda: MyRegressor().fit(X, y),
-        "MyRegressor: no lowering is registered for it. " + WRITE.format("lowers(MyRegressor)"),
+        f"MyRegressor: no lowering is registered for it (its class is {__name__}.MyRegressor). "
+        + WRITE.format("lowers(MyRegressor)"),
     ),
     "own regressor in a Pipeline": (
         lambda: make_pipeline(StandardScaler(), MyRegressor()).fit(X, y),
-        "MyRegressor (step 'myregressor'): no lowering is registered for it. " + WRITE.format("lowers(MyRegressor)"),
+        "MyRegressor (step 'myregressor'): no lowering is registered for it (its class is "
+        f"{__name__}.MyRegressor). " + WRITE.format("lowers(MyRegressor)"),
     ),
     "own regressor of no library": (
         lambda: Plain().fit(X, y),
-        "Plain: no lowering is registered for it. " + WRITE.format("lowers(Plain)"),
+        f"Plain: no lowering is registered for it (its class is {__name__}.Plain). " + WRITE.format("lowers(Plain)"),
     ),
     "own transformer": (
         lambda: make_pipeline(MyScaler(), Ridge()).fit(X, y),
-        "MyScaler (step 'myscaler'): no lowering is registered for it. " + WRITE.format("lowers(MyScaler)"),
+        f"MyScaler (step 'myscaler'): no lowering is registered for it (its class is {__name__}.MyScaler). Keep the "
+        "step in front of the client: export the steps behind it, pipeline[k:], and send pipeline[:k].transform(rows) "
+        "(docs/own_steps.md), or write a lowering under @triton_regressors.lowers(MyScaler).",
     ),
     "transformer of targets": (
         lambda: TransformedTargetRegressor(Ridge(), transformer=OrdinalEncoder(), check_inverse=False).fit(X, y),

@@ -214,6 +214,19 @@ def test_categories_come_as_strings_and_numbers() -> None:
     assert found[1] == compilation.sample.expected["y"][1]
 
 
+def test_what_xgboost_makes_of_unknown_strings_is_what_the_page_on_boosters_says() -> None:
+    X, y = shops()
+    estimator = XGBRegressor(**SIZE, enable_categorical=True).fit(X, y)
+
+    def answer(town: str) -> float:
+        return float(estimator.predict(X[:1].assign(town=pd.Series([town], dtype="category")))[0])
+
+    assert answer("nowhere") == answer("town 0")
+    assert answer("town 2x") == answer("town 3") != answer("town 2")
+    with pytest.raises(XGBoostError, match="Found a category not in the training set"):
+        answer("zoo")
+
+
 def test_categories_that_cannot_be_served() -> None:
     X, y = shops()
     options = {**TINY, "enable_categorical": True}
@@ -221,12 +234,12 @@ def test_categories_that_cannot_be_served() -> None:
     with pytest.raises(ExportError, match="missing is 0 beside pandas' categories; supported there: NaN"):
         compile_estimator(zero)
     named = X.assign(town=X["town"].cat.rename_categories({"town 5": "Köln"}))
-    with pytest.raises(ExportError, match="feature 1 has letters beyond ASCII"):
+    with pytest.raises(ExportError, match="a category of column 'town' has letters beyond ASCII"):
         compile_estimator(XGBRegressor(**options).fit(named, y))
     codes, y = coded()
     older = XGBRegressor(**options, feature_types=CODES).fit(codes, y)  # those hold names and no categories
     older.get_booster().feature_names = list("abcd")
-    with pytest.raises(ExportError, match="its model does not hold the pandas categories of feature 1"):
+    with pytest.raises(ExportError, match="its model does not hold the pandas categories of column 'b'"):
         compile_estimator(older)
 
 

@@ -16,7 +16,7 @@ SCALES = (1e-90, 1e-20, 1.0, 1e18, 1e90)
 def drawn_rows(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return points and rows near and far from them, among them some with what is no number and numbers too large."""
     rng = np.random.default_rng(seed)
-    spread = np.abs(points).max() * rng.choice([0.0, 1e-12, 1e-3, 1.0, 1e6], (count, 1))
+    spread = np.abs(points).max() * rng.choice([0.0, 1e-12, 1e-3, 1.0, 1e6, 1e14, 1e17, 1e30], (count, 1))
     rows: np.ndarray = points[rng.integers(0, len(points), count)] + spread * rng.standard_normal((count, 1))
     rows[1::17], rows[2::17, 0], rows[3::17], rows[4::17, -1] = np.nan, np.inf, 1e30, -1e200
     return rows
@@ -51,6 +51,29 @@ def test_neighbours_are_those_of_all_distances(monkeypatch: pytest.MonkeyPatch, 
         for radius in (0.0, float(distance[0].median()), float(distance[5].max()), np.finfo(np.float64).max):
             limit = torch.tensor([radius], dtype=torch.float64)
             assert torch.equal(found.within(x, limit), distance <= limit)
+
+
+def test_rows_at_one_distance_from_all_points_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = drawn_points(500, 6, 0)
+    found, x = Candidates(places, np.ones(6)), torch.from_numpy(drawn_points(40, 6, 1)) * 1e25
+    expected = found._searched(x, 3)
+    monkeypatch.setattr(Candidates, "_searched", None)
+    for got, want in zip(found.nearest(x, 3), expected, strict=True):
+        assert got.equal(want)
+
+
+def test_rows_beyond_float32_are_not_searched_within_a_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, x = Candidates(drawn_points(500, 6, 0), np.ones(6)), torch.from_numpy(drawn_points(5, 6, 1)) * 1e39
+    x[0] = x[0] * 1e-39
+
+    def distances(rows: torch.Tensor, *given: object) -> torch.Tensor:
+        assert not len(rows)
+        return rows.new_zeros(0, 500)
+
+    monkeypatch.setattr(module, "reference_reduced_distances", distances)
+    inside = found.within(x, torch.tensor([4.0], dtype=torch.float64))
+    assert inside[0].any()
+    assert not inside[1:].any()
 
 
 def test_metrics_and_points_with_candidates() -> None:

@@ -164,3 +164,11 @@ def test_a_ring_hands_rows_from_thread_to_thread() -> None:
     done.set()
     reader.join(60)
     assert (np.concatenate(seen) == np.arange(sent)[:, None]).all()
+
+
+def test_columns_that_are_no_inputs_have_no_counters() -> None:
+    inputs = Inputs(3, (0, 2))
+    matrix = inputs.encode({"X": np.arange(10, dtype=np.float32).reshape(5, 2)})
+    counts = ColumnCounts(inputs, (0,), RowProfile.of(matrix, {}, {}, []))
+    assert [places for _, _, places in counts.by_name()] == [[0], [0, 2], [0, 2], []]
+    assert not inputs.plain_matrix

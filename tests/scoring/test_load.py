@@ -49,6 +49,13 @@ class WithNamespace(Library):
         return SimpleNamespace(from_dlpack=lambda given: WithNamespace(torch.from_dlpack(given)))
 
 
+class Locked(Library):
+    """One that hands nothing out."""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("it is locked")
+
+
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Entries: risk with std and an interval, two targets, missing numbers with categories, and strings."""
@@ -204,7 +211,7 @@ def test_a_tensor_that_does_not_fit_is_named(risk: tr.Model) -> None:
         (rows.to("meta"), "^X lies on meta; rows are taken from CPU memory and CUDA GPUs"),
         ({"X": rows, "Z": rows}, "^Model 'risk' has no input 'Z'; it takes the input 'X'"),
         ({"age": rows[:, 0]}, "lacks columns 'bmi', 'bp'"),
-        (Library(torch.sparse_coo_tensor([[0], [0]], [1.0])), "test_load.Library, cannot be read by DLPack: "),
+        (Locked(rows), r"^X, tests\.scoring\.test_load\.Locked, cannot be read by DLPack: it is locked\.$"),
     ):
         with pytest.raises(tr.InvalidRequest, match=why):
             risk.predict(given)

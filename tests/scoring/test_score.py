@@ -1,6 +1,7 @@
 """Files of rows scored without a server: by names, in order, gone on with, refused with a sentence, and whole."""
 
 import csv
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
 from triton_regressors.scoring import columns as scoring_columns
-from triton_regressors.scoring import files, predictor
+from triton_regressors.scoring import files, predictor, run
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.journal import only_run, work_folder
 from triton_regressors.scoring.scorer import Scorer
@@ -93,6 +94,31 @@ def test_columns_go_by_name_and_rows_stay_in_order(entry: Path, rows: Path, tmp_
     assert [path.name for path in tmp_path.iterdir() if path.name != "rows"] == ["out.parquet"]
     tr.score(entry, str(rows / "*" / "*.parquet"), tmp_path / "each", outputs=["y", "std"], keep=["id"], workers=2)
     assert same(tmp_path / "each" / "day=2" / "a.parquet", expected(entry, 2))
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
+    entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
+) -> None:
+    """Planning and joining that sleep count for the whole call, and not for computing."""
+    asleep, (plan, join) = 0.3, (run.make_plan, run.join)
+
+    def later(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **options: Any) -> Any:
+            time.sleep(asleep)
+            return function(*given, **options)
+
+        return call
+
+    monkeypatch.setattr(run, "make_plan", later(plan))
+    monkeypatch.setattr(run, "join", later(join))
+    began = time.perf_counter()
+    done = tr.score(entry, rows, tmp_path / "out.parquet", workers=workers)
+    whole = time.perf_counter() - began
+    assert 2 * asleep <= done.seconds <= whole
+    assert done.rows_per_s == 2 * ROWS / done.seconds
+    assert 0 < done.computing_s <= (workers or 1) * (done.seconds - 2 * asleep)
+    assert done.computed_rows_per_s == 2 * ROWS / done.computing_s
 
 
 def test_csv_goes_in_and_out(entry: Path, rows: Path, tmp_path: Path) -> None:

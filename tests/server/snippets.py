@@ -41,7 +41,7 @@ def run_snippets(
         names: dict[str, Any] = {"print": printed.append}
         exec(compile(textwrap.dedent(python).replace(address, there), "snippet", "exec"), names)
         (answer,) = printed
-        found.append(answer if isinstance(answer, dict) else {outputs[0]: answer})
+        found.append(answer if isinstance(answer, dict) else {outputs[0]: answer.reshape(len(answer), -1)})
     curl, silent, url, option, body = shlex.split(shell, comments=True)
     assert (curl, silent, option) == ("curl", "-s", "-d")
     with urllib.request.urlopen(f"http://{url.replace('127.0.0.1:8000', server.http_url)}", body.encode()) as answer:

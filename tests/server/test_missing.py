@@ -1,7 +1,10 @@
 """NaN in a request to the real server: answered where the estimator answers it, refused by name elsewhere."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -55,6 +58,25 @@ def test_nan_is_answered(client: tuple[Client, Path], name: str, columns: tuple[
     rows = with_nan(*columns)
     expected = ESTIMATORS[name].predict(rows.astype(np.float64))
     np.testing.assert_allclose(client[0].predict(name, rows), expected, rtol=2e-7)
+
+
+def test_over_rest_a_missing_number_is_nan_without_quotes(server: TritonServer) -> None:
+    """The Triton server's own JSON reader takes no null for a number, and never asks the model."""
+
+    def asked(number: str) -> tuple[int, str]:
+        shape, numbers = [1, X.shape[1]], ", ".join([number, *map(str, range(1, X.shape[1]))])
+        data = f'{{"inputs": [{{"name": "X", "datatype": "FP64", "shape": {shape}, "data": [[{numbers}]]}}]}}'
+        try:
+            with urlopen(f"http://{server.http_url}/v2/models/boosting/infer", data.encode()) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+    status, answer = asked("NaN")
+    assert status == 200, answer
+    expected = ESTIMATORS["boosting"].predict(np.array([[np.nan, *range(1, X.shape[1])]]))
+    assert json.loads(answer)["outputs"][0]["data"] == pytest.approx(expected)
+    assert asked("null") == (500, '{"error":"Unable to parse \'data\': attempt to access JSON non-number as double"}')
 
 
 def test_nan_in_the_snippets_of_describe(server: TritonServer) -> None:

@@ -6,7 +6,7 @@ import signal
 import tempfile
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -128,20 +128,38 @@ def compare(
     floor: Annotated[
         bool, typer.Option(help="Measure the do-nothing model beside every point.", rich_help_panel=_COMPARED)
     ] = True,
-    warmup_s: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="Load before the first window, in seconds.", rich_help_panel=_WINDOWS),
-    ] = 1.0,
-    window_s: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="Length of a measurement window in seconds.", rich_help_panel=_WINDOWS),
-    ] = 1.0,
-    max_windows: Annotated[
-        int,
+    quick: Annotated[
+        bool,
         typer.Option(
-            metavar="N", help="Give up waiting for stable figures after so many windows.", rich_help_panel=_WINDOWS
+            "--quick",
+            help="Measure for less than a minute: four configurations, 1 and 32 clients, windows of half a second.",
+            rich_help_panel=_WINDOWS,
         ),
-    ] = 8,
+    ] = False,
+    warmup_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Load before the first window, in seconds. Default: 1; with --quick 0.5.",
+            rich_help_panel=_WINDOWS,
+        ),
+    ] = None,
+    window_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Length of a measurement window in seconds. Default: 1; with --quick 0.5.",
+            rich_help_panel=_WINDOWS,
+        ),
+    ] = None,
+    max_windows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Give up waiting for stable figures after so many windows. Default: 8; with --quick 6.",
+            rich_help_panel=_WINDOWS,
+        ),
+    ] = None,
     stability: Annotated[
         float,
         typer.Option(
@@ -191,6 +209,7 @@ def compare(
 
     Examples:
         triton-regressors compare diabetes
+        triton-regressors compare diabetes --quick
         triton-regressors compare diabetes --p99-ms 5 --apply
         triton-regressors compare diabetes -c 1 -c 64 --rows 16 --protocol http
         triton-regressors compare diabetes --configurations mine.toml
@@ -224,7 +243,7 @@ def compare(
                 name,
                 repository=repository if (url is None and http_url is None) or (repository / name).is_dir() else None,
                 configurations=chosen,
-                concurrency=concurrency or (1, 8, 32),
+                concurrency=concurrency or ((1, 32) if quick else (1, 8, 32)),
                 rows=rows or (1,),
                 protocols=[each.value for each in protocol or (ProtocolName.grpc,)],
                 rate=rate or None,
@@ -232,9 +251,8 @@ def compare(
                 url=url,
                 http_url=http_url,
                 floor=floor,
-                window_s=window_s,
-                max_windows=max_windows,
-                warmup_s=warmup_s,
+                **_windows(quick, warmup_s, window_s, max_windows),
+                quick=quick,
                 stability=stability,
                 client_processes=client_processes,
                 generator=generator.value,
@@ -261,6 +279,17 @@ def compare(
     console.print(Text(comparison.verdict(), style="bold"), soft_wrap=True)
     if apply:
         _apply(best, config_file, name, url, http_url, console)
+
+
+def _windows(quick: bool, warmup_s: float | None, window_s: float | None, max_windows: int | None) -> dict[str, Any]:
+    """Return what was given of the windows, and else the defaults."""
+    given = {"warmup_s": warmup_s, "window_s": window_s, "max_windows": max_windows}
+    default = (
+        {"warmup_s": 0.5, "window_s": 0.5, "max_windows": 6}
+        if quick
+        else {"warmup_s": 1.0, "window_s": 1.0, "max_windows": 8}
+    )
+    return {name: default[name] if value is None else value for name, value in given.items()}
 
 
 def _exit_code(signals: list[int]) -> int:

@@ -29,7 +29,12 @@ from triton_regressors.commands.model_file import (
     read_calibration,
     read_rows,
 )
-from triton_regressors.commands.registered import read_named, read_quantiles
+from triton_regressors.commands.registered import (
+    naming_optional_columns,
+    optional_columns,
+    read_named,
+    read_quantiles,
+)
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
     DEFAULT_PRECISION,
@@ -118,8 +123,7 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Rows with neighbours at equal distance, of which scikit-learn may take others: refuse the export, or "
-            "accept that such rows are answered differently.",
+            help="Neighbours equally near: refuse or accept.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
@@ -237,32 +241,36 @@ def export(
                 "source": fetched.source,
                 "columns": fetched.model.names,
             }
-        result = export_estimator(
-            estimator,
-            repository,
-            **found | ({} if name is None else {"name": name}),
-            sample=read.rows(sample),
-            calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
-            level=level,
-            quantiles=read_quantiles(lower, upper, read, kept, tracking_uri, **reading),
-            profile=None if profile is None else read_rows(profile, estimator),
-            out_of_range=out_of_range,
-            tolerance=tolerance,
-            precision=precision,
-            missing_strings=MISSING_STRINGS if missing_string is None else [text for text in missing_string if text],
-            input=input,
-            ties=ties,
-            max_batch_size=max_batch_size,
-            dynamic_batching=dynamic_batching,
-            max_queue_delay_us=max_queue_delay_us,
-            preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
-            instances=instances,
-            instance_kind=instance_kind,
-            gpu_inputs=gpu_inputs,
-            engine=engine,
-            observe=observe,
-            versions=versions,
-        )
+        rows = read.rows(sample)
+        with naming_optional_columns(read, rows):
+            result = export_estimator(
+                estimator,
+                repository,
+                **found | ({} if name is None else {"name": name}),
+                sample=rows,
+                calibrate=None if calibrate is None else read_calibration(calibrate, estimator, target),
+                level=level,
+                quantiles=read_quantiles(lower, upper, read, kept, tracking_uri, **reading),
+                profile=None if profile is None else read_rows(profile, estimator),
+                out_of_range=out_of_range,
+                tolerance=tolerance,
+                precision=precision,
+                missing_strings=MISSING_STRINGS
+                if missing_string is None
+                else [text for text in missing_string if text],
+                input=input,
+                ties=ties,
+                max_batch_size=max_batch_size,
+                dynamic_batching=dynamic_batching,
+                max_queue_delay_us=max_queue_delay_us,
+                preferred_batch_sizes=tuple(preferred_batch_size) if preferred_batch_size else None,
+                instances=instances,
+                instance_kind=instance_kind,
+                gpu_inputs=gpu_inputs,
+                engine=engine,
+                observe=observe,
+                versions=versions,
+            )
     entry, plan, contract = result.entry, result.compilation.plan, result.contract
     count = len(plan.steps)
     at = quote(str(repository))
@@ -280,6 +288,7 @@ def export(
         contract.brief(),
         *contract.notes(),
         *contract.interval,
+        *filter(None, [optional_columns(read, result.compilation)]),
         f"Serve it with: triton-regressors serve {at}",
         f"Its columns, and how to ask it: triton-regressors describe {of_it}",
     ):

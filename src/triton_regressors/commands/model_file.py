@@ -41,8 +41,7 @@ PrecisionOption = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="What kernels may lose by computing in less than float64: exact, half a millionth of a standard "
-        "deviation, or fast, a quarter of the tolerance.",
+        help="Kernels may lose: exact, 5e-07 standard deviations, or fast, a quarter of the tolerance.",
         rich_help_panel=VERIFIED,
     ),
 ]
@@ -51,7 +50,7 @@ InputOption = Annotated[
     typer.Option(
         "--input",
         metavar="TYPE",
-        help="The type of numbers in requests: fp32, fp64, or auto, which is FP32 where rounding moves no answer.",
+        help="Numbers in requests: fp32, fp64, or auto, FP32 where rounding moves no answer.",
         rich_help_panel=WHAT,
     ),
 ]

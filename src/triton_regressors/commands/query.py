@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -19,6 +20,14 @@ from triton_regressors.extras import require
 if TYPE_CHECKING:
     import numpy as np
 
+
+class Errors(str, Enum):
+    """What `--errors` accepts."""
+
+    stop = "stop"
+    row = "row"
+
+
 _SHOWN_ROWS = 10
 _STDOUT = Path("-")
 
@@ -34,13 +43,18 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; -: as CSV to stdout.",
+            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; "
+            "-: as CSV to stdout.",
         ),
     ] = None,
     outputs: Annotated[
         str, typer.Option(metavar="NAMES", help="Which outputs, with commas between them: y or y,std.")
     ] = "y",
     version: Annotated[str, typer.Option(metavar="N", help="Which version; by default the server's choice.")] = "",
+    errors: Annotated[
+        Errors,
+        typer.Option(help="A row that the model refuses: stop at it, or leave its answers empty (row) and say why."),
+    ] = Errors.stop,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -71,9 +85,13 @@ def predict(
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
         tensors = read_tensors(rows, client.config(name), named)
-        answers = client.infer(name, tensors, outputs=wanted, version=version)
+        answers = client.infer(name, tensors, outputs=wanted, version=version, errors=errors.value)
     table = _as_columns(answers)
     notes = Console(stderr=True)
+    for reason in list(answers.refused.values())[:_SHOWN_ROWS]:
+        notes.print(Text(f"Refused: {reason}"), soft_wrap=True)
+    if answers.refused:
+        notes.print(Text(f"{len(answers.refused):,} of {len(table):,} rows were refused; their answers are nan."))
     if output == _STDOUT or (output is None and not sys.stdout.isatty()):
         _write_csv(table, sys.stdout)
         sys.stdout.flush()  # here, where typer ends the command quietly if nobody reads any more
@@ -88,7 +106,9 @@ def predict(
 
 
 def verify(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry to verify.", autocompletion=entry_names)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
+    ],
     repository: Annotated[
         Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
     ] = DEFAULT_REPOSITORY,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from triton_regressors.commands.model_file import read_model, read_rows
 from triton_regressors.errors import MissingExtra, RegistryError, TritonRegressorsError
 
 if TYPE_CHECKING:
+    from triton_regressors.exporter.compilation import Compilation
     from triton_regressors.registry import Fetched
 
 RETRIES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
@@ -52,6 +54,36 @@ class ModelRead:
         except RegistryError as error:
             address = self.fetched.source.uri
             raise RegistryError(f"{address}: {str(error).rstrip('.')}; give rows with --sample.") from None
+
+
+@contextmanager
+def naming_optional_columns(read: ModelRead, rows: Any | None) -> Iterator[None]:
+    """Add to a refusal which optional columns of the signature are missing in every one of the sample's `rows`."""
+    with loading():
+        from triton_regressors.exporter.errors import ExportError
+    try:
+        yield
+    except ExportError as error:
+        optional = [] if read.fetched is None else read.fetched.model.optional
+        table: Any = rows  # an array has no columns
+        missing = [name for name in optional if name in getattr(table, "columns", ()) and table[name].isna().all()]
+        if not missing:
+            raise
+        raise ExportError(
+            f"{str(error).rstrip('.')}. The signature lets a table leave out {', '.join(map(repr, missing))}, which is "
+            "missing in every row of the sample; give rows that have it with --sample."
+        ) from error
+
+
+def optional_columns(read: ModelRead, compilation: Compilation) -> str | None:
+    """Return what becomes of a signature's optional columns in an entry, None where there are none."""
+    optional = [] if read.fetched is None else read.fetched.model.optional
+    if not optional:
+        return None
+    takes_nan = {compilation.columns[place] for place in compilation.nan_columns}
+    unknown = {True: "NaN or null where it is unknown", False: "which must be known: the model refuses NaN"}
+    told = ", ".join(f"'{name}' ({unknown[name in takes_nan]})" for name in optional)
+    return f"Optional in the signature, and all the same in every request to the entry: {told}."
 
 
 def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading: Any) -> ModelRead:

@@ -175,7 +175,14 @@ def _summary(done: Score, output: Path) -> Text:
     files = f"{done.files:,} file{'s' * (done.files != 1)}"
     text = Text(f"Wrote {done.rows:,} rows of {files} to {output} with {done.model} version {done.version}")
     fresh = done.rows - done.before
-    text.append(f": {fresh:,} rows in {done.seconds:,.1f} s, {done.rows_per_s:,.0f} rows/s ({done.where}).")
+    text.append(
+        f": {fresh:,} rows in {done.seconds:,.1f} s, {done.rows_per_s:,.0f} rows/s with loading, reading, writing and "
+        "joining"
+    )
+    if done.computing_s:
+        each = "" if done.computing_s <= done.seconds else " in each process"
+        text.append(f"; computing took {done.computing_s:,.2g} s, {done.computed_rows_per_s:,.0f} rows/s{each}")
+    text.append(f" ({done.where}).")
     if done.before:
         text.append(f" {done.before:,} were done before.")
     if done.empty:

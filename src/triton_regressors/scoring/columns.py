@@ -34,8 +34,8 @@ NewMatrix = Callable[[int, int, "np.dtype[Any]"], np.ndarray]
 class Columns:
     """The columns of a table in a user's hands, and some of its rows.
 
-    `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, any other table that `as_frame` takes, or a mapping of
-    names to arrays of one dimension.
+    `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, any other table that `as_frame` takes, or a mapping
+    of names to arrays of one dimension.
     """
 
     def __init__(self, table: Any) -> None:

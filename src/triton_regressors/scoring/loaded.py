@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from triton_regressors.clients.configuration import Configuration
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
-from triton_regressors.clients.parts import Part
+from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
 from triton_regressors.scoring.ahead import ahead
@@ -26,9 +25,6 @@ from triton_regressors.tables import is_tabular
 if TYPE_CHECKING:
     import torch
 
-ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
-"""How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
-
 Y, STD, LOWER, UPPER = "y", "std", "lower", "upper"
 Answers = dict[str, np.ndarray]
 
@@ -41,10 +37,10 @@ class Model:
         y, std = model.predict(X, return_std=True)
         lower, upper = model.predict_interval(X)
 
-    **Rows** are a NumPy array, a list of lists, a pandas DataFrame, a pyarrow Table or RecordBatch, a mapping of column
-    names to columns or of input names to matrices, or a tensor `[rows, n_features]` of torch, CuPy or any library that
-    speaks DLPack. Columns are taken by name where the model and the rows have names. Numbers are converted to the
-    input's type as for a request; a number that it does not hold is refused.
+    **Rows** are a NumPy array, a list of lists or of records, a DataFrame of pandas or polars, a pyarrow Table or
+    RecordBatch, a mapping of column names to columns or of input names to matrices, or a tensor `[rows, n_features]` of
+    torch, CuPy or any library that speaks DLPack. Columns are taken by name where the model and the rows have names.
+    Numbers are converted to the input's type as for a request; a number that it does not hold is refused.
 
     **Answers** are float32. They are where the rows were and of their kind: torch's tensor for torch's, on the same
     device, CuPy's array for CuPy's, and NumPy's array for arrays, lists and tables. A library without `from_dlpack`
@@ -170,10 +166,7 @@ class Model:
         found: Mapping[str, Any] | None = None if matrix is None else self._of_gpu(matrix, names)
         if found is None:
             found = self._of_host(rows.host(), names)
-        return {
-            name: rows.answer(answer[:, 0] if squeeze and answer.shape[1] == 1 else answer)
-            for name, answer in found.items()
-        }
+        return {name: rows.answer(as_predicted(answer) if squeeze else answer) for name, answer in found.items()}
 
     def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
         """Return the outputs of rows that the model's GPU reads where they lie; None where the CPU has to look at them.
@@ -195,7 +188,7 @@ class Model:
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of rows in CPU memory."""
-        if is_tabular(X) or hasattr(X, "schema") or (isinstance(X, Mapping) and not self._by_input(X)):
+        if is_tabular(X) or (isinstance(X, Mapping) and not self._by_input(X)):
             return self._of_table(Columns(X), outputs)
         tensors = model_tensors(X, self.inputs, self.name)
         check_tensors(tensors, self.inputs, self.name)
@@ -279,11 +272,6 @@ def load(
     model = Model(entry, version=version, columns=columns, device=device)
     model._model()
     return model
-
-
-def renumbered(sentence: str, first: int) -> str:
-    """Return a sentence on rows of which the first is another table's row `first`, with the row counted there."""
-    return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
 
 
 def _is_column(values: Any) -> bool:

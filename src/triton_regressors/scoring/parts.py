@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.clients.parts import renumbered
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
-from triton_regressors.scoring.loaded import renumbered
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
@@ -47,6 +48,7 @@ class Outcome:
     """What came of a part: rows that were scored, and of these refused ones; or why it was not, and where.
 
     `refused` says of an error that the model does not take a row, `fatal` that it is not the file that is wrong.
+    `computing_s` are the seconds in which the model computed, without reading, converting and writing.
     """
 
     part: int
@@ -55,6 +57,20 @@ class Outcome:
     error: str = ""
     refused: bool = False
     fatal: bool = False
+    computing_s: float = 0.0
+
+
+class Stopwatch:
+    """Adds up the `seconds` that pass in its context."""
+
+    def __init__(self) -> None:
+        self.seconds = self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
 
 
 def part_file(work: Path, number: int) -> Path:
@@ -71,12 +87,12 @@ def refused_rows(work: Path, number: int) -> list[tuple[int, str]]:
 def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], None] | None = None) -> Outcome:
     """Score a part and write its answers; `advance` is told of rows as they are done."""
     rows, wrong = part.first_row, list[tuple[int, str]]()
-    path = part_file(job.work, part.number)
+    path, clock = part_file(job.work, part.number), Stopwatch()
     try:
         if not source.unchanged():
             raise ScoringError("the file has changed since this run began.")
         with writing(path) as temporary, pq.ParquetWriter(temporary, job.schema) as writer:
-            for tables in _gathered(_answered(job, source, part, wrong, advance)):
+            for tables in _gathered(_answered(job, source, part, wrong, clock, advance)):
                 writer.write_table(pa.concat_tables(tables), row_group_size=GROUP_ROWS)
                 rows += sum(map(len, tables))
             if wrong:
@@ -90,7 +106,7 @@ def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], No
         return Outcome(part.number, 0, 0, f"{source.path}: {error}", fatal=True)
     except OSError as error:
         return Outcome(part.number, 0, 0, f"Cannot write {path}: {one_line(error)}.", fatal=True)
-    return Outcome(part.number, rows - part.first_row, len(wrong))
+    return Outcome(part.number, rows - part.first_row, len(wrong), computing_s=clock.seconds)
 
 
 @contextmanager
@@ -107,21 +123,31 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def _answered(
-    job: Job, source: Source, part: Part, wrong: list[tuple[int, str]], advance: Callable[[int], None] | None
+    job: Job,
+    source: Source,
+    part: Part,
+    wrong: list[tuple[int, str]],
+    clock: Stopwatch,
+    advance: Callable[[int], None] | None,
 ) -> Iterator[pa.Table]:
-    """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`."""
+    """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`.
+
+    `clock` runs while the model computes.
+    """
     scorer, first = job.scorer, part.first_row
     for table, tensors in ahead(_converted(source, part, scorer)):
         empty: np.ndarray | None = None
         if job.by_row:
-            answers, refused = scorer.by_row(table, tensors)
+            with clock:
+                answers, refused = scorer.by_row(table, tensors)
             if refused:
                 empty = np.zeros(len(table), dtype=bool)
                 empty[[row for row, _ in refused]] = True
                 wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
         else:
             try:
-                answers = scorer.answers(Columns(table), tensors)
+                with clock:
+                    answers = scorer.answers(Columns(table), tensors)
             except InvalidRequest as error:
                 raise InvalidRequest(renumbered(str(error), first)) from None
         columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in scorer.keep]

@@ -29,8 +29,9 @@ class Score:
     """What came of scoring files.
 
     rows: in the output. empty: of these, refused ones, whose outputs are null. left_out: file → why none of its rows is
-    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: what
-    this run took for the others, once the entry was loaded. where: what computed, in words.
+    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: from
+    the call until the output was there, with loading, reading, writing and joining. computing_s: how long of that the
+    model computed, in all processes together. where: what computed, in words.
     """
 
     output: Path
@@ -44,11 +45,20 @@ class Score:
     listed: Path | None
     before: int
     seconds: float
+    computing_s: float
 
     @property
     def rows_per_s(self) -> float:
-        """Rows that this run scored in a second."""
-        return max(self.rows - self.before, 0) / self.seconds if self.seconds else 0.0
+        """Rows that this run scored in a second from start to end, with loading, reading, writing and joining."""
+        return self._rate(self.seconds)
+
+    @property
+    def computed_rows_per_s(self) -> float:
+        """Rows that a process answered in a second of computing alone."""
+        return self._rate(self.computing_s)
+
+    def _rate(self, seconds: float) -> float:
+        return max(self.rows - self.before, 0) / seconds if seconds else 0.0
 
 
 def score(
@@ -101,6 +111,7 @@ def score(
         InvalidRequest: there is no such output, or names clash.
         MissingExtra: pyarrow, what entries compute with, or Ray is not installed.
     """
+    began = time.perf_counter()
     require("score", "Scoring files")
     if ray is not None:
         require("ray", "Scoring on Ray", "ray")
@@ -143,7 +154,7 @@ def score(
     entry_used, files_used = plan.scorer.entry, {part.source for part in whole}
     return Score(
         *(output, entry_used.name, entry_used.version, run.where, len(files_used), rows, len(empty)),
-        *(plan.left_out, listed, run.before, run.seconds),
+        *(plan.left_out, listed, run.before, time.perf_counter() - began, run.computing_s),
     )
 
 
@@ -164,7 +175,7 @@ class _Run:
     done: set[int]
     rows: dict[int, int] = field(default_factory=dict)
     before: int = 0
-    seconds: float = 0.0
+    computing_s: float = 0.0
     where: str = ""
 
     def score(self, on_gpu: bool, workers: int | None, ray: str | None) -> None:
@@ -180,18 +191,17 @@ class _Run:
             gpus = visible_gpus() if on_gpu and plan.scorer.device in ("auto", "gpu") else []
             outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
-            self.where = plan.scorer.where  # which loads the entry, before the clock starts
+            self.where = plan.scorer.where
             outcomes = here(job, tasks, plan.left_out, self._advance)
-        began = time.perf_counter()
         self._advance(0)
         for outcome in outcomes:
             self._take(outcome)
-        self.seconds = time.perf_counter() - began
 
     def _take(self, outcome: Outcome) -> None:
         source = self.plan.sources[self.plan.parts[outcome.part].source]
         if not outcome.error:
             self.rows[outcome.part] = outcome.rows
+            self.computing_s += outcome.computing_s
             self._advance(0)
             return
         if self.errors != "file" or outcome.fatal:

@@ -79,7 +79,8 @@ def on_ray(job: Job, tasks: Sequence[Task], address: str, workers: int | None, o
     try:
         for row in scored.iter_rows():
             part, rows, empty = (int(row[name]) for name in ("part", "rows", "empty"))
-            yield Outcome(part, rows, empty, str(row["error"]), bool(row["refused"]), bool(row["fatal"]))
+            wrong, took = (str(row["error"]), bool(row["refused"]), bool(row["fatal"])), float(row["computing_s"])
+            yield Outcome(part, rows, empty, *wrong, took)
     except ray.exceptions.RayError as error:
         said = [line for line in str(error).splitlines() if line.strip()]
         raise ScoringError(f"Ray ended: {said[-1] if said else type(error).__name__}") from error

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.batching import BatchingConfiguration, quick_configurations
 from triton_regressors.clients.compare.choose import best_point
 from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load import Load
+from triton_regressors.clients.compare.measure import Settings, expected_time
 from triton_regressors.clients.compare.plots import batch_sizes, inline_svg, latency_throughput
 from triton_regressors.clients.compare.report import number, rich_table, write_report
 from triton_regressors.clients.compare.results import Figures, Point
 from triton_regressors.clients.compare.statistics import Latencies, ServerFigures, Window
+from triton_regressors.commands.compare import _windows
 
 NAN = float("nan")
 
@@ -101,10 +103,40 @@ def test_best_passes_over_errors() -> None:
         point("b", figures(300, 1, stable=False)),
         point("c", figures(900, 1, errors=1)),
     ]
-    assert best_point(points).configuration.label == "b"
-    assert "(not stable)" in Comparison("m", points).verdict()
+    assert best_point(points).configuration.label == "a"
     with pytest.raises(ComparisonError, match="None of the 1 points was measured without errors"):
         best_point(points[2:])
+
+
+def test_nothing_is_recommended_from_points_that_are_not_stable() -> None:
+    comparison = Comparison("m", [point("a", figures(100, 1, stable=False)), point("b", figures(90, 1, stable=False))])
+    sentence = "No configuration is recommended: none of the 2 points became stable. The fastest was 'a' with 100 rows"
+    with pytest.raises(ComparisonError, match=sentence):
+        comparison.best()
+    assert comparison.verdict().startswith(sentence)
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    console.print(rich_table(comparison))
+    assert "\x1b[1;32m" not in console.file.getvalue()
+    comparison.points.append(point("c", figures(50, 1)))
+    console.print(rich_table(comparison))
+    assert console.file.getvalue().count("\x1b[1;32m") > 0
+    assert comparison.best().configuration.label == "c"
+
+
+def test_how_long_it_takes_is_known_beforehand() -> None:
+    assert expected_time(24, Settings(), floor=True) == "3 to 7 minutes"
+    assert expected_time(24, Settings(), floor=False) == "2 to 4 minutes"
+    assert expected_time(8, Settings(0.5, 0.5, 6), floor=True) == "32 to 56 seconds"
+    assert expected_time(1, Settings(0.0, 1.0, 1), floor=False) == "1 second"
+
+
+def test_a_quick_comparison_takes_less_than_a_minute() -> None:
+    quick, usual = (_windows(quick, None, None, None) for quick in (True, False))
+    labels = [configuration.label for configuration in quick_configurations(64)]
+    assert labels == ["none", "on", "delay 500 µs", "on, 2 instances"]
+    assert expected_time(len(labels) * 2, Settings(**quick), floor=True) == "32 to 56 seconds"
+    assert Settings(**usual) == Settings()
+    assert _windows(True, None, 2.0, None) == {**quick, "window_s": 2.0}
 
 
 def test_best_in_an_open_loop_is_the_lowest_p99_of_those_that_keep_up() -> None:

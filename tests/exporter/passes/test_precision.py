@@ -121,8 +121,8 @@ def test_what_was_asked_for_and_chosen_is_kept(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((150, 3))
     y = rows[:, 0] * rows[:, 1] + rows[:, 2]
     for estimator, precision, chosen in (
-        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 in float32 pairs"),
-        (make_pipeline(PolynomialFeatures(2), Ridge()), "fast", "1 in float32"),
+        (KernelRidge(kernel="rbf", alpha=0.1), "exact", "1 operation in float32 pairs"),
+        (make_pipeline(PolynomialFeatures(2), Ridge()), "fast", "1 operation in float32"),
         (Ridge(), "fast", None),
     ):
         export = triton_regressors.export(
@@ -137,5 +137,6 @@ def test_what_was_asked_for_and_chosen_is_kept(tmp_path: Path) -> None:
             assert kept is None
         else:
             assert kept is not None
-            assert kept.startswith(f"Precision {precision}: of the operations with a choice {chosen}, which moves")
+            sentence = f"Precision {precision}: the entry computes {chosen}. On these rows that moves answers by "
+            assert kept.startswith(sentence)
             assert kept in str(export.contract).replace("\n", " ").replace("    ", "")
