@@ -3,6 +3,7 @@
     python -m docs.coverage measure                  run every case's kernels and write docs/coverage.json
     python -m docs.coverage measure --only 'ridge*'  these cases alone
     python -m docs.coverage measure --missing        those that this engine has not measured yet, after a run that ended
+    python -m docs.coverage float32                  fit and ask every case with float32 tables; --only, --missing too
     python -m docs.coverage write                    render docs/coverage.md from docs/coverage.json
     python -m docs.peers                             what other tools make of the same cases (see there)
 
@@ -55,6 +56,9 @@ TYPES = ("FP32", "FP64")
 """What an entry's numbers come in; `AUTO` holds which one the exporter chooses."""
 
 AUTO = "auto"
+
+FLOAT32 = "float32"
+"""The source of what was found with float32 tables."""
 
 TOLERANCE = 1e-5
 TREE_TOLERANCE = 1e-6
@@ -190,6 +194,87 @@ def _figures(compilation: Compilation, engine: str) -> dict[str, dict[str, Any]]
             **({"unsent": unsent} if unsent else {}),
         }
     return figures
+
+
+def float32_case(case: Case) -> dict[str, Any] | str:
+    """Return a case's figures for a float32 table, on which it is fitted and asked, by output; or why there are none.
+
+    The error is that of the plan, computed by plain torch. With `own` it is the error from the estimator's own answers
+    to the float32 rows. Otherwise it is the error from its answers to these rows as float64, and `moved` is the share
+    of rows whose answers differ between the two.
+    """
+    from sklearn.base import clone
+
+    from triton_regressors.exporter.compiler import compile_estimator
+    from triton_regressors.exporter.errors import ExportError
+
+    X, y = case.data()
+    try:
+        estimator = case.after_fit(clone(case.estimator).fit(_single(X), y))
+    except (TypeError, ValueError) as error:
+        return f"it cannot be fitted on float32: {str(error).splitlines()[0]}"
+    try:
+        compilation = compile_estimator(estimator, sample=_single(case.fitted()[1]))
+    except ExportError as refusal:
+        return str(refusal)
+    report = compilation.report
+    own = report.float32 is None or report.float32.answered
+    moved = 0.0 if own or report.float32 is None else report.float32.moved / report.float32.rows
+    ops = [step.operation.kind() for step in compilation.plan.steps]
+    return {
+        output: {
+            "error": rounded(found.max_error),
+            "ulp": rounded(found.max_ulp),
+            "ops": ops,
+            "own": own,
+            **({} if own else {"moved": rounded(moved)}),
+        }
+        for output, found in report.outputs.items()
+    }
+
+
+def _single(X: Any) -> Any:
+    """Return a table with its floats as float32."""
+    if not hasattr(X, "columns"):
+        return X.astype(np.float32) if np.asarray(X).dtype.kind == "f" else X
+    floats = [name for name, dtype in X.dtypes.items() if dtype == np.float64]
+    return X.astype(dict.fromkeys(floats, np.float32))
+
+
+def measure_float32(pattern: str, *, missing: bool = False) -> int:
+    """Find what becomes of the cases whose names match with float32 tables; return how many ended in an error."""
+    cases = read_results()["cases"]
+    done = {name for name, case in cases.items() if FLOAT32 in case} if missing else set()
+    names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern) and name not in done]
+    found: dict[str, Any] = {}
+    failed, start = 0, time.monotonic()
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        for number, (name, figures) in enumerate(processes.map(_float32_named, names), 1):
+            if figures is None:
+                failed += 1
+                print(f"{name}: an error", file=sys.stderr)
+            else:
+                found[name] = figures
+            if number % RECORDED_AT_ONCE == 0 or number == len(names):
+                record(FLOAT32, versions_of(PACKAGES[:-1]), found)
+                found = {}
+            show_progress(number, len(names), start)
+    print(f"{len(names) - failed} cases asked with float32 tables, {failed} failed.")
+    return failed
+
+
+def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
+    """Return a case's name and its figures for a float32 table, None where it ended in another error."""
+    import torch
+
+    torch.set_num_threads(1)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return name, float32_case(CASES[name])
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            return name, None
 
 
 def measure_cases(pattern: str, *, missing: bool = False) -> int:
@@ -392,10 +477,15 @@ def main() -> int:
     measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")
     measure.add_argument("--missing", action="store_true", help="leave out what this machine's engine has measured")
     measure.add_argument("--only", default="*", metavar="PATTERN", help="the cases to measure, as in 'ridge*'")
+    single = commands.add_parser("float32", help="fit and ask every case with float32 tables")
+    single.add_argument("--missing", action="store_true", help="leave out what is there")
+    single.add_argument("--only", default="*", metavar="PATTERN", help="the cases, as in 'ridge*'")
     commands.add_parser("write", help="render docs/coverage.md from docs/coverage.json")
     arguments = parser.parse_args()
     if arguments.command == "measure":
         return int(measure_cases(arguments.only, missing=arguments.missing) > 0)
+    if arguments.command == "float32":
+        return int(measure_float32(arguments.only, missing=arguments.missing) > 0)
     from docs import coverage_page
 
     if names := outdated(read_results()):

@@ -11,6 +11,7 @@ from sklearn.utils import all_estimators
 from docs.coverage import (
     AUTO,
     ENGINES,
+    FLOAT32,
     ROWS,
     TOLERANCE,
     TREE_TOLERANCE,
@@ -48,6 +49,12 @@ where there are trees), or one unit in the last place of the float32 answer ("ul
 shown. Errors beyond it, which FP32 would make, are **bold**. "48 unsent": so many of a case's {made} rows hold what is
 a category's number and FP32 would round, which the clients here refuse to send. "refused": so is the export, as two
 categories are one number in FP32. "Kernels" is how many are launched for a batch of any size.
+
+"float32 table" is of the same case fitted on a float32 table and asked all its {made} float32 rows, by plain torch: the
+error from the estimator's own answers to these. "of float64": its float32 has no reproducible bits there, sums of
+matrix products before a decision above all, and the entry answers what `predict` answers to the rows as float64; the
+share is that of the rows whose own answers differ between the two types. "refused": the case cannot be fitted on
+float32, or exported so.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
 written. Settings that are refused, and why, are in `tests/exporter/test_refusals_*.py`. Cases named "strings-" read
@@ -123,6 +130,7 @@ def _summary(results: Results) -> Iterator[str]:
             rows.append([f"{text}, of {len(states['ours'])} answers", *(str(counter[name]) for counter in counters)])
     yield table(["", "this project", *PEERS], rows, numbers=range(1, len(tools) + 1))
     yield _of_types(results)
+    yield _of_float32(results)
     parts = [part for case in CASES.values() for part in walk(case.estimator)]
     settings = options(parts)
     yield (
@@ -150,6 +158,17 @@ def _of_types(results: Results) -> str:
     )
 
 
+def _of_float32(results: Results) -> str:
+    """Return how many answers to float32 tables are the estimator's own."""
+    found = [figures[FLOAT32] for _, figures in _answers(results) if isinstance(figures.get(FLOAT32), Mapping)]
+    own = [figures for figures in found if figures["own"]]
+    kept = sum(not missed_promise(figures) for figures in own)
+    return (
+        f"Of {len(found):,} answers to float32 tables {len(own):,} are the estimator's own float32 answers, {kept:,} "
+        f"of them within the promise; {len(found) - len(own):,} are its answers to the same rows as float64."
+    )
+
+
 def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Yield each case and output that was measured, with the figures of each engine and peer by its name."""
     for name, case in results["cases"].items():
@@ -157,7 +176,9 @@ def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]
         for output in case[measured[0]]["FP64"]:
             engines = {engine: _of_output(case[engine], output) for engine in measured}
             peers = {peer: found[output] for peer, found in case.get("peers", {}).items()}
-            yield (name, output), {**engines, **peers}
+            single = case.get(FLOAT32, {})
+            ours = {FLOAT32: single if isinstance(single, str) else single.get(output)} if single else {}
+            yield (name, output), {**engines, **ours, **peers}
 
 
 def _of_output(found: Mapping[str, Any], output: str) -> dict[str, Any]:
@@ -235,9 +256,10 @@ def _cases_table(results: Results, names: Sequence[str]) -> str:
         launches = next(str(found[choice]["launches"]) for found in ours if found)
         what = shortened(describe(CASES[name].estimator)).replace("|", "\\|")
         title = name if output == "y" else f"{name}, {output}"
+        errors.append(float32_cell(figures.get(FLOAT32)))
         rows.append([title, f"`{what}`", choice, *errors, launches, *(cell(figures, peer) for peer in PEERS)])
-    head = ["case", "estimator", "input", *measured, "kernels", *PEERS]
-    return table(head, rows, numbers=range(3, 4 + len(measured)))
+    head = ["case", "estimator", "input", *measured, "float32 table", "kernels", *PEERS]
+    return table(head, rows, numbers=range(3, 5 + len(measured)))
 
 
 def _error(number: float) -> str:
@@ -256,6 +278,14 @@ def error_cell(figures: Mapping[str, Any] | str | None) -> str:
     elif figures["error"] > TOLERANCE:
         text += f" ({figures['ulp']:g} ulp)"
     return f"{text}, {figures['unsent']} unsent" if "unsent" in figures else text
+
+
+def float32_cell(figures: Mapping[str, Any] | str | None) -> str:
+    """Return what the column of float32 tables says: the error, and whose rows' answers it is measured from."""
+    text = error_cell(figures)
+    if figures is None or isinstance(figures, str) or figures["own"]:
+        return text
+    return f"{text} of float64, {100 * figures['moved']:.2g} % move"
 
 
 def shortened(text: str, width: int = 100) -> str:

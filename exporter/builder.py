@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from triton_regressors.exporter import registry
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.profile import Profile
+from triton_regressors.exporter.rounding import round_before_decisions
+from triton_regressors.exporter.row_types import columns_of, computes_in_float32, float32_columns, transformed
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.exporter.sparsity import makes_sparse
 from triton_regressors.kernels.ops.affine import Affine
@@ -29,6 +31,7 @@ from triton_regressors.kernels.ops.columns import Columns
 from triton_regressors.kernels.ops.combine import Combine
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.elementwise import Elementwise
+from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.polynomial import Polynomial
 from triton_regressors.kernels.ops.quadratic import Quadratic
 from triton_regressors.kernels.ops.scale import Scale
@@ -55,12 +58,19 @@ class Value:
     `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
     are empty where steps computed all of them.
     `sparse` says that scikit-learn hands it on as a sparse matrix.
+    `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on here, None elsewhere.
     """
 
     name: str
     width: int
     features: tuple[int, ...] = ()
     sparse: bool = False
+    rows: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def single(self) -> bool:
+        """Whether scikit-learn computes with this value in float32."""
+        return computes_in_float32(self.rows)
 
     def holding(self, x: Value, columns: ArrayLike) -> Value:
         """Return the value, which has, in another way, these columns of `x`."""
@@ -73,10 +83,26 @@ class Builder:
 
     `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
     what is raised where `n_features` is a guess that does not fit.
+
+    `rows` are the first rows of a sample with float32 columns; the plan then rounds to float32 where scikit-learn does,
+    before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32
+    before a decision. `functions` are, by the value that stands for it, what a transformer computes in float32 of a
+    value, with the transformer.
     """
 
-    def __init__(self, n_features: int, profile: Profile | None = None, misfit: ExportError | None = None) -> None:
-        self.input = Value(INPUT, n_features, tuple(range(n_features)))
+    def __init__(
+        self,
+        n_features: int,
+        profile: Profile | None = None,
+        misfit: ExportError | None = None,
+        rows: Any | None = None,
+        round_everywhere: bool = False,
+    ) -> None:
+        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
+        self.sums: tuple[str, ...] = ()
+        self._round_everywhere = round_everywhere
+        self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray] | None, str]] = {}
+        self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
         self._misfit = misfit
         self._guards: list[Value] = []
@@ -88,7 +114,13 @@ class Builder:
         if any(step.operation.hides_nan() for step in self._steps):
             for guard in self._guards:
                 outputs = {name: self.add(Combine("sum"), value, guard) for name, value in outputs.items()}
-        plan = Plan(self.input.width, tuple(self._steps), {name: value.name for name, value in outputs.items()})
+        values = {name: value.name for name, value in outputs.items()}
+        steps: Sequence[Step] = self._steps
+        if self.input.rows is not None:
+            exact = float32_columns(self.input.rows, self.input.width)
+            steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
+            values = {name: renamed.get(value, value) for name, value in values.items()}
+        plan = Plan(self.input.width, tuple(steps), values)
         return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
 
     def apart(self, width: int) -> Builder:
@@ -110,7 +142,9 @@ class Builder:
     def lower_transform(self, transformer: Any, x: Value) -> Value:
         """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
         z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
-        return dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse))
+        rows = transformed(transformer, x.rows)
+        z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows)
+        return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
         self._check_fitted(estimator)
@@ -182,24 +216,56 @@ class Builder:
         w = _float64(weight).reshape(x.width, -1)
         return self.add(Affine(w, np.broadcast_to(_float64(intercept), w.shape[1:]).copy(), function), x)
 
+    def rounded(self, x: Value, subject: str, columns: np.ndarray) -> Value:
+        """Return the value as scikit-learn holds it: the marked columns rounded to float32, if a decision follows.
+
+        Args:
+            x: the value.
+            subject: the transformer that rounds it.
+            columns: which columns are float32, `[width]` bool.
+        """
+        if not columns.any():
+            return x
+        some = np.zeros(0, dtype=np.uint8) if columns.all() else columns.astype(np.uint8)
+        value = self.add(Float32(some), x)
+        self._rounding[value.name] = subject
+        return dataclasses.replace(x, name=value.name)
+
+    def computed(
+        self, z: Value, x: Value, compute: Callable[[np.ndarray], np.ndarray] | None, transformer: Any
+    ) -> Value:
+        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits in float32.
+
+        `compute` does it to a matrix; it is None where it is not monotone in each column.
+        """
+        if x.single:
+            self.functions[z.name] = x, compute, self.subject(transformer)
+        return z
+
+    def stored(self, z: Value, x: Value, transformer: Any) -> Value:
+        """Return a value that a transformer puts into an array of the dtype of `x`, which is as wide."""
+        z = dataclasses.replace(z, rows=x.rows)
+        return self.rounded(z, self.subject(transformer), np.full(z.width, x.single))
+
     def scale(self, x: Value, shift: ArrayLike, factor: ArrayLike) -> Value:
         """Return `(x − shift) · factor`; numbers stand for every column."""
         return self.add(Scale(_vector(shift, x.width), _vector(factor, x.width)), x)
 
     def divide(self, x: Value, shift: ArrayLike, divisor: ArrayLike) -> Value:
-        """Return `(x − shift) / divisor`, rounded as numpy rounds it; numbers stand for every column."""
+        """Return `(x − shift) / divisor`, rounded as numpy rounds it in place; numbers stand for every column."""
         below = _vector(divisor, x.width)
-        return self.add(Scale(_vector(shift, x.width), 1.0 / below, "divisor", below), x)
+        return self.add(Scale(_vector(shift, x.width), 1.0 / below, "divisor", below, x.single), x)
 
     def multiply(self, x: Value, factor: ArrayLike, offset: ArrayLike) -> Value:
-        """Return `x · factor + offset`, rounded as numpy rounds it; numbers stand for every column."""
+        """Return `x · factor + offset`, rounded as numpy rounds it in place; numbers stand for every column."""
         by, added = _vector(factor, x.width), _vector(offset, x.width)
-        return self.add(Scale(-added / by, by, "offset", added), x)
+        return self.add(Scale(-added / by, by, "offset", added, x.single), x)
 
     def columns(self, x: Value, indices: ArrayLike) -> Value:
         """Return the selected columns."""
         chosen = np.asarray(indices, dtype=np.int32)
-        return dataclasses.replace(self.add(Columns(chosen), x).holding(x, chosen), sparse=x.sparse)
+        value = self.add(Columns(chosen), x).holding(x, chosen)
+        return dataclasses.replace(value, sparse=x.sparse, rows=columns_of(x.rows, chosen))
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` where these are given."""
@@ -208,8 +274,7 @@ class Builder:
     def polynomial(self, x: Value, indices: ArrayLike) -> Value:
         """Return one column for each row of `indices`: the product of those columns of `x`; `x.width` means one."""
         return self.add(
-            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width)),
-            x,
+            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width), x.single), x
         )
 
     def quadratic(self, x: Value, shift: ArrayLike, matrix: ArrayLike, intercept: float, function: str) -> Value:

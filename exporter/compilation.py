@@ -17,6 +17,7 @@ from triton_regressors.exporter.verify import Report
 from triton_regressors.kernels.entry import (
     Document,
     Entry,
+    Float32Rows,
     Golden,
     IntervalReport,
     Provenance,
@@ -55,6 +56,10 @@ class Compilation:
 
     def __repr__(self) -> str:
         return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
+
+    def saying(self, float32: Float32Rows) -> Compilation:
+        """Return the compilation with what was found of a sample with float32 columns in its report."""
+        return dataclasses.replace(self, report=dataclasses.replace(self.report, float32=float32))
 
     def contract(self, name: str, version: int | None = None) -> Contract:
         """Return what the model is asked and answers under a name."""

@@ -30,13 +30,13 @@ from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
 from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.quantiles import check_quantiles
+from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
-from triton_regressors.exporter.verify import Report, verify
-from triton_regressors.kernels.entry import (
-    Source,
-)
+from triton_regressors.exporter.verify import Report, compare_types, verify
+from triton_regressors.kernels.entry import Float32Rows, Source
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.run import Runner
 
@@ -107,44 +107,62 @@ def compile_estimator(
     if columns is not None:
         columns = checked_columns(columns, estimator)
         sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
-    # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
-    lowered = lower(estimator, sample, missing_strings, ends, kept)
-    if columns is not None:
-        check_count(columns, lowered.profile.n_features, estimator)
     names = tuple(columns or feature_names(estimator) or ())
-    oracle, interval = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), None, ends), None
-    if calibrate is not None:
-        interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
-        oracle = Oracle(estimator, lowered.profile, tuple(lowered.plan.outputs), interval, ends)
-    rows = take_rows(oracle, lowered, sample)
-    choice = choose_inputs(oracle, lowered, rows, input, tolerance)
-    sent = as_sent(rows, choice.inputs, oracle)
-    try:
-        limit = allowed_error(precision, tolerance)
-        stages, choices = optimise(lowered.plan, sent.X, limit)
-    except PlanError as error:
-        raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
-    if interval is not None:
-        stages.append((STAGE, interval.after(stages[-1][1])))
-    runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
-    seen = find_profile(lowered, oracle, choice.inputs, sent, runner, profile)
-    tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
-    if ties == "accept" and found_ties is not None:
-        sent = without(sent, tied)
-    del lowered  # whose thresholds may be wider than those that are served
-    nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=ties == "accept")
-    if out_of_range:
-        stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
-        assert seen is not None
-        sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+
+    def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
+        # A module each, and sample.py twice: rows as they are given choose the types, and these say how rows are sent.
+        lowered = lower(estimator, sample, missing_strings, ends, kept, types, round_everywhere)
+        if columns is not None:
+            check_count(columns, lowered.profile.n_features, estimator)
+        outputs, interval = tuple(lowered.plan.outputs), None
+        oracle = Oracle(estimator, lowered.profile, outputs, None, ends, types)
+        if calibrate is not None:
+            interval = find_interval(oracle, lowered.inputs, calibrate, level, rounded=input == "fp32")
+            oracle = Oracle(estimator, lowered.profile, outputs, interval, ends, types)
+        rows = take_rows(oracle, lowered, sample)
+        choice = choose_inputs(oracle, lowered, rows, input, tolerance)
+        sent = as_sent(rows, choice.inputs, oracle)
+        try:
+            limit = allowed_error(precision, tolerance)
+            stages, choices = optimise(round_input(lowered.plan, choice.inputs), sent.X, limit)
+        except PlanError as error:
+            raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
+        if interval is not None:
+            stages.append((STAGE, interval.after(stages[-1][1])))
         runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
-    report = verify(runner, sent, choice, tolerance)
-    report = dataclasses.replace(report, ties=ties_in_words(found_ties, accepted=ties == "accept", closed=closed))
-    if not report.within:
-        difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
-        report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
-    lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-    return Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
+        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
+        if ties == "accept" and found_ties is not None:
+            sent = without(sent, tied)
+        del lowered  # whose thresholds may be wider than those that are served
+        accept = ties == "accept"
+        nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
+        if out_of_range:
+            stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
+            assert seen is not None
+            sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+            runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+        report = verify(runner, sent, choice, tolerance)
+        report = dataclasses.replace(report, ties=ties_in_words(found_ties, accepted=accept, closed=closed))
+        if not report.within and not types.float32:
+            difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
+            report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
+        lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
+        whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        return whole, oracle, sums
+
+    types = row_types(sample, feature_names(estimator))
+    single, oracle, sums = compiled(types)
+    if not types.float32:
+        return single
+    if not single.report.within:  # of the numbers that only sums follow, rounding may matter too
+        single, oracle, sums = compiled(types, round_everywhere=True)
+    if single.report.within:
+        return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
+    double, exact, _ = compiled(DOUBLE)
+    if not double.report.within:  # float32 is not the cause
+        return double
+    return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
 
 
 def export(

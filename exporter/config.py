@@ -109,8 +109,9 @@ def make_config(
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
     Two parameters tell clients of the columns, as JSON objects of each tensor's name: `columns` has their names, where
-    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded. A
-    third, `checks_columns`, tells that requests may say which they were made for.
+    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded: all
+    but those that are float32 in the sample. A third, `checks_columns`, tells that requests may say which they were
+    made for.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -131,9 +132,9 @@ def make_config(
     if feature_names:
         named = {tensor: [feature_names[i] for i in columns] for tensor, columns in tensors.items()}
         config.parameters[COLUMNS].string_value = json.dumps(named, ensure_ascii=False)
+    kept = set(inputs.categorical) - set(inputs.float32 or ())
     categories = {
-        tensor: [place for place, column in enumerate(columns) if column in inputs.categorical]
-        for tensor, columns in tensors.items()
+        tensor: [place for place, column in enumerate(columns) if column in kept] for tensor, columns in tensors.items()
     }
     if any(categories.values()):
         found = {tensor: places for tensor, places in categories.items() if places}

@@ -117,7 +117,7 @@ class _Probe:
     def __init__(self, oracle: Oracle, lowered: Plan, rows: GivenRows, tolerance: float) -> None:
         self._oracle, self._rows = oracle, rows
         self._limit = SHARE_OF_TOLERANCE * tolerance
-        at_edges = rows_at_edges(find_edges(lowered), rows.X)
+        at_edges = oracle.types.of_matrix(rows_at_edges(find_edges(lowered), rows.X))
         answers = oracle.finite_answers(at_edges) if len(at_edges) else None
         self._edges = at_edges if answers is not None else at_edges[:0]
         expected = {name: [values] + ([answers[name]] if answers else []) for name, values in rows.expected.items()}
@@ -183,7 +183,7 @@ def _with_integers(inputs: Inputs, columns: Sequence[int]) -> Inputs:
 
 def _check_categories(oracle: Oracle, profile: Profile, inputs: Inputs) -> None:
     """Raise `ExportError` where two categories of a column are one number in FP32."""
-    for column in inputs.categorical:
+    for column in set(inputs.categorical) - set(inputs.float32 or ()):
         numbers = np.unique(profile.choices[column])
         same = np.flatnonzero(np.diff(numbers.astype(np.float32)) == 0)
         if len(same):

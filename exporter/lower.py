@@ -12,10 +12,12 @@ from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.float32_functions import Function, tabulate
 from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
 from triton_regressors.exporter.profile import Profile
+from triton_regressors.exporter.row_types import DOUBLE, ROWS, RowTypes
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.inputs import Inputs
@@ -35,6 +37,7 @@ class Lowered:
     plan: Plan
     inputs: Inputs
     profile: Profile
+    sums: tuple[str, ...] = ()  # the transformers that sum in float32 before a decision
 
 
 def lower(
@@ -43,16 +46,20 @@ def lower(
     missing_strings: Sequence[str] = (),
     quantiles: Sequence[Any] = (),
     kept: Collection[str] = (),
+    types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
 
     `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. Columns with names that
     reach no transformer and no regressor are no inputs, but for `kept` ones; without names the whole matrix is one.
+    With `types`, those of the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or
+    `round_everywhere`.
 
     Raises:
         ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles, kept)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -67,11 +74,14 @@ def _lower(
     missing_strings: Sequence[str],
     quantiles: Sequence[Any] = (),
     kept: Collection[str] = (),
+    types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
     profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
-    builder = Builder(n_features, profile)
+    rows = _first_rows(estimator, profile, sample, types)
+    builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
@@ -84,13 +94,33 @@ def _lower(
             outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
     try:
         plan = builder.plan(outputs)
+        functions = {
+            name: Function(compute, np.asarray(x.rows, dtype=np.float32), subject)
+            for name, (x, compute, subject) in builder.functions.items()
+        }
+        plan, left = tabulate(plan, functions) if functions else (plan, ())
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))
     taken = {column for columns in inputs.columns().values() for column in columns}
     profile.unread = frozenset(range(n_features)) - taken
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
-    return Lowered(plan, dataclasses.replace(inputs, categorical=categorical), profile)
+    single = tuple(column for column in types.float32 if column in inputs.numeric)
+    inputs = dataclasses.replace(inputs, categorical=categorical, float32=single or None)
+    return Lowered(plan, inputs, profile, tuple(dict.fromkeys((*builder.sums, *left))))
+
+
+def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:
+    """Return the first rows of a sample with float32 columns, as the estimator is asked; None where it has none."""
+    if sample is None or not types.float32:
+        return None
+    first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], feature_names(estimator)
+    if hasattr(first, "columns") and names is not None:  # columns that nothing reads may be absent
+        first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
+    try:
+        return Oracle(estimator, profile, (), types=types).table(first)
+    except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
+        return None
 
 
 def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:

@@ -1,7 +1,7 @@
 """The estimator's own answers: to tables as users hold them, and to rows of the plan's matrix.
 
-`predict` is given numbers as they are, float64 where it is float32 that they come in: the answer that the plan is to
-round is then the exact one, and float32 rows are not rounded again on the estimator's way.
+`predict` is given numbers in the types of the sample, `RowTypes`: a column that is float32 there is float32 in every
+question, and all others are float64.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes
 from triton_regressors.tables import NotNumber, beside, column_numbers, in_words
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
@@ -31,7 +32,7 @@ class Oracle:
 
     `quantiles` are the models that answer the outputs `lower` and `upper`, where these are not the estimator's own, and
     `ends` the `repr` of each.
-    With an `interval` its ends are those outputs, made of the others.
+    With an `interval` its ends are those outputs, made of the others. `types` are those in which it is asked.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Oracle:
         outputs: tuple[str, ...],
         interval: Interval | None = None,
         quantiles: tuple[Any, ...] = (),
+        types: RowTypes = DOUBLE,
     ) -> None:
-        self.estimator = estimator
+        self.estimator, self.types = estimator, types
         self.outputs = outputs if interval is None else tuple(dict.fromkeys((*outputs, *ENDS)))
         self._quantiles = dict(zip(ENDS, quantiles, strict=False))
         self.ends = tuple(map(written, quantiles))
@@ -61,15 +63,11 @@ class Oracle:
         """
         if hasattr(given, "columns") and self._names is not None:
             table = self._own_columns(given, called)
-            single = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if dtype == np.float32]
-            table = table.astype(dict.fromkeys(single, np.float64)) if single else table
         else:
             try:
                 table = np.asarray(given, dtype=object if self._text else None)
             except ValueError as error:
                 raise ExportError(f"{called} must be numbers: {error}.") from None
-            if table.dtype.kind == "f":
-                table = table.astype(np.float64)
             if self._names is not None and table.ndim == 2 and table.shape[1] == len(self._names):
                 import pandas as pd
 
@@ -78,7 +76,7 @@ class Oracle:
             raise ExportError(
                 f"{called} must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
-        return self._profile.as_categories(table)
+        return self._profile.as_categories(self.types.of_table(table))
 
     def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
@@ -109,7 +107,7 @@ class Oracle:
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
         table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
-        return self._profile.as_categories(table)
+        return self._profile.as_categories(self.types.of_table(table))
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""

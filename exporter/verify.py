@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.input_type import InputChoice
+from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.entry import OutputParity, ParityReport
-from triton_regressors.kernels.parity import Parity, measure
+from triton_regressors.kernels.entry import Float32Rows, OutputParity, ParityReport
+from triton_regressors.kernels.parity import Parity, measure, ulps, units
 from triton_regressors.kernels.run import Runner
 
 
@@ -20,8 +22,9 @@ class Report:
 
     `outputs` are measured against the estimator's answers to the rows as they were given, `rounded` against those to
     the rows as the input's types hold them; the same where nothing was rounded. `types` are those of the input tensors,
-    `why` is what chose them, and `forced` whether the user did. `ties` says what neighbours at equal distance do, and
-    `cause` where answers differ beyond the tolerance and what makes the difference, as far as that was found.
+    `why` is what chose them, and `forced` whether the user did. `ties` says what neighbours at equal distance do,
+    `cause` where answers differ beyond the tolerance and what makes the difference, as far as that was found, and
+    `float32` what there is to say of a sample with float32 columns.
     """
 
     engine: str
@@ -36,6 +39,7 @@ class Report:
     forced: bool
     ties: str | None = None
     cause: str = ""
+    float32: Float32Rows | None = None
 
     @property
     def judged(self) -> Mapping[str, Parity]:
@@ -64,7 +68,7 @@ class Report:
         }
         rows_from = "a draw to the fitted scale" if self.drawn else "the given sample"
         kept = (self.tolerance, self.engine, self.rows, rows_from, self.types, self.why, outputs)
-        return ParityReport(*kept, ties=self.ties)
+        return ParityReport(*kept, ties=self.ties, float32=self.float32)
 
 
 def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float) -> Report:
@@ -78,3 +82,25 @@ def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float
     measured = (tolerance, sample.units, given, rounded)
     types = choice.inputs.datatypes()
     return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, choice.why, choice.forced)
+
+
+def compare_types(single: Oracle, double: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...]) -> Float32Rows:
+    """Return how far the estimator's own answers to float32 rows lie from those to the same rows as float64.
+
+    Args:
+        single: the estimator, asked in the types of the sample.
+        double: the estimator, asked in float64.
+        sample: rows with float32 columns, as `predict` takes them.
+        tolerance: which differences count, in standard deviations of the answers, beside one float32 unit in the last
+            place.
+        sums: the transformers that sum in float32 before a decision.
+    """
+    of_single, of_double = (oracle.of_table(oracle.table(sample)) for oracle in (single, double))
+    largest, moved = 0.0, np.zeros(len(of_double["y"]), dtype=bool)
+    for name, expected in of_double.items():
+        finite = np.isfinite(expected).all(axis=1) & np.isfinite(of_single[name]).all(axis=1)
+        error = np.abs(of_single[name] - expected)[finite]
+        unit = units(expected[finite])
+        moved[finite] |= (error > tolerance * unit + ulps(expected[finite])).any(axis=1)
+        largest = max(largest, float((error / unit).max(initial=0.0)))
+    return Float32Rows(False, len(moved), int(moved.sum()), largest, sums)

@@ -51,8 +51,10 @@ from .kernels.backend import TritonPythonModel
 '''
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_INPUTS = ("dtype", "numeric", "integers", "categorical", "text")
-"""The keys of "inputs", which is null where the tensor of numbers, FP32, is the plan's matrix."""
+_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text")
+"""The keys of "inputs", which is null where the tensor of numbers, FP32, is the plan's matrix.
+
+"float32" is absent where no column of the rows behind the entry was float32."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,31 @@ class OutputParity:
 
 
 @dataclass(frozen=True)
+class Float32Rows:
+    """What the export of a sample with float32 columns found.
+
+    `answered` says that the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it
+    answers what `predict` answers to the same rows as float64: `moved` of `rows` rows have another answer in float32,
+    by up to `max_error` standard deviations. `sums` are the transformers that sum in float32 before a decision, such as
+    a tree's threshold, in an order that depends on the processor.
+    """
+
+    answered: bool
+    rows: int
+    moved: int
+    max_error: float
+    sums: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ParityReport:
     """What was measured at export: on how many rows and whose, by which engine, and what each output's parity was.
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
     input tensors as the server calls them, and `why` is what chose them. `precision` says what kernels may lose by
     computing in less than float64, and what was chosen; None in entries of before it was a choice. `ties` says what
-    neighbours at equal distance did to the answers; None where they did nothing.
+    neighbours at equal distance did to the answers; None where they did nothing. `float32` is None where the
+    estimator's float32 is answered and no sum in float32 comes before a decision.
     """
 
     tolerance: float
@@ -136,6 +156,7 @@ class ParityReport:
     outputs: Mapping[str, OutputParity]
     precision: str | None = None
     ties: str | None = None
+    float32: Float32Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -283,7 +304,7 @@ def write_document(version: Path, document: Document) -> None:
     whole = to_json(document)
     plan, tensors = whole.pop("plan"), whole["inputs"]
     plain = document.inputs == Inputs.plain(document.inputs.n_features)
-    whole["inputs"] = None if plain else {name: tensors[name] for name in _INPUTS}
+    whole["inputs"] = None if plain else {name: tensors[name] for name in _INPUTS if name in tensors}
     (version / PLAN).write_bytes(sealed(version, {**plan, **whole}))
 
 

@@ -127,7 +127,9 @@ class Inputs:
     """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own.
 
     `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
-    are the columns of numbers that are compared with categories, for equality: a client must not round these.
+    are the columns of numbers that are compared with categories, for equality: a client must not round these, unless
+    the rows behind the entry had float32 there. `float32` are those columns, in which the estimator's own float32 is
+    answered; None where there are none.
     """
 
     n_features: int
@@ -136,6 +138,7 @@ class Inputs:
     dtype: str = "float32"
     integers: IntegerInput = IntegerInput()
     categorical: tuple[int, ...] = ()
+    float32: tuple[int, ...] | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:

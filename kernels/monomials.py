@@ -28,8 +28,12 @@ def monomial_block(
     FEATURES: tl.constexpr,
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
+    SINGLE: tl.constexpr = False,
 ):
-    """Return the monomials of `x − shift`, `[BLOCK_ROWS, BLOCK_MONOMIALS]`, in float64; 1 past the last of them."""
+    """Return the monomials of `x − shift`, `[BLOCK_ROWS, BLOCK_MONOMIALS]`, in float64; 1 past the last of them.
+
+    With `SINGLE` each product is rounded to float32.
+    """
     product = tl.full([row.shape[0], monomial.shape[0]], 1.0, tl.float64)
     for k in tl.static_range(DEGREE):
         feature = tl.load(indices + monomial * DEGREE + k, mask=monomial < MONOMIALS, other=FEATURES)
@@ -38,6 +42,8 @@ def monomial_block(
         value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         away = tl.load(shift + feature, mask=real, other=0.0)[None, :]
         product *= tl.where(real[None, :], value - away, 1.0)
+        if SINGLE:
+            product = product.to(tl.float32).to(tl.float64)
     return product
 
 
@@ -65,10 +71,14 @@ class Monomials(Operation):
         return scale
 
 
-def monomials(indices: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """Return the monomials of float64 `u`, `[rows, features]`, as `[rows, monomials]`; the index `features` is one."""
+def monomials(indices: torch.Tensor, u: torch.Tensor, single: bool = False) -> torch.Tensor:
+    """Return the monomials of float64 `u`, `[rows, features]`, as `[rows, monomials]`; the index `features` is one.
+
+    With `single` each product is rounded to float32.
+    """
     product = torch.ones(len(u), len(indices), dtype=u.dtype, device=u.device)
     u = torch.cat([u, torch.ones(len(u), 1, dtype=u.dtype, device=u.device)], dim=1)
     for k in range(indices.shape[1]):
         product *= u.index_select(1, indices[:, k])
+        product = product.float().double() if single else product
     return product

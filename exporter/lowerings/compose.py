@@ -19,6 +19,7 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from triton_regressors.exporter.builder import Builder, Value
+from triton_regressors.exporter.lowerings.transforms import as_numpy_compares
 from triton_regressors.exporter.oracle import ask
 from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
 
@@ -111,7 +112,7 @@ def _side_by_side(owner: Any, members: list[tuple[str, Any, Value]], builder: Bu
         with builder.at(name):
             z = _member(member, x, builder)
         weight = weights.get(name)
-        values.append(z if weight is None else builder.scale(z, 0.0, weight))
+        values.append(z if weight is None else builder.scale(z, 0.0, as_numpy_compares(weight, z)))
     if not values:
         raise builder.refuse(owner, "it makes no column")
     return builder.concatenate(values)

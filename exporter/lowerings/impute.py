@@ -14,6 +14,7 @@ from sklearn.impute._iterative import IterativeImputer  # without the switch tha
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.strings import number_strings
+from triton_regressors.exporter.lowerings.transforms import as_numpy_compares
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.registry import lowers
 from triton_regressors.kernels.ops.affine import Affine
@@ -140,7 +141,7 @@ def _missing_number(imputer: Any, x: Value, builder: Builder) -> float | None:
         return None
     if value is None or isinstance(value, str):
         raise builder.refuse(imputer, f"missing_values is {value!r}; supported: NaN and numbers")
-    return None if np.isnan(value) else float(value)
+    return None if np.isnan(value) else as_numpy_compares(value, x)
 
 
 def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarray:

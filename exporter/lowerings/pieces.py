@@ -90,6 +90,11 @@ def add_pieces(
     builder: Builder, x: Value, source: ArrayLike, functions: Sequence[Pieces], nan_is_zero: bool = False
 ) -> Value:
     """Return a column for each function, applied to the column of `x` that `source` names."""
+    return builder.add(piecewise(source, functions, nan_is_zero), x)
+
+
+def piecewise(source: ArrayLike, functions: Sequence[Pieces], nan_is_zero: bool = False) -> Piecewise:
+    """Return the operation that makes a column for each function, applied to the column that `source` names."""
     terms = max(function.coefficients.shape[1] for function in functions)
     tables = [function.compact(terms) for function in functions]
     count = max(len(knots) for knots, _ in tables)
@@ -98,7 +103,7 @@ def add_pieces(
     for row, (places, numbers) in enumerate(tables):
         knots[row, : len(places)] = places
         coefficients[row, : len(numbers)], coefficients[row, len(numbers) :] = numbers, numbers[-1]
-    return builder.add(Piecewise(np.asarray(source, dtype=np.int32), knots, coefficients, nan_is_zero), x)
+    return Piecewise(np.asarray(source, dtype=np.int32), knots, coefficients, nan_is_zero)
 
 
 def note_range(builder: Builder, x: Value, low: ArrayLike, high: ArrayLike, within: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -86,6 +87,16 @@ FUNCTIONS: dict[Callable[..., Any], str] = {
 }
 """The NumPy and SciPy functions with a counterpart among the kernels' elementwise functions."""
 
+EXACT = {
+    *(np.abs, np.fabs, np.ceil, np.floor, np.isnan, np.negative, np.positive, np.reciprocal, np.rint, np.sign, np.sqrt),
+    *(np.square, np.trunc, special.cbrt, special.erf, special.erfc, special.exp10, special.exp2, special.expm1),
+    *(special.log1p, special.ndtr, special.ndtri),
+}
+"""The functions whose float32 answer is the float32 nearest to their float64 answer."""
+
+TURNING = ("cos", "cosh", "sin", "tan")
+"""The functions that neither rise nor fall throughout."""
+
 SELECTORS = (
     GenericUnivariateSelect,
     SelectFdr,
@@ -106,7 +117,9 @@ def lower_standard_scaler(scaler: StandardScaler, x: Value, builder: Builder) ->
     mean = scaler.mean_ if scaler.with_mean else 0.0
     scale = scaler.scale_ if scaler.with_std else 1.0
     builder.profile.note_scale(x.features, _or(scaler.mean_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.divide(x, mean, scale)
+    if x.single and not x.sparse and _casts_parameters():
+        mean, scale = (np.asarray(numbers, dtype=np.float32) for numbers in (mean, scale))
+    return _divided(x, mean, scale, builder)
 
 
 @lowers_inverse(StandardScaler)
@@ -125,7 +138,7 @@ def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Va
     z = builder.multiply(x, scaler.scale_, scaler.min_)
     if not scaler.clip:
         return z
-    low, high = scaler.feature_range
+    low, high = (np.float32(limit) if x.single else limit for limit in scaler.feature_range)
     return builder.elementwise(z, "identity", float(low), float(high))
 
 
@@ -139,7 +152,7 @@ def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> V
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
     """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
     builder.profile.note_scale(x.features, 0.0, scaler.scale_ / 2)
-    z = builder.divide(x, 0.0, scaler.scale_)
+    z = _divided(x, 0.0, scaler.scale_, builder)
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
 
 
@@ -153,7 +166,7 @@ def invert_max_abs_scaler(scaler: MaxAbsScaler, y: Value, builder: Builder) -> V
 def lower_robust_scaler(scaler: RobustScaler, x: Value, builder: Builder) -> Value:
     """`z = (x − center) / scale`."""
     builder.profile.note_scale(x.features, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
-    return builder.divide(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0))
+    return _divided(x, _or(scaler.center_, 0.0), _or(scaler.scale_, 1.0), builder)
 
 
 @lowers_inverse(RobustScaler)
@@ -175,7 +188,7 @@ def lower_polynomial_features(transformer: PolynomialFeatures, x: Value, builder
     width = max(high, 1)
     indices = np.full((len(monomials), width), x.width, dtype=np.int32)  # x.width stands for the constant one
     for row, monomial in zip(indices, monomials, strict=True):
-        row[: len(monomial)] = monomial
+        row[: len(monomial)] = monomial[::-1] if x.single else monomial  # the last two are multiplied first
     return builder.polynomial(x, indices)
 
 
@@ -223,7 +236,10 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
         name = None
     if name is None or more:
         raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
-    return builder.elementwise(x, name)
+    z = builder.elementwise(x, name)
+    if function in EXACT:
+        return z
+    return builder.computed(z, x, None if name in TURNING else function, transformer)
 
 
 def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
@@ -248,6 +264,21 @@ def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -
         f"its func is {shown}{why}. {instead}, or keep the step in front of the client: export the steps behind it "
         "(docs/own_steps.md)"
     )
+
+
+def _divided(x: Value, shift: Any, divisor: Any, builder: Builder) -> Value:
+    """Return `(x − shift) / divisor`; of a sparse float32 matrix scikit-learn multiplies by the inverse instead."""
+    if x.single and x.sparse:
+        return builder.multiply(x, 1.0 / _float64(divisor), 0.0)
+    return builder.divide(x, shift, divisor)
+
+
+@functools.cache
+def _casts_parameters() -> bool:
+    """Whether this release's StandardScaler rounds its parameters to float32 before it computes with float32 rows."""
+    mean = 1.0 + 2.0**-30
+    scaler = StandardScaler().fit([[mean - 1.0], [mean + 1.0]])
+    return bool(scaler.transform(np.ones((1, 1), dtype=np.float32))[0, 0] == 0.0)
 
 
 def _or(array: Any, default: float) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,8 @@ def lower_normalizer(normalizer: Normalizer, x: Value, builder: Builder) -> Valu
 def lower_binarizer(binarizer: Binarizer, x: Value, builder: Builder) -> Value:
     """1 above the threshold, else 0."""
     builder.profile.note_scale(x.features, binarizer.threshold, 1.0)
-    above = constant_pieces([np.nextafter(np.float64(binarizer.threshold), np.inf)], [0.0, 1.0])
+    threshold = as_numpy_compares(binarizer.threshold, x)
+    above = constant_pieces([np.nextafter(np.float64(threshold), np.inf)], [0.0, 1.0])
     return add_pieces(builder, x, np.arange(x.width), [above] * x.width)
 
 
@@ -58,7 +61,10 @@ def lower_tfidf(transformer: TfidfTransformer, x: Value, builder: Builder) -> Va
 def lower_power(transformer: PowerTransformer, x: Value, builder: Builder) -> Value:
     """The power transform of each column, then the scaler. Where Box and Cox have none, of x ≤ 0, the answer is NaN."""
     _note_power(transformer, x, builder)
-    y = builder.add(_power(transformer), x)
+    alone = copy.copy(transformer)
+    alone.standardize = False
+    y = builder.computed(builder.add(_power(transformer), x), x, _of_matrix(alone), transformer)
+    y = builder.stored(y, x, transformer)
     return builder.lower(transformer._scaler, y) if transformer.standardize else y
 
 
@@ -82,10 +88,12 @@ def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder)
     functions = [_shares_below(column, shares) for column in quantiles]
     if transformer.output_distribution == "uniform":
         return add_pieces(builder, x, np.arange(x.width), functions)
-    first = first_where(lambda x: x - BOUNDS_THRESHOLD >= low, x.width)
-    last = first_where(lambda x: x + BOUNDS_THRESHOLD > high, x.width)
+    held = np.float32 if x.single else np.float64
+    near = held(BOUNDS_THRESHOLD)
+    first = first_where(lambda x: x.astype(held) - near >= low, x.width)
+    last = first_where(lambda x: x.astype(held) + near > high, x.width)
     bounded = [f.between(a, b, 0.0, 1.0) for f, a, b in zip(functions, first, last, strict=True)]
-    share = add_pieces(builder, x, np.arange(x.width), bounded)
+    share = builder.stored(add_pieces(builder, x, np.arange(x.width), bounded), x, transformer)
     edge = BOUNDS_THRESHOLD - np.spacing(1)
     return builder.elementwise(share, "ndtri", float(stats.norm.ppf(edge)), float(stats.norm.ppf(1 - edge)))
 
@@ -116,6 +124,23 @@ def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> V
     bins = [np.eye(len(e) + 1) for e in inner]
     functions = [constant_pieces(e, row) for e, rows in zip(inner, bins, strict=True) for row in rows]
     return add_pieces(builder, x, np.repeat(np.arange(x.width), [len(rows) for rows in bins]), functions)
+
+
+def _of_matrix(transformer: PowerTransformer) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what a transformer makes of a matrix without names; where Box and Cox have no answer it is NaN."""
+    positive = transformer.method == "box-cox"
+
+    def compute(X: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that columns have no names
+            return np.asarray(transformer.transform(np.where(X > 0, X, np.nan) if positive else X))
+
+    return compute
+
+
+def as_numpy_compares(number: float, x: Value) -> float:
+    """Return the number with which numpy compares `x`: a Python number is rounded to float32 beside float32."""
+    return float(np.float32(number)) if x.single and not isinstance(number, np.generic) else float(number)
 
 
 def _power(transformer: PowerTransformer, inverse: bool = False) -> Power:

@@ -33,7 +33,7 @@ def without_dead_steps(plan: Plan) -> Plan:
 def _has_no_effect(step: Step, width: int) -> bool:
     match op := step.operation:
         case Scale():
-            return not op.shift.any() and bool(np.all(op.factor == 1))
+            return not op.single and not op.shift.any() and bool(np.all(op.factor == 1))
         case Columns():
             return np.array_equal(op.indices, np.arange(width))
         case Concatenate():

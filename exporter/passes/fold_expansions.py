@@ -22,10 +22,12 @@ from triton_regressors.kernels.point_function import PointFunction
 
 def fold_into_expansion(first: Operation, second: Operation, width: int) -> Operation | None:
     """Polynomials and point functions scale their input as they read it, and are contracted as they are made."""
+    if any(isinstance(each, Polynomial) and each.single for each in (first, second)):
+        return None
     match first, second:
         case Scale(), (Polynomial() | PolynomialAffine() | Quadratic() | PointFunction()):
             # ((x − s₁) f₁ − s₂) f₂, as two scales in a row
-            if np.all(first.factor != 0):
+            if np.all(first.factor != 0) and not first.single:
                 shift, factor = first.shift + second.shift / first.factor, first.factor * second.factor
                 return dataclasses.replace(second, shift=shift, factor=factor)
         case Columns(), (Polynomial() | PolynomialAffine()):

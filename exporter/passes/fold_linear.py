@@ -16,7 +16,9 @@ from triton_regressors.kernels.plan import Operation
 
 
 def fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Two linear maps in a row are one."""
+    """Two linear maps in a row are one, unless one rounds to float32 on the way."""
+    if any(isinstance(each, Scale) and each.single for each in (first, second)):
+        return None
     if isinstance(first, Contraction) and first.function == "identity":
         match second:
             case Scale():

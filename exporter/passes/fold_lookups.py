@@ -49,6 +49,8 @@ def fold_lookup(first: Operation, second: Operation, width: int) -> Operation | 
         return _lookup(moved, second.summed, second.function)
     if not isinstance(first, Lookup) or first.summed or first.function != "identity":
         return None
+    if isinstance(second, Scale) and second.single:
+        return None
     parts = _parts(first)
     match second:
         case Columns():

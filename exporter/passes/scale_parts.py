@@ -23,18 +23,20 @@ def scale_afterwards(step: Step, scope: Scope) -> list[Step] | None:
     if not isinstance(step.operation, Concatenate):
         return None
     scales = [scope.operation(name) for name in step.inputs]
-    scaled = [isinstance(scale, Scale) for scale in scales]
+    scaled = [isinstance(scale, Scale) and not scale.single for scale in scales]
     readers = scope.readers(step.output)
     absorbed = readers and all(
         isinstance(op, Affine | Polynomial | PolynomialAffine | Quadratic | PointFunction) for op in readers
     )
-    forms = {scale.form for scale in scales if isinstance(scale, Scale)}
+    forms = {scale.form for scale, yes in zip(scales, scaled, strict=True) if isinstance(scale, Scale) and yes}
     alike = all(scaled) and len(forms) == 1
     if not (alike or (any(scaled) and absorbed)):
         return None
     names = tuple(scope.inputs(n)[0] if yes else n for n, yes in zip(step.inputs, scaled, strict=True))
     none = [Scale(np.zeros(scope.widths[name]), np.ones(scope.widths[name])) for name in names]
-    both = [scale if isinstance(scale, Scale) else one for scale, one in zip(scales, none, strict=True)]
+    both = [
+        scale if isinstance(scale, Scale) and yes else one for scale, one, yes in zip(scales, none, scaled, strict=True)
+    ]
     shift, factor, last = (np.concatenate([getattr(s, name) for s in both]) for name in ("shift", "factor", "last"))
     whole = Scale(shift, factor, forms.pop(), last) if alike else Scale(shift, factor)
     inner = scope.step(step.operation, names, step.output)

@@ -17,6 +17,8 @@ from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.ops.float32 import Float32
 from triton_regressors.kernels.ops.impute import Impute
 from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.polynomial import Polynomial
+from triton_regressors.kernels.ops.scale import Scale
 from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
@@ -49,7 +51,9 @@ def _keeps_float32(operation: Operation, exact: bool) -> bool:
         case Columns() | Concatenate():
             return exact
         case Float32():
-            return True
+            return exact or not len(operation.rounded)
+        case Polynomial() | Scale():
+            return operation.single
         case Impute():
             return exact and _are_float32(operation.fill)
         case Lookup():

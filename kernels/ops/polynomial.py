@@ -3,6 +3,9 @@
 `x`: `[rows, F]`, float32 or float64; `indices`: `[monomials, degree]` int32, where the index `F` stands for the
 constant one; `shift`, `factor`: `[F]` float64; `out`: `[rows, monomials]`, float32 or float64. Products are float64.
 
+With `single` each product is rounded to float32, one factor after the other, as numpy multiplies float32 columns; there
+is no shift and no factor then.
+
 This writes every monomial to memory. A plan keeps it only where no linear map follows; see `polynomial_affine.py`.
 """
 
@@ -16,6 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..errors import PlanError
 from ..monomials import Monomials, monomial_block, monomials
 from ..plan import Parameters
 
@@ -34,6 +38,7 @@ def polynomial_kernel(
     FEATURES: tl.constexpr,
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
+    SINGLE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_MONOMIALS: tl.constexpr,
 ):
@@ -41,7 +46,7 @@ def polynomial_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     monomial = tl.program_id(1) * BLOCK_MONOMIALS + tl.arange(0, BLOCK_MONOMIALS)
     product = monomial_block(
-        x, indices, shift, row, monomial, rows, FEATURES=FEATURES, MONOMIALS=MONOMIALS, DEGREE=DEGREE
+        x, indices, shift, row, monomial, rows, FEATURES=FEATURES, MONOMIALS=MONOMIALS, DEGREE=DEGREE, SINGLE=SINGLE
     )
     product *= tl.load(scale + monomial, mask=monomial < MONOMIALS, other=0.0)[None, :]
     inside = (row < rows)[:, None] & (monomial < MONOMIALS)[None, :]
@@ -52,9 +57,13 @@ def polynomial_kernel(
 class Polynomial(Monomials):
     """Shift and scale the columns, then multiply them into monomials."""
 
+    single: bool = False
+
     def check(self, *widths: int) -> None:
         (features,) = widths
         self.check_monomials(features)
+        if self.single and (self.shift.any() or (self.factor != 1).any()):
+            raise PlanError("polynomial: with single, shift must be 0 and factor 1.")
 
     def output_width(self, *widths: int) -> int:
         return len(self.indices)
@@ -65,7 +74,7 @@ class Polynomial(Monomials):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return monomials(parameters["indices"], x - parameters["shift"]) * parameters["scale"]
+        return monomials(parameters["indices"], x - parameters["shift"], self.single) * parameters["scale"]
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (monomials, degree) = inputs, self.indices.shape
@@ -78,10 +87,12 @@ class Polynomial(Monomials):
             FEATURES=x.shape[1],
             MONOMIALS=monomials,
             DEGREE=degree,
+            SINGLE=self.single,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_MONOMIALS=BLOCK_MONOMIALS,
             num_warps=4,
         )
 
     def describe(self) -> str:
-        return f"{len(self.shift)} → {len(self.indices)} monomials of degree ≤ {self.indices.shape[1]}"
+        single = " in float32" * self.single
+        return f"{len(self.shift)} → {len(self.indices)} monomials of degree ≤ {self.indices.shape[1]}{single}"

@@ -5,6 +5,9 @@
 The same numbers come out of other formulas, but for their last places, which decide where a number meets an edge that
 was fitted on numbers just so scaled. So the kernel rounds where scikit-learn does: `(x − shift) / last` with the form
 "divisor", `x · factor + last` with "offset". Passes that fold a scale into something else read `shift` and `factor`.
+
+With `single` each of the two results is rounded to float32, as numpy rounds what it computes in place in a float32
+array. No pass folds such a scale.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ def scale_kernel(
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
     FORM: tl.constexpr,
+    SINGLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Shift and scale the columns of a flat matrix; a program makes `BLOCK` elements."""
@@ -42,11 +46,20 @@ def scale_kernel(
     column = at % WIDTH
     value = tl.load(x + at, mask=inside).to(tl.float64)
     if FORM == "offset":  # launched so that the product is rounded before the sum
-        value = value * tl.load(factor + column, mask=inside) + tl.load(last + column, mask=inside)
-    elif FORM == "divisor":
-        value = (value - tl.load(shift + column, mask=inside)) / tl.load(last + column, mask=inside, other=1.0)
+        value = value * tl.load(factor + column, mask=inside)
+        if SINGLE:
+            value = value.to(tl.float32).to(tl.float64)
+        value = value + tl.load(last + column, mask=inside)
     else:
-        value = (value - tl.load(shift + column, mask=inside)) * tl.load(factor + column, mask=inside)
+        value = value - tl.load(shift + column, mask=inside)
+        if SINGLE:
+            value = value.to(tl.float32).to(tl.float64)
+        if FORM == "divisor":
+            value = value / tl.load(last + column, mask=inside, other=1.0)
+        else:
+            value = value * tl.load(factor + column, mask=inside)
+    if SINGLE:
+        value = value.to(tl.float32)
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
@@ -60,6 +73,7 @@ class Scale(Operation):
     factor: np.ndarray
     form: str = "factor"
     last: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    single: bool = False
 
     def check(self, *widths: int) -> None:
         (width,) = widths
@@ -76,10 +90,15 @@ class Scale(Operation):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         if self.form == "offset":
-            return x * parameters["factor"] + parameters["last"]
+            return self._held(self._held(x * parameters["factor"]) + parameters["last"])
+        moved = self._held(x - parameters["shift"])
         if self.form == "divisor":
-            return (x - parameters["shift"]) / parameters["last"]
-        return (x - parameters["shift"]) * parameters["factor"]
+            return self._held(moved / parameters["last"])
+        return self._held(moved * parameters["factor"])
+
+    def _held(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a result as it is held: rounded to float32 with `single`."""
+        return x.float().double() if self.single else x
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = output.shape[1]
@@ -90,9 +109,13 @@ class Scale(Operation):
             size=rows * width,
             WIDTH=width,
             FORM=self.form,
+            SINGLE=self.single,
             BLOCK=BLOCK,
             enable_fp_fusion=False,
         )
 
     def reads_input_once(self) -> bool:
         return True
+
+    def describe(self) -> str:
+        return "in float32" if self.single else ""

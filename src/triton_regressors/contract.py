@@ -15,8 +15,8 @@ from itertools import accumulate
 
 from triton_regressors import profiles
 from triton_regressors.intervals import in_words
-from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport
-from triton_regressors.kernels.inputs import TextInput
+from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
+from triton_regressors.kernels.inputs import NUMBERS, Inputs, TextInput
 from triton_regressors.kernels.row_profile import RowProfile
 from triton_regressors.snippets import curl_command, python_snippet
 
@@ -89,7 +89,8 @@ class Contract:
 
     `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
     `interval` are sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
-    if there are any; `few_rows` says so where these are few.
+    if there are any; `few_rows` says so where these are few. `table` are sentences on the types of the table for which
+    the answers are exact, if these are not float64.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Contract:
     interval: tuple[str, ...] = ()
     profile: tuple[str, ...] = ()
     few_rows: str | None = None
+    table: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -199,7 +201,8 @@ class Contract:
     def notes(self) -> list[str]:
         """Return the reasons for types and precision, and notes on ties, a small profile and large errors."""
         report = self.report
-        notes = [f"{reason}." for reason in (report.why, report.precision, report.ties) if reason]
+        notes = [*self.table, *(f"{reason}." for reason in (report.why, report.precision, report.ties) if reason)]
+        notes += [] if report.float32 is None else _notes_on_float32(report.float32)
         notes += [self.few_rows] if self.few_rows else []
         for output in self.outputs:
             found = output.parity
@@ -230,7 +233,9 @@ def contract_of(
         if tensor in texts:
             notes = _notes_on_strings(texts[tensor], called, missing)
         else:
-            notes = _notes_on_numbers(datatype, missing, [called[i] for i in columns if i in inputs.categorical])
+            single = [called[i] for i in columns if i in (inputs.float32 or ())]
+            kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
+            notes = _notes_on_numbers(datatype, missing, kept, single, len(columns))
         in_order = not names and len(columns) == inputs.n_features
         tensors.append(Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes))
     return Contract(
@@ -248,6 +253,7 @@ def contract_of(
         () if document.interval is None else tuple(in_words(document.interval)),
         () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
         None if profile is None else profiles.few_rows(profile),
+        _on_table(inputs, called),
     )
 
 
@@ -263,13 +269,50 @@ def _meaning(output: str, width: int) -> str:
     return meaning if width == 1 else f"{meaning}, a column for each target"
 
 
-def _notes_on_numbers(datatype: str, missing: str | None, categorical: Sequence[str]) -> tuple[str, ...]:
-    """Return what there is to say of a tensor of numbers: where they may be missing, and which are categories."""
+def _notes_on_numbers(
+    datatype: str, missing: str | None, categorical: Sequence[str], single: Sequence[str], count: int
+) -> tuple[str, ...]:
+    """Return what there is to say of a tensor of `count` columns of numbers.
+
+    That is where they may be missing, which are categories, and which are float32 in the table that is answered.
+    """
     if datatype == "INT64":
         first = "No number may be missing."
     else:
         first = "NaN and infinity are refused." if missing is None else f"A missing number is NaN{missing}."
-    return (first, *([f"Categories, which must not be rounded: {', '.join(categorical)}."] if categorical else []))
+    notes = [first]
+    if categorical:
+        notes.append(f"Categories, which must not be rounded: {', '.join(categorical)}.")
+    if single:
+        where = "" if len(single) == count else f" in {', '.join(single)}"
+        notes.append(f'Float64 numbers{where} are rounded as astype("float32") rounds them.')
+    return tuple(notes)
+
+
+def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
+    """Return for which table the answers are exact, where columns of it are float32."""
+    single = [called[column] for column in inputs.float32 or ()]
+    if not single:
+        return ()
+    where = "" if inputs.columns() == {NUMBERS: inputs.float32} else f" in {', '.join(single)}"
+    return (f"Exact for a table with float32{where}: the answers are those of predict to it.",)
+
+
+def _notes_on_float32(found: Float32Rows) -> list[str]:
+    """Return what there is to say of an export's sample with float32 columns."""
+    sums = f"{' and '.join(found.sums)} compute{'s' * (len(found.sums) == 1)} in float32 before a decision"
+    if found.answered:
+        return [f"{sums}: on another processor the last bits, and so predict's own answers, may be others."]
+    moved = (
+        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64, by "
+        f"up to {found.max_error:.2g} std"
+    )
+    why = f", as {sums}, in an order that depends on the processor" if found.sums else ", as it sums in float32"
+    return [
+        f"{moved}{why}.",
+        "The entry answers what predict answers to float64 rows: compare it with "
+        'predict(sample.astype("float64")), and ask predict so too.',
+    ]
 
 
 def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:

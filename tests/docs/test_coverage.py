@@ -94,8 +94,8 @@ def test_what_a_gpu_measured_stands_in_columns_of_its_own(results: coverage.Resu
     versions = {**results["versions"], "triton": {"GPU": "NVIDIA H200", "triton": "3.6.0"}}
     both = {"versions": versions, "cases": {"ridge": {**ridge, "triton": ridge["interpret"]}, "lasso": lasso}}
     head, _, first, second = coverage_page._cases_table(both, ["ridge", "lasso"]).splitlines()
-    columns = [cell.strip() for cell in head.split("|")][3:9]
-    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "kernels"]
+    columns = [cell.strip() for cell in head.split("|")][3:10]
+    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "float32 table", "kernels"]
     measured, missing = ([cell.strip() for cell in line.split("|")][4:8] for line in (first, second))
     assert measured[:2] == measured[2:]
     assert missing[2:] == ["", ""]

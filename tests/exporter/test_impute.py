@@ -120,7 +120,7 @@ def test_columns_without_a_number_are_dropped_before_a_model() -> None:
 def check_model(model: Any, X: np.ndarray, tolerance: float = 1e-10) -> None:
     """Compare answers in float64, and in float32 with NaN allowed where the model takes it."""
     expected = np.asarray(quietly(lambda: model.predict(X.astype(np.float64)))).reshape(len(X), -1)
-    compilation = compile_estimator(model, sample=X)
+    compilation = compile_estimator(model, sample=X.astype(np.float64))
     found = run_plan(compilation.plan, X)["y"]
     assert (np.abs(found - expected) <= tolerance * units(expected)).all()
     assert compilation.report.rows == len(X)

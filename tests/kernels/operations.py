@@ -38,6 +38,13 @@ def scale(width: int, seed: int = 0) -> Scale:
     return Scale(rng.standard_normal(width), rng.standard_normal(width))
 
 
+def single_scale(width: int, form: str) -> Scale:
+    """Return a scale of one of its forms that rounds to float32."""
+    rng = np.random.default_rng(0)
+    last = np.zeros(0) if form == "factor" else rng.uniform(0.5, 2, width)
+    return Scale(rng.standard_normal(width), rng.uniform(0.5, 2, width), form, last, single=True)
+
+
 def columns(width: int, selected: int, seed: int = 0) -> Columns:
     return Columns(np.random.default_rng(seed).integers(0, width, selected).astype(np.int32))
 
@@ -92,6 +99,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
         for features, targets in ((1, 2), (5, 3), (64, 8), (100, 9), (70, 100), (300, 2))
     },
     "scale": (scale(11), (11,)),
+    **{f"scale {form} in float32": (single_scale(11, form), (11,)) for form in Scale.FORMS},
     "columns": (columns(9, 4), (9,)),
     "concatenate": (Concatenate(), (3, 5, 1)),
     "concatenate 9": (Concatenate(), (3, 1, 2, 1, 4, 1, 1, 2, 5)),

@@ -130,5 +130,6 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "weighted_median": (WeightedMedian(np.linspace(0.5, 2, 9)), (9,)),
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
     "float32": (Float32(), (3,)),
+    "float32 of some columns": (Float32(np.array([1, 0, 1], dtype=np.uint8)), (3,)),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }
