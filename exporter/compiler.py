@@ -30,6 +30,7 @@ from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
 from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.quantiles import check_quantiles
+from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
 from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
@@ -104,6 +105,7 @@ def compile_estimator(
             f"export takes a fitted estimator, not a path ({estimator}); read it first with "
             "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
+    check_instance(estimator)
     if columns is not None:
         columns = checked_columns(columns, estimator)
         sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)

@@ -195,8 +195,7 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
     Raises `ExportError` where none has anything.
     """
     _load_lowerings()
-    if isinstance(estimator, type):
-        raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
+    check_instance(estimator)
     why = None
     for table in tables:
         base = table.base(estimator)
@@ -210,6 +209,12 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
     refused = None if tables[-1] is _INVERSES else _refusal(estimator)
     why = refused or why or _no_lowering(estimator, tables[-1])
     raise ExportError(f"Cannot export {subject}: {why}")
+
+
+def check_instance(estimator: Any) -> None:
+    """Raise `ExportError` where a class is given in place of an estimator."""
+    if isinstance(estimator, type):
+        raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
 
 
 def _refusal(estimator: Any) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from benchmarks import observer, tables
+from triton_regressors.kernels.observer import MOST_ROWS
 from triton_regressors.scoring.stand_in import UTILS
 
 
@@ -40,7 +41,12 @@ def test_what_is_measured_is_in_the_table(tmp_path, monkeypatch):
         "sampled": 101 * rounds,
         "on": 101 * rounds,
     }
-    assert seen["on"].counts.columns.rows == 101 * rounds > seen["sampled"].counts.columns.rows > 0
+    step = -(-100 // MOST_ROWS)  # it divides 100: a row that is looked at stands for so many
+    columns = {
+        mode: (found.counts.columns.rows, found.counts.columns.squares) for mode, found in seen.items() if mode != "off"
+    }
+    assert columns == {"sampled": (101 * rounds, (1 + 100 * step) * rounds), "on": (101 * rounds, 101 * rounds)}
+    assert step > 1
     (model,) = document["models"]
     assert [point["rows"] for point in model["points"]] == [1, 100]
     point = {"rows": 1, "off_us": 20.0, "sampled_adds_us": [0.5, 1.0, 1.5], "on_adds_us": [1.0, 2.0, 3.0]}

@@ -115,9 +115,10 @@ def test_several_modules_are_imported_to_describe_a_model(run):
 def test_without_a_lowering_the_message_says_so(run):
     error, _ = run("export", "mine.joblib", "--trust-pickle", "--import", "my_models")
     assert error == (
-        "Error: Cannot export MyRegressor: no lowering is registered for it. Write one, a function of (estimator, x, "
-        "builder) under @triton_regressors.lowers(MyRegressor); on the command line, --import my_module loads the "
-        "module that holds it."
+        "Error: Cannot export MyRegressor: no lowering is registered for it (its class is "
+        "my_models.MyRegressor). Write one, a function of (estimator, x, builder) under "
+        "@triton_regressors.lowers(MyRegressor); on the command line, --import my_module loads the module that holds "
+        "it."
     )
 
 

@@ -340,7 +340,10 @@ SAMPLES = {
         r"The sample lacks column 'city', which the model was fitted on; it has no other column in its place\.$",
     ),
     "too narrow": (TENANTS.to_numpy()[:, :2], r"The sample must be \[rows, 5\] with at least one row, not \[240, 2\]"),
-    "fractions": (TENANTS.assign(floor=0.5), r"feature 4 holds 0\.5, of type float, beside strings; supported: strin"),
+    "fractions": (
+        TENANTS.assign(floor=0.5),
+        r"column 'floor' holds 0\.5, of type float, beside strings; supported: strin",
+    ),
 }
 
 

@@ -198,7 +198,8 @@ class TestPandasCategories:
         X, y = small()
         mixed = pd.Series(np.arange(len(X)) % 3).map({0: "none", 1: 1, 2: 2.5}).astype("category")
         estimator = lgbm().fit(pd.DataFrame(X, columns=list("abcde")).assign(mixed=mixed), y)
-        assert "feature 5 holds 1, of type int, beside strings; supported: strings, or numbers." in refusal(estimator)
+        reason = "column 'mixed' holds 1, of type int, beside strings; supported: strings, or numbers."
+        assert reason in refusal(estimator)
 
 
 def refusal(estimator: Any) -> str:

@@ -120,8 +120,8 @@ def test_samples_that_do_not_fit(change: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([b"a", b"b"], "feature 0 has categories of type bytes; supported: numbers, or strings"),
-        (["a", 1.5], "feature 0 holds 1.5, of type float, beside strings; supported: strings, or numbers"),
+        ([b"a", b"b"], "column 0 has categories of type bytes; supported: numbers, or strings"),
+        (["a", 1.5], "column 0 holds 1.5, of type float, beside strings; supported: strings, or numbers"),
     ],
 )
 def test_refused_categories(values: list[Any], reason: str) -> None:

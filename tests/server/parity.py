@@ -86,7 +86,7 @@ class Question:
     """An entry, rows to ask it, and the case and output behind each of the outputs to ask for."""
 
     model: str
-    X: Any  # a float64 matrix, or a DataFrame with strings in it
+    X: Any  # a float64 matrix, or a DataFrame whose columns go by name
     outputs: dict[str, tuple[str, str]]
 
 
@@ -135,7 +135,15 @@ def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[Questio
     for name in names:
         estimator, X = CASES[name].fitted()
         export(estimator, repository, name=name, sample=X)
-        yield [Question(name, X, {output: (name, output) for output in CASES[name].expected()})]
+        yield [Question(name, asked(name), {output: (name, output) for output in CASES[name].expected()})]
+
+
+def asked(name: str) -> Any:
+    """Return a case's rows as a client sends them: columns go by name where the entry takes only some of them."""
+    _, X = CASES[name].fitted()
+    compilation = compiled(CASES[name])
+    taken = sum(map(len, compilation.inputs.columns().values()))
+    return X if isinstance(X, pd.DataFrame) or taken == X.shape[1] else pd.DataFrame(X, columns=compilation.columns)
 
 
 def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
@@ -183,7 +191,7 @@ def _publish(
     spreads: dict[str, list[float]] = {}
     questions: dict[bytes, Question] = {}
     for index, name in enumerate(names):
-        _, X = CASES[name].fitted()
+        X = asked(name)
         plan = compiled(CASES[name]).plan
         prefix = {INPUT: INPUT, **{step.output: f"{index}.{step.output}" for step in plan.steps}}
         steps += [

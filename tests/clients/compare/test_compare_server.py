@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -587,9 +587,11 @@ def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_pa
 class UncontrolledServer(TritonServer):
     """A Triton server that loads everything at its start and nothing later."""
 
-    def _command(self, runtime: Runtime) -> list[str]:
-        options = [option for option in super()._command(runtime) if not option.startswith("--load-model")]
-        return [option.replace("control-mode=explicit", "control-mode=none") for option in options]
+    def _command(self, runtime: Runtime, paths: Sequence[Path], control: Sequence[str]) -> list[str]:
+        assert "--model-control-mode=explicit" in control
+        kept = [option for option in control if not option.startswith("--load-model")]
+        none = [option.replace("control-mode=explicit", "control-mode=none") for option in kept]
+        return super()._command(runtime, paths, none)
 
 
 def test_server_that_refuses_other_configurations(repository: Path, tmp_path: Path) -> None:
