@@ -50,7 +50,7 @@ class Library:
 
 @pytest.mark.parametrize("name", ["ridge", "bayes", "poly", "poisson", "multi", *FAMILIES])
 def test_a_loaded_model_has_a_servers_bits(name: str, repository: Path, client: Client, unload: Unload) -> None:
-    """Of every output, from every library, in any number of rows at once."""
+    """Every output, from every library, in any number of rows at once, computed where the server computes."""
     X = rows(1500, seed=6)
     if name in FAMILIES:
         seen = rows(300)
@@ -60,7 +60,7 @@ def test_a_loaded_model_has_a_servers_bits(name: str, repository: Path, client: 
             fitted = FAMILIES[name].fit(seen, y)
         tr.export(fitted, repository, name=name, sample=seen, calibrate=(rows(200, seed=2), y[:200]))
         client.load(name)
-    model = tr.load(repository / name, device="cpu")
+    model = tr.load(repository / name)
     wanted = client.infer(name, X, outputs=model.outputs)
     assert model.outputs[0] == "y"
     for given in (X, pd.DataFrame(X), pa.table(pd.DataFrame(X, columns=FEATURES)), torch.from_numpy(X), {"X": X}):
