@@ -15,7 +15,10 @@ TOGETHER = {
 
 LONGEST = (
     *("served", "catalogue", "tests/docs/test_examples.py", "tests/clients/compare/test_compare_server.py"),
+    *("tests/docker/test_drain.py", "tests/docker/test_probe.py", "tests/commands/test_serve.py"),
     *("tests/benchmarks/test_large.py", "tests/gallery/test_serve.py", "tests/kernels/test_ops.py"),
+    *("tests/server/test_float32.py", "tests/server/test_intervals.py", "tests/server/test_scoring.py"),
+    *("tests/exporter/test_float32.py", "tests/clients/test_admin_key.py"),
     *("tests/test_distribution.py", "tests/benchmarks/test_benchmarks.py", "tests/gallery/test_kernels.py"),
     *("tests/clients/test_server.py", "tests/server/test_text.py", "tests/clients/test_strings.py"),
     *("tests/clients/test_startup.py", "tests/clients/test_watch.py", "tests/clients/test_dialogue.py"),
