@@ -37,7 +37,7 @@ INFINITY = np.int64(0x7F80_0000)
 
 @dataclass(frozen=True)
 class Function:
-    """What a transformer computes in float32, column by column, and some rows that it takes.
+    """A transformer's float32 function of each column, and some rows that it takes.
 
     `compute` maps float32 `[n, width]` to `[n, width]`, monotone in each column; None where it is not.
     `rows` are float32 `[n, width]`. `subject` names the transformer.
@@ -83,7 +83,7 @@ def _rounds(step: Step) -> bool:
 
 
 class _Readers:
-    """What is made of one value: copies, scaled and rounded, of its columns, and the trees and bins that read these.
+    """The steps that read one value: scaled and rounded copies of its columns, and the trees and bins that read these.
 
     `decide` says that a step rounds them to float32, as is done in front of a decision alone; `decisions_alone` that
     nothing but trees and bins reads them.

@@ -1,4 +1,4 @@
-"""What one server answers within a latency limit, from a comparison's report.
+"""The rate that one server answers within a latency limit, from a comparison's report.
 
 The report gives requests per second at the highest load within the limit, and their mean time in the queue. By Little's
 law the product of both is how many requests wait on average, which a server's metrics give as the rate of
@@ -21,7 +21,7 @@ from triton_regressors.clients.compare.errors import ComparisonError
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a comparison says of one server at its latency limit, and how that was measured.
+    """The result of a comparison for one server at its latency limit, and how that was measured.
 
     waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a load was
     measured that breaks the limit; if not, the server may answer more than is known. stable: whether the measurement

@@ -1,4 +1,4 @@
-"""Which rows and columns an entry answers otherwise than the estimator, and the likely cause: what a refusal says.
+"""Finds the rows and columns that an entry answers otherwise than the estimator, and the likely cause, for a refusal.
 
 The row with the largest difference is changed column by column into a row that is answered alike. Where a column's
 change makes the two agree, it made the difference. Suspicions are then tried: each is only named where trying it

@@ -29,7 +29,7 @@ from triton_regressors.kernels.run import Runner
 from triton_regressors.kernels.tiles import one_thread
 
 TIES = ("refuse", "accept")
-"""What a user may say to rows that are answered differently because points are equally near."""
+"""The choices for rows that are answered differently because points are equally near."""
 
 ROUNDING = 2.0**-44
 """Distances that differ by less than this share of the largest terms of their sums are equal to scikit-learn's sums.

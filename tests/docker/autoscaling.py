@@ -61,7 +61,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Rule:
-    """What scaling.yaml says."""
+    """The numbers that scaling.yaml holds."""
 
     triggers: Sequence[Trigger]
     least: int = 1
@@ -97,7 +97,7 @@ def deployed(limit_rate: float, share: float) -> Rule:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is there at a time: replicas that are wanted, those that answer, and requests that wait at each of these."""
+    """The state at one time: replicas wanted, replicas that answer, and requests that wait at each of these."""
 
     s: int
     wanted: int

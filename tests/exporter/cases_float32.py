@@ -190,7 +190,7 @@ FOLLOWED: dict[str, tuple[Any, Callable[[], Any]]] = {
         mixed,
     ),
 }
-"""What may stand around them: other decisions, missing numbers, joins of several dtypes."""
+"""The steps around them: other decisions, missing numbers, joins of several dtypes."""
 
 FLOAT32 = {
     case.name: case

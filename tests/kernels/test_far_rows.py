@@ -37,7 +37,7 @@ def far_rows(count: int = 3, steps: tuple[float, ...] = STEPS) -> np.ndarray:
 
 @pytest.fixture(params=["groups", "parts", "many rows"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which of the searches by bounds is taken."""
+    """Return the search by bounds that is taken."""
     monkeypatch.setattr(nearest, "LISTED", dict.fromkeys(nearest.LISTED, 0))
     if request.param != "parts":
         monkeypatch.setattr(nearest, "PARTED_ROWS", 0)
