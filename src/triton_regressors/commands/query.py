@@ -43,7 +43,7 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; "
+            help="Write the predictions to this .npy (in the shape of the estimator's predict), .csv or .parquet; "
             "-: as CSV to stdout.",
         ),
     ] = None,
@@ -101,7 +101,7 @@ def predict(
             more = f"and {len(table) - _SHOWN_ROWS:,} more rows; `> FILE.csv` or --output FILE has all."
             notes.print(Text(more, "dim"), soft_wrap=True)
     if to_file is not None:
-        _write(to_file, table)
+        _write(to_file, table, answers.column)
         notes.print(Text(f"Wrote {len(table):,} rows to {to_file}."), soft_wrap=True)
 
 
@@ -179,15 +179,17 @@ def _write_csv(table: Any, to: Path | TextIO) -> None:
     table.to_csv(to, index=False, na_rep="nan", lineterminator="\n")
 
 
-def _write(output: Path, table: Any) -> None:
+def _write(output: Path, table: Any, column: bool) -> None:
+    """Write predictions to a file; `column` says that a single column is `[rows, 1]` in .npy."""
     import numpy as np
 
     from triton_regressors.clients.errors import RowsError
+    from triton_regressors.clients.parts import as_predicted
 
     try:
         if output.suffix.lower() == ".npy":
             with output.open("wb") as file:  # np.save would add a second suffix to .NPY
-                np.save(file, table.to_numpy()[:, 0] if table.shape[1] == 1 else table.to_numpy())
+                np.save(file, as_predicted(table.to_numpy(), column))
         elif output.suffix.lower() == ".csv":
             _write_csv(table, output)
         else:
