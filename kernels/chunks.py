@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
+import triton
 
 from .branches import Branches, Task
 
@@ -16,6 +17,9 @@ except ImportError:
     driver = None
 
 SMALLEST_GRAPH_ROWS = 16
+
+MOST_STREAMS = 64
+"""Of the caller's streams so many are kept in mind."""
 
 
 class Lane:
@@ -48,13 +52,18 @@ class Chunk:
             self._starters[rows] = start
         return start
 
-    def replay(self, rows: int) -> None:
-        """Begin to compute the first `rows` on torch's current stream, by the graph of `graph_rows(rows)`."""
-        self._graphs[graph_rows(rows)].replay()
+    def replayer(self, rows: int, device: torch.device) -> Callable[[], None]:
+        """Return what computes the first `rows` on torch's current stream and waits for it.
 
-    def captured(self, rows: int) -> bool:
-        """Return whether there is a graph that covers the first `rows`."""
-        return graph_rows(rows) in self._graphs
+        On a GPU this is a captured graph. The device is the current one.
+        """
+        if device.type != "cuda":
+            return functools.partial(self.launch, rows)
+        if rows not in self._graphs:
+            self.launch(rows)  # compiles before anything is captured
+            self._lane.streams[0].synchronize()
+            self.capture([rows])
+        return replayer(self._graphs[rows], device)
 
     def launch(self, rows: int) -> None:
         """Launch the kernels."""
@@ -160,6 +169,29 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
             raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
 
     return launch
+
+
+def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], None]:
+    """Return what launches a captured graph on torch's current stream of a GPU, the current one, and waits for it.
+
+    The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
+    """
+    handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
+    known: dict[int, tuple[Callable[[], None], torch.cuda.Stream]] = {}
+
+    def replay() -> None:
+        handle = handle_of(index)
+        found = known.get(handle)
+        if found is None:
+            if len(known) == MOST_STREAMS:
+                known.clear()
+            stream = torch.cuda.current_stream(device)
+            found = known[handle] = graph_starter(graph, stream), stream
+        start, stream = found
+        start()
+        stream.synchronize()
+
+    return replay
 
 
 def graph_rows(rows: int) -> int:

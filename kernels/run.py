@@ -15,9 +15,10 @@ import torch
 
 from .allowed import Allowed
 from .errors import PlanError
-from .executors import Answers, Executor, KernelExecutor, Outputs
+from .executors import Answers, Executor, KernelExecutor
 from .gather import Gathering, Part
 from .plan import Plan
+from .resident import Outputs, Prepared
 from .staging import Staging
 from .torch_executor import TorchExecutor
 
@@ -101,7 +102,7 @@ class Runner:
         return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
 
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
-        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `answer_on_device`.
+        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
 
         Args:
             X: contiguous `[rows, n_features]` of the plan's dtype on the runner's device, at least one row.
@@ -120,6 +121,13 @@ class Runner:
                 f"not {X.dtype} {list(X.shape)} on {X.device}."
             )
         return self._executor.answer_on_device(X.contiguous(), outputs)
+
+    def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
+        """Return what answers so many rows in the GPU's memory as `predict_on_device` does, and checks nothing of them.
+
+        It launches one captured graph. None: `predict_on_device` has captured none yet, or so many rows take none.
+        """
+        return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
         """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import executors, gather, staging
+from triton_regressors.kernels import gather, resident, staging
 from triton_regressors.kernels.allowed import Allowed
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.executors import KernelExecutor
@@ -129,7 +129,8 @@ def test_rows_on_the_device_give_the_bits_of_staged_ones(
     plan: Plan, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a graph and piece by piece, from wherever they begin, and in answers that later calls leave alone."""
-    monkeypatch.setattr(executors, "MOST_STREAMED_ROWS", 80)
+    monkeypatch.setattr(resident, "MOST_STREAMED_ROWS", 80)
+    monkeypatch.setattr(resident, "MOST_ROWS", 96)
     X, outputs, executor = rows(3 * MAX_ROWS), tuple(plan.outputs), make(plan)
     parts = [executor.answer(X[start : start + MAX_ROWS], outputs) for start in range(0, len(X), MAX_ROWS)]
     wanted = {name: np.concatenate([part[name] for part in parts]) for name in outputs}
