@@ -112,7 +112,7 @@ def renumbered(sentence: str, first: int) -> str:
 
 def as_predicted(answer: np.ndarray) -> np.ndarray:
     """Return an output as scikit-learn's `predict` answers: [rows] for one target, [rows, n_targets] for several."""
-    return answer[:, 0] if answer.shape[1:] == (1,) else answer
+    return answer.reshape(-1) if answer.shape[1:] == (1,) else answer
 
 
 def _string_bytes(array: np.ndarray) -> np.ndarray:

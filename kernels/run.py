@@ -101,6 +101,16 @@ class Runner:
         widths = self.plan.output_widths()
         return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
 
+    def predict_allowed(
+        self, X: np.ndarray, allowed: Allowed, outputs: Outputs = ("y",)
+    ) -> dict[str, np.ndarray] | None:
+        """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
+        rows = len(X)
+        answers = self._executor.launch((X,), rows, outputs)
+        if not self._executor.allowed(rows, allowed.holds):
+            return None
+        return {name: array.copy() for name, array in answers.arrays.items()}
+
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
         """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
 

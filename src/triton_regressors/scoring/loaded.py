@@ -161,12 +161,26 @@ class Model:
         return tuple(dict.fromkeys(outputs))
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
-        names, rows = self.check_outputs(outputs), given(X)
-        matrix = rows.matrix(self.inputs[0].name)
-        found: Mapping[str, Any] | None = None if matrix is None else self._of_gpu(matrix, names)
+        names, rows = self.check_outputs(outputs), None
+        found: Mapping[str, Any] | None = self._as_it_lies(X, names)
         if found is None:
-            found = self._of_host(rows.host(), names)
-        return {name: rows.answer(as_predicted(answer) if squeeze else answer) for name, answer in found.items()}
+            rows = given(X)
+            matrix = rows.matrix(self.inputs[0].name)
+            found = None if matrix is None else self._of_gpu(matrix, names)
+            if found is None:
+                found = self._of_host(rows.host(), names)
+        if squeeze:
+            found = {name: as_predicted(answer) for name, answer in found.items()}
+        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+
+    def _as_it_lies(self, X: Any, outputs: tuple[str, ...]) -> Mapping[str, Any] | None:
+        """Return the outputs of a tensor or an array with nothing to convert; None where the longer way has to judge.
+
+        It has to where X is anything else, or holds a number that is refused.
+        """
+        model = self._loaded
+        found: Mapping[str, Any] | None = model.answer(X, outputs) if model is not None and model.takes(X) else None
+        return found
 
     def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
         """Return the outputs of rows that the model's GPU reads where they lie; None where the CPU has to look at them.
@@ -183,7 +197,7 @@ class Model:
         matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
         if matrix is None:
             return None
-        found: dict[str, torch.Tensor] | None = model.on_device(matrix, outputs)
+        found: dict[str, torch.Tensor] | None = self._as_it_lies(matrix, outputs) or model.on_device(matrix, outputs)
         return found
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
@@ -216,6 +230,9 @@ class Model:
 
     def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of tensors of any number of rows."""
+        answers = self._as_it_lies(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
+        if answers is not None:
+            return dict(answers)
         found = []
         for part in self._parts(tensors):
             (answer,) = self._model().execute([part.of(tensors)], outputs)
