@@ -52,13 +52,13 @@ class Chunk:
             self._starters[rows] = start
         return start
 
-    def replayer(self, rows: int, device: torch.device) -> Callable[[], None]:
-        """Return what computes the first `rows` on torch's current stream and waits for it.
+    def replayer(self, rows: int, device: torch.device) -> Callable[[], Callable[[], None]]:
+        """Return what begins to compute the first `rows` on torch's current stream, and returns what waits for it.
 
         On a GPU this is a captured graph. The device is the current one.
         """
         if device.type != "cuda":
-            return functools.partial(self.launch, rows)
+            return lambda: functools.partial(self.launch, rows)
         if rows not in self._graphs:
             self.launch(rows)  # compiles before anything is captured
             self._lane.streams[0].synchronize()
@@ -171,27 +171,27 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
     return launch
 
 
-def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], None]:
-    """Return what launches a captured graph on torch's current stream of a GPU, the current one, and waits for it.
+def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
+    """Return what launches a captured graph on torch's current stream of a GPU, and returns what waits for the stream.
 
     The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
     """
     handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
-    known: dict[int, tuple[Callable[[], None], torch.cuda.Stream]] = {}
+    known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
 
-    def replay() -> None:
+    def begin() -> Callable[[], None]:
         handle = handle_of(index)
         found = known.get(handle)
         if found is None:
             if len(known) == MOST_STREAMS:
                 known.clear()
             stream = torch.cuda.current_stream(device)
-            found = known[handle] = graph_starter(graph, stream), stream
-        start, stream = found
+            found = known[handle] = graph_starter(graph, stream), stream.synchronize
+        start, wait = found
         start()
-        stream.synchronize()
+        return wait
 
-    return replay
+    return begin
 
 
 def graph_rows(rows: int) -> int:

@@ -9,7 +9,9 @@ as large as the memory for intermediate values allows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -18,11 +20,11 @@ import triton.language as tl
 from .branches import Task
 from .chunks import Chunk, Lane, graph_rows
 from .gather import Gathering
-from .plan import INPUT
+from .plan import INPUT, Step
 from .program import Program
 from .staging import chunk_rows
 
-MOST_ROWS, MOST_NUMBERS = 2**16, 2**24
+MOST_ROWS, MOST_NUMBERS = 2**17, 2**24
 """Rows of a piece, and numbers of each value made on the way, unless a chunk has more."""
 
 MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**20, 2**26
@@ -31,31 +33,35 @@ MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**20, 2**26
 ALIGNED_BYTES = 16
 """Kernels are compiled for buffers that begin at a multiple of so many bytes; others might change an answer's bits."""
 
-BLOCK = 2048
+TAKEN_BLOCK, GIVEN_BLOCK = 8192, 1024
+"""Each warp that takes rows reads the table across the bus, so that few are better than many."""
+
+SEARCHED_BLOCK = 8192
 WARPS = 8
 
-SEARCH_BLOCK = 8192
-
-ADDRESS, NUMBERS, ROWS, ANSWERS = range(4)
-"""Places of a call's table: of its rows their address, how many numbers and how many rows they are, then of each answer
-its address."""
+ADDRESS, NUMBERS, ROWS, WRONG, ANSWERS = range(5)
+"""Places of a call's table: the address of its rows, how many numbers and how many rows they are, whether one of the
+numbers is not allowed, and from `ANSWERS` on the addresses of its answers."""
 
 Outputs = tuple[str, ...]
 
 Answers = dict[str, torch.Tensor]
 
-Prepared = Callable[[torch.Tensor], Answers | None]
-"""Returns the outputs of rows, or None where a number is not allowed."""
+Prepared = Callable[[torch.Tensor, bool], Answers | None]
+"""Returns the outputs of rows, or None where a number is not allowed; if asked to, one column as `[rows]`."""
 
 
 @triton.jit
-def refused(x, column, here, nan_allowed, NAN: tl.constexpr):
-    """Return which numbers are infinite, or NaN in a column that may not hold it."""
-    found = here & ~(tl.abs(x) < float("inf"))
-    if NAN:
-        may = tl.load(nan_allowed + column, mask=found, other=0) != 0
-        found = found & ~(may & (x != x))
-    return found
+def note_refused(x, start, here, nan_allowed, wrong, n_features, NAN: tl.constexpr, BLOCK: tl.constexpr):
+    """Store 1 to `wrong` if one of the numbers from number `start` on is infinite, or NaN where that is not allowed."""
+    refused = here & ~(tl.abs(x) < float("inf"))
+    if tl.max(refused.to(tl.int32), 0) > 0:
+        if NAN:
+            column = ((start % n_features).to(tl.int32) + tl.arange(0, BLOCK)) % n_features
+            may = tl.load(nan_allowed + column, mask=refused, other=0) != 0
+            refused = refused & ~(may & (x != x))
+        if tl.max(refused.to(tl.int32), 0) > 0:
+            tl.store(wrong, 1)
 
 
 @triton.jit(do_not_specialize=["n_features"])
@@ -63,19 +69,18 @@ def take_kernel(
     table,  # int64 [TABLE], in pinned memory: see ADDRESS
     copied,  # int64 [TABLE]
     nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
-    wrong,  # int32 [1]: becomes 1 where a number is not allowed
     out,  # [rows, n_features], of at least as many rows as the call
     n_features,
-    ADDRESS: tl.constexpr,
-    NUMBERS: tl.constexpr,
+    WRONG: tl.constexpr,  # which place of the table becomes 1 where a number is not allowed
     NAN: tl.constexpr,  # whether any column may hold NaN
     TABLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """A program copies and searches `BLOCK` numbers; the first also copies the table, for the last kernels."""
     program = tl.program_id(0)
-    address = tl.load(table + ADDRESS)
-    size = tl.load(table + NUMBERS)
+    which = tl.arange(0, 2)
+    read = tl.load(table + which)  # the address and the number of numbers
+    address, size = tl.sum(tl.where(which == 0, read, 0), 0), tl.sum(tl.where(which == 1, read, 0), 0)
     if program == 0:
         place = tl.arange(0, TABLE)
         tl.store(copied + place, tl.load(table + place))
@@ -85,9 +90,7 @@ def take_kernel(
         here = offset < size - start
         x = tl.load(address.to(tl.pointer_type(out.dtype.element_ty)) + start + offset, mask=here, other=0)
         tl.store(out + start + offset, x, mask=here)
-        column = ((start % n_features).to(tl.int32) + offset) % n_features
-        if tl.max(refused(x, column, here, nan_allowed, NAN).to(tl.int32), 0) > 0:
-            tl.store(wrong, 1)
+        note_refused(x, start, here, nan_allowed, table + WRONG, n_features, NAN, BLOCK)
 
 
 @triton.jit
@@ -111,7 +114,7 @@ def give_kernel(
 def search_kernel(
     x,  # [size]
     nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
-    wrong,  # int32 [1]: becomes 1 where a number is not allowed
+    wrong,  # int64 [1]: becomes 1 where a number is not allowed
     size,
     n_features,
     NAN: tl.constexpr,  # whether any column may hold NaN
@@ -125,9 +128,7 @@ def search_kernel(
         numbers = tl.load(x + start + offset)
     else:
         numbers = tl.load(x + start + offset, mask=here, other=0)
-    column = ((start % n_features).to(tl.int32) + offset) % n_features
-    if tl.max(refused(numbers, column, here, nan_allowed, NAN).to(tl.int32), 0) > 0:
-        tl.store(wrong, 1)
+    note_refused(numbers, start, here, nan_allowed, wrong, n_features, NAN, BLOCK)
 
 
 class Resident:
@@ -142,12 +143,13 @@ class Resident:
         self._dtype = dtype
         self._on_gpu = program.device.type == "cuda"
         self._nan_allowed, self._nan = gathering.nan_allowed, gathering.nan
-        self._wrong = torch.zeros(1, dtype=torch.int32, pin_memory=self._on_gpu)
+        self._wrong = torch.zeros(1, dtype=torch.int64, pin_memory=self._on_gpu)
         self._found = self._wrong.numpy()
         self._n_features = program.plan.n_features
         self._chunk_rows = chunk_rows(self._n_features * dtype.itemsize, MOST_STREAMED_ROWS)
         self._held: dict[str, torch.Tensor] = {}
         self._small: dict[Outputs, _Small] = {}
+        self._large: dict[Outputs, _Large] = {}
 
     def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
         """Return what answers so many rows by a graph that is captured; None unless such a call came before."""
@@ -170,7 +172,7 @@ class Resident:
         small = self._small.get(outputs)
         if small is None:
             small = self._small[outputs] = self._bind(outputs)
-        return (small.prepared.get(size) or small.prepare(size))(X)
+        return (small.prepared.get(size) or small.prepare(size))(X, False)
 
     def _bind(self, outputs: Outputs) -> _Small:
         """Lay out what computes at most a chunk of rows."""
@@ -188,21 +190,19 @@ class Resident:
             reads = copy if copy in made else program.plan.outputs[name]
             give.append(Task((reads,), f"answer {name}", functools.partial(_give, buffer, copied, place)))
         self._settle()
-        return _Small(Chunk((take, *compute, *give), self._lane), buffers, table, self._wrong, given)
+        return _Small(Chunk((take, *compute, *give), self._lane), buffers, table, given)
 
     def _take(self, table: torch.Tensor, copied: torch.Tensor, given: torch.Tensor, rows: int) -> None:
-        take_kernel[(triton.cdiv(rows * self._n_features, BLOCK),)](
+        take_kernel[(triton.cdiv(rows * self._n_features, TAKEN_BLOCK),)](
             table=table,
             copied=copied,
             nan_allowed=self._nan_allowed,
-            wrong=self._wrong,
             out=given,
             n_features=self._n_features,
-            ADDRESS=ADDRESS,
-            NUMBERS=NUMBERS,
+            WRONG=WRONG,
             NAN=self._nan,
             TABLE=len(table),
-            BLOCK=BLOCK,
+            BLOCK=TAKEN_BLOCK,
             num_warps=WARPS,
         )
 
@@ -212,56 +212,56 @@ class Resident:
         Where an output cannot be finite for a row that holds what is not finite, the outputs are searched, which are
         less than the rows; these are only searched if one is found.
         """
-        program = self._program
-        steps = program.plan.steps_for(outputs)
-        answers = {name: self._new(len(X), name) for name in outputs}
-        telling = None if self._nan else self._telling(outputs)
+        large = self._large.get(outputs)
+        if large is None:
+            large = self._large[outputs] = self._plan_pieces(outputs)
+        rows, size, held = len(X), large.rows, dict[str, torch.Tensor]()
+        answers = {name: self._new(rows, name) for name in outputs}
         self._found[0] = 0
-        if telling is None:
+        if large.telling is None:
             self._search(X, nan=self._nan)
-        size, held = self._piece_rows(outputs), dict[str, torch.Tensor]()
-        for start in range(0, len(X), size):
-            given = X[start : start + size]
-            into = {name: answer[start : start + size] for name, answer in answers.items()}
-            for task in program.tasks(steps, held, min(size, len(X)), into, given):
+        for start in range(0, rows, size):
+            given, into = X, answers
+            if rows > size:
+                given = X[start : start + size]
+                into = {name: answer[start : start + size] for name, answer in answers.items()}
+            for task in self._program.tasks(large.steps, held, min(size, rows), into, given):
                 task.launch(len(given))
-        if telling is not None:
-            self._search(answers[telling], nan=False)
+        if large.telling is not None:
+            self._search(answers[large.telling], nan=False)
         self._settle()
-        if telling is not None and self._found[0]:
+        if large.telling is not None and self._found[0]:
             self._found[0] = 0
             self._search(X, nan=False)
             self._settle()
         return None if self._found[0] else answers
 
-    def _telling(self, outputs: Outputs) -> str | None:
-        """Return an output that is not finite where a number of its row is not, if there is one."""
-        steps = {step.output: step for step in self._program.plan.steps_for(outputs)}
-        for name in outputs:
-            step = steps.get(self._program.plan.outputs[name])
-            if step is not None and list(step.inputs) == [INPUT] and step.operation.passes_on_not_finite():
-                return name
-        return None
-
-    def _piece_rows(self, outputs: Outputs) -> int:
-        """Return how many rows are computed at once, a multiple of `ALIGNED_BYTES`."""
-        steps = self._program.plan.steps_for(outputs)
+    def _plan_pieces(self, outputs: Outputs) -> _Large:
+        plan, widths = self._program.plan, self._program.widths
+        steps = plan.steps_for(outputs)
         streamed = len(steps) == 1 and steps[0].operation.reads_input_once()
         rows, numbers = (MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS) if streamed else (MOST_ROWS, MOST_NUMBERS)
-        widest = max(self._n_features, *(self._program.widths[step.output] for step in steps))
-        rows = max(min(rows, numbers // widest), self._chunk_rows)
-        return max(rows // ALIGNED_BYTES * ALIGNED_BYTES, 1)
+        rows = max(min(rows, numbers // max(self._n_features, *(widths[step.output] for step in steps))), 1)
+        rows = max(rows, self._chunk_rows) // ALIGNED_BYTES * ALIGNED_BYTES
+        telling = {
+            step.output
+            for step in steps
+            if not self._nan and list(step.inputs) == [INPUT] and step.operation.passes_on_not_finite()
+        }
+        return _Large(
+            steps, next((name for name in outputs if plan.outputs[name] in telling), None), max(rows, ALIGNED_BYTES)
+        )
 
     def _search(self, x: torch.Tensor, *, nan: bool) -> None:
         """Begin to search a contiguous matrix."""
-        search_kernel[(triton.cdiv(x.numel(), SEARCH_BLOCK),)](
+        search_kernel[(triton.cdiv(x.numel(), SEARCHED_BLOCK),)](
             x=x,
             nan_allowed=self._nan_allowed,
             wrong=self._wrong,
             size=x.numel(),
             n_features=self._n_features,
             NAN=nan,
-            BLOCK=SEARCH_BLOCK,
+            BLOCK=SEARCHED_BLOCK,
             num_warps=WARPS,
         )
 
@@ -275,37 +275,50 @@ class Resident:
             torch.cuda.current_stream(self._program.device).synchronize()
 
 
+class _Large(NamedTuple):
+    """How many rows of any number are computed: by which steps, how many at once, and what is searched.
+
+    `telling` is an output that is not finite where a number of its row is not; None: the rows are searched.
+    """
+
+    steps: Sequence[Step]
+    telling: str | None
+    rows: int
+
+
 class _Small:
     """A set of outputs of at most a chunk of rows; `prepared` has what answers, by the rows of its graph."""
 
     def __init__(
-        self,
-        chunk: Chunk,
-        buffers: Mapping[str, torch.Tensor],
-        table: torch.Tensor,
-        wrong: torch.Tensor,
-        given: torch.Tensor,
+        self, chunk: Chunk, buffers: Mapping[str, torch.Tensor], table: torch.Tensor, given: torch.Tensor
     ) -> None:
         self._chunk = chunk
-        self._widths = {name: buffer.shape[1] for name, buffer in buffers.items()}
-        self._table, self._wrong = table.numpy(), wrong.numpy()
+        self._widths = [(name, buffer.shape[1]) for name, buffer in buffers.items()]
+        self._table = table
         self._n_features, self._device = given.shape[1], given.device
         self.prepared: dict[int, Prepared] = {}
 
     def prepare(self, size: int) -> Prepared:
         """Return what answers at most `size` rows, and keep it."""
-        table, wrong, n_features, device = self._table, self._wrong, self._n_features, self._device
-        table[:] = 0  # no rows: what compiles the kernels reads and writes nowhere
-        run = self._chunk.replayer(size, device)
-        widths, last = list(self._widths.items()), ANSWERS + len(self._widths)
+        self._table.zero_()  # no rows: what compiles the kernels reads and writes nowhere
+        begin, n_features, device, widths = (
+            self._chunk.replayer(size, self._device),
+            self._n_features,
+            self._device,
+            self._widths,
+        )
+        table = memoryview(self._table.numpy())
+        lay = struct.Struct(f"{ANSWERS + len(widths)}q").pack_into
 
-        def answer(X: torch.Tensor) -> Answers | None:
+        def answer(X: torch.Tensor, flat: bool) -> Answers | None:
             rows = X.shape[0]
             found = {name: torch.empty((rows, width), dtype=torch.float32, device=device) for name, width in widths}
-            table[:last] = [X.data_ptr(), rows * n_features, rows, *[each.data_ptr() for each in found.values()]]
-            wrong[0] = 0
-            run()
-            return None if wrong[0] else found
+            lay(table, 0, X.data_ptr(), rows * n_features, rows, 0, *[each.data_ptr() for each in found.values()])
+            wait = begin()
+            if flat:
+                found = {name: found[name].view(rows) if width == 1 else found[name] for name, width in widths}
+            wait()
+            return None if table[WRONG] else found
 
         self.prepared[size] = answer
         return answer
@@ -313,6 +326,6 @@ class _Small:
 
 def _give(buffer: torch.Tensor, copied: torch.Tensor, place: int, rows: int) -> None:
     width = buffer.shape[1]
-    give_kernel[(triton.cdiv(rows * width, BLOCK),)](
-        source=buffer, copied=copied, ROWS=ROWS, PLACE=place, WIDTH=width, BLOCK=BLOCK, num_warps=WARPS
+    give_kernel[(triton.cdiv(rows * width, GIVEN_BLOCK),)](
+        source=buffer, copied=copied, ROWS=ROWS, PLACE=place, WIDTH=width, BLOCK=GIVEN_BLOCK, num_warps=4
     )

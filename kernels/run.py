@@ -124,8 +124,8 @@ class Runner:
         Raises:
             PlanError: X is another matrix, or the runner was not given what numbers are allowed, or computes on a CPU.
         """
-        wanted = [len(X), self.plan.n_features], getattr(torch, self.dtype.name), self.device
-        if not isinstance(self._executor, KernelExecutor) or (list(X.shape), X.dtype, X.device) != wanted:
+        fits = X.dim() == 2 and X.shape[1] == self.plan.n_features and X.dtype is getattr(torch, self.dtype.name)
+        if not isinstance(self._executor, KernelExecutor) or not fits or X.device != self.device:
             raise PlanError(
                 f"X must be {self.dtype} [rows, {self.plan.n_features}] on {self.device} for engine {self.engine}, "
                 f"not {X.dtype} {list(X.shape)} on {X.device}."
@@ -135,7 +135,8 @@ class Runner:
     def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
         """Return what answers so many rows in the GPU's memory as `predict_on_device` does, and checks nothing of them.
 
-        It launches one captured graph. None: `predict_on_device` has captured none yet, or so many rows take none.
+        It launches one captured graph. Asked to by its second argument, it gives an output of one column as `[rows]`.
+        None: `predict_on_device` has captured none yet, or so many rows take none.
         """
         return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
 

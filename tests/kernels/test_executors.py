@@ -170,10 +170,13 @@ def test_a_number_of_rows_that_was_met_is_prepared(make: Make) -> None:
     assert executor.prepared(33, outputs) is executor.prepared(17, ("y",)) is None
     wrong = X.clone()
     wrong[3, 0] = torch.nan
+    flat = prepared(X[:9], True)
+    assert flat is not None
+    assert [list(answer.shape) for answer in flat.values()] == [[9, wanted[name].shape[1]] for name in outputs]
     found = []
     for first, count in ((0, 17), (40, 32), (5, 1)):
-        assert prepared(wrong[:count]) is None or count == 1
-        found.append((first, count, prepared(X[first : first + count])))
+        assert prepared(wrong[:count], False) is None or count == 1
+        found.append((first, count, prepared(X[first : first + count], False)))
     for first, count, answers in found:
         assert answers is not None
         assert list(answers) == list(outputs)

@@ -162,7 +162,7 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names, rows = self.check_outputs(outputs), None
-        found: Mapping[str, Any] | None = self._as_it_lies(X, names)
+        found: dict[str, Any] | None = self._as_it_lies(X, names, flat=squeeze)
         if found is None:
             rows = given(X)
             matrix = rows.matrix(self.inputs[0].name)
@@ -171,15 +171,17 @@ class Model:
                 found = self._of_host(rows.host(), names)
         if squeeze:
             found = {name: as_predicted(answer) for name, answer in found.items()}
-        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+        return found if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
 
-    def _as_it_lies(self, X: Any, outputs: tuple[str, ...]) -> Mapping[str, Any] | None:
+    def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return the outputs of a tensor or an array with nothing to convert; None where the longer way has to judge.
 
-        It has to where X is anything else, or holds a number that is refused.
+        It has to where X is anything else, or holds a number that is refused. See `LocalModel.answer` for `flat`.
         """
         model = self._loaded
-        found: Mapping[str, Any] | None = model.answer(X, outputs) if model is not None and model.takes(X) else None
+        if model is None or not model.takes(X):
+            return None
+        found: dict[str, Any] | None = model.answer(X, outputs, flat=flat)
         return found
 
     def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
@@ -232,7 +234,7 @@ class Model:
         """Return the outputs of tensors of any number of rows."""
         answers = self._as_it_lies(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
         if answers is not None:
-            return dict(answers)
+            return answers
         found = []
         for part in self._parts(tensors):
             (answer,) = self._model().execute([part.of(tensors)], outputs)

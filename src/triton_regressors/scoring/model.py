@@ -125,11 +125,13 @@ class LocalModel:
             and 0 < X.shape[0] <= self.max_rows
         )
 
-    def answer(self, X: Any, outputs: tuple[str, ...]) -> dict[str, Any] | None:
+    def answer(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return outputs of rows that `takes` accepts, where they lie; None where a number is refused.
 
-        On a GPU a number of rows that was met before is one graph, which is all but the memory for its answers. None
-        of the caller's settings of torch can reach it but inference mode, in which new tensors are others.
+        If `flat`, an output of one column may be `[rows]`.
+
+        On a GPU a number of rows that was met before is one graph. The caller's settings of torch cannot reach it, and
+        only inference mode would reach its answers, by making them tensors that autograd refuses.
 
         Raises:
             ServerFault: the model failed.
@@ -137,11 +139,19 @@ class LocalModel:
         if self._prepared is None:
             return self._of_array(X, outputs)
         with self._lock:
-            if torch.cuda.current_device() == self._gpu and not torch.is_inference_mode_enabled():
-                prepared = self._prepared(X.shape[0], outputs) if self._process == os.getpid() else None
-                if prepared is not None:
-                    found: dict[str, torch.Tensor] | None = prepared(X)
+            here = self._process == os.getpid() and torch.cuda.current_device() == self._gpu
+            prepared = self._prepared(X.shape[0], outputs) if here else None
+            found: dict[str, torch.Tensor] | None
+            if prepared is not None:
+                if not torch.is_inference_mode_enabled():
+                    found = prepared(X, flat)
                     return found
+                with torch.inference_mode(mode=False):
+                    found = prepared(X, flat)
+                    return found
+            if here and _is_plain():
+                found = self._model.runner.predict_on_device(X, outputs)
+                return found
         return self.on_device(X, outputs)
 
     def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
@@ -245,15 +255,25 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def _is_plain() -> bool:
+    """Return whether torch is as in a process of its own: no mode is on, and every default is torch's."""
+    return (
+        torch.get_default_dtype() is torch.float32
+        and not torch.is_inference_mode_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and torch.get_float32_matmul_precision() == "highest"
+        and torch.get_default_device().type == "cpu"
+    )
+
+
 @contextmanager
 def _plain_torch() -> Iterator[None]:
     """Undo what the caller has told torch and what would reach the model: modes, autocast and defaults."""
-    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    on_cpu = torch.get_default_device().type == "cpu"
-    modes = torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")
-    if on_cpu and not modes and dtype == torch.float32 and precision == "highest":
+    if _is_plain():
         yield
         return
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_cpu = torch.get_default_device().type == "cpu"
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.autocast("cpu", enabled=False))
