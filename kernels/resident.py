@@ -307,7 +307,7 @@ class _Small:
             self._device,
             self._widths,
         )
-        table = memoryview(self._table.numpy())
+        table = self._table.numpy().data
         lay = struct.Struct(f"{ANSWERS + len(widths)}q").pack_into
 
         def answer(X: torch.Tensor, flat: bool) -> Answers | None:

@@ -15,7 +15,7 @@ from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
 from triton_regressors.scoring.ahead import ahead
-from triton_regressors.scoring.arrays import given, on_gpu
+from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
@@ -162,16 +162,19 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names, rows = self.check_outputs(outputs), None
-        found: dict[str, Any] | None = self._as_it_lies(X, names, flat=squeeze)
+        found: Mapping[str, Any] | None = self._as_it_lies(X, names, flat=squeeze)
         if found is None:
             rows = given(X)
-            matrix = rows.matrix(self.inputs[0].name)
-            found = None if matrix is None else self._of_gpu(matrix, names)
-            if found is None:
-                found = self._of_host(rows.host(), names)
+            found = self._of_given(rows, names)
         if squeeze:
             found = {name: as_predicted(answer) for name, answer in found.items()}
-        return found if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+
+    def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
+        """Return the outputs of rows in any form, tensors on the model's device or arrays."""
+        matrix = rows.matrix(self.inputs[0].name)
+        found = None if matrix is None else self._of_gpu(matrix, outputs)
+        return self._of_host(rows.host(), outputs) if found is None else found
 
     def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return the outputs of a tensor or an array with nothing to convert; None where the longer way has to judge.
