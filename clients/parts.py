@@ -125,7 +125,7 @@ def as_predicted(answer: np.ndarray, column: bool) -> np.ndarray:
 
     One target is `[rows]`, or `[rows, 1]` with `column`. Several targets are `[rows, n_targets]`.
     """
-    return answer[:, 0] if answer.shape[1:] == (1,) and not column else answer
+    return answer.reshape(-1) if answer.shape[1:] == (1,) and not column else answer
 
 
 def _string_bytes(array: np.ndarray) -> np.ndarray:
