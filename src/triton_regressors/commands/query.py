@@ -77,15 +77,20 @@ def predict(
         triton-regressors predict diabetes rows.npy --url gpu-server:8001
     """
     with loading():
-        from triton_regressors.clients.rows import read_tensors
+        from triton_regressors.clients.rows import read_by_row, read_tensors
     to_file = None if output == _STDOUT else output
     if to_file is not None:
         _check_writable(to_file)
     named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
-        tensors = read_tensors(rows, client.config(name), named)
-        answers = client.infer(name, tensors, outputs=wanted, version=version, errors=errors.value)
+        if errors is Errors.row:
+            given, kept, refused = read_by_row(rows, client.config(name), named)
+            answers = client.infer(name, given, outputs=wanted, version=version, errors="row").among(kept, refused)
+        else:
+            answers = client.infer(
+                name, read_tensors(rows, client.config(name), named), outputs=wanted, version=version
+            )
     table = _as_columns(answers)
     notes = Console(stderr=True)
     for reason in list(answers.refused.values())[:_SHOWN_ROWS]:
