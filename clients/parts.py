@@ -44,6 +44,15 @@ class Answers(dict[str, np.ndarray]):
         super().__init__(outputs)
         self.refused, self.column = dict(refused or {}), column
 
+    def among(self, rows: np.ndarray, refused: Mapping[int, str]) -> "Answers":
+        """Return answers to a table of which these are the answers to `rows`, and the other rows are refused."""
+        whole = {}
+        for name, array in self.items():
+            whole[name] = np.full((len(rows) + len(refused), array.shape[1]), np.nan, array.dtype)
+            whole[name][rows] = array
+        own = {int(rows[row]): renumbered(why, int(rows[row]) - row) for row, why in self.refused.items()}
+        return Answers(whole, dict(sorted({**own, **refused}.items())), self.column)
+
     def as_predicted(self, name: str) -> np.ndarray:
         """Return an output in the shape of the estimator's `predict`."""
         return as_predicted(self[name], self.column)
