@@ -140,8 +140,8 @@ def check_names(entry: str, service: str, namespace: str, prometheus: str, acces
             )
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", gpu_resource, re.ASCII):
         raise TritonRegressorsError(
-            f"--gpu-resource is {gpu_resource!r}; accepted: a node's name for its GPUs, such as {GPU_RESOURCE}, "
-            "nvidia.com/gpu.shared or nvidia.com/mig-1g.10gb."
+            f"--gpu-resource is {gpu_resource!r}; accepted: the name under which a node offers its GPUs, such as "
+            f"{GPU_RESOURCE}, nvidia.com/gpu.shared or nvidia.com/mig-1g.10gb."
         )
     if not re.fullmatch(r"[\w.-]+", entry, re.ASCII):
         raise TritonRegressorsError(
@@ -149,8 +149,8 @@ def check_names(entry: str, service: str, namespace: str, prometheus: str, acces
         )
     if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", service) or len(service) > 40:
         raise TritonRegressorsError(
-            f"The service cannot be called {service!r}: KServe takes at most 40 small letters, digits and "
-            "hyphens, with a letter first; give another with --service."
+            f"The service cannot be called {service!r}: KServe takes small letters, digits and hyphens, from a letter "
+            "on, 40 at most; give another with --service."
         )
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", namespace) or len(namespace) > 63:
         raise TritonRegressorsError(
@@ -301,7 +301,7 @@ def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> tuple[l
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     try:
         if directory.is_dir() and any(directory.iterdir()) and not overwrite:
-            raise TritonRegressorsError(f"{directory} is not empty; give another --output, or --overwrite.")
+            raise TritonRegressorsError(f"{directory} holds something already; give another --output, or --overwrite.")
         directory.mkdir(parents=True, exist_ok=True)
         before = _written(directory)
         _note(directory, {**before, **digests})
@@ -317,7 +317,7 @@ def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> tuple[l
         _note(directory, {**{name: before[name] for name in changed}, **digests})
         return removed, changed
     except OSError as error:
-        raise TritonRegressorsError(f"Cannot write into {directory}: {error.strerror}.") from error
+        raise TritonRegressorsError(f"Nothing can be written into {directory}: {error.strerror}.") from error
 
 
 def _written(directory: Path) -> dict[str, str]:
@@ -379,7 +379,7 @@ def _image(image: str) -> str:
     """Return an image's name and its tag or digest as kustomize takes them apart."""
     if re.search(r"\s|[{}\",]", image) or not image:
         raise TritonRegressorsError(
-            f"{image!r} is not an image's name; give one such as registry.example/server:26.09."
+            f"{image!r} is no name of an image; give one such as registry.example/server:26.09."
         )
     name, at, digest = image.partition("@")
     if at:
