@@ -276,7 +276,7 @@ class Resident:
 
 
 class _Large(NamedTuple):
-    """How many rows of any number are computed: by which steps, how many at once, and what is searched.
+    """The way to compute any number of rows: the steps, the rows of a piece, and what is searched.
 
     `telling` is an output that is not finite where a number of its row is not; None: the rows are searched.
     """

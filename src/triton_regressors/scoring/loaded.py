@@ -175,7 +175,7 @@ class Model:
 
     @functools.cached_property
     def _answers_column(self) -> bool:
-        """Whether the estimator's `predict` answers one target as `[rows, 1]`."""
+        """True if the estimator's `predict` answers one target as `[rows, 1]`."""
         return bool(read_document(self.entry.version_directory, check_files=False).answers_column)
 
     def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
