@@ -161,14 +161,13 @@ class Model:
         return tuple(dict.fromkeys(outputs))
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
-        names, rows = self.check_outputs(outputs), None
-        found: Mapping[str, Any] | None = self._as_it_lies(X, names, flat=squeeze)
-        if found is None:
-            rows = given(X)
-            found = self._of_given(rows, names)
-        if squeeze:
-            found = {name: as_predicted(answer) for name, answer in found.items()}
-        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+        names = self.check_outputs(outputs)
+        at_once = self._as_it_lies(X, names, flat=squeeze)
+        if at_once is not None:
+            return at_once
+        rows = given(X)
+        found = self._of_given(rows, names)
+        return {name: rows.answer(as_predicted(answer) if squeeze else answer) for name, answer in found.items()}
 
     def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the outputs of rows in any form, tensors on the model's device or arrays."""
