@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -20,7 +19,7 @@ except ImportError:
 SMALLEST_GRAPH_ROWS = 16
 
 MOST_STREAMS = 64
-"""How many of the caller's streams a thread keeps in mind."""
+"""Of the caller's streams so many are kept in mind."""
 
 
 class Lane:
@@ -162,21 +161,18 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
         return replay
 
     executable, handle = driver.CUgraphExec(graph.raw_cuda_graph_exec()), driver.CUstream(stream.cuda_stream)
-    success = driver.CUresult.CUDA_SUCCESS
+    success, no_context = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
 
     def launch() -> None:
         (result,) = driver.cuGraphLaunch(executable, handle)
+        if result == no_context:  # this thread has not used the GPU yet: the runtime's call gives it the GPU's context
+            with torch.cuda.device(stream.device):
+                stream.query()
+            (result,) = driver.cuGraphLaunch(executable, handle)
         if result != success:
             raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
 
     return launch
-
-
-class _Streams(threading.local):
-    """What a thread has to start a graph on a stream and to wait for it, by the stream's handle."""
-
-    def __init__(self) -> None:
-        self.known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
 
 
 def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
@@ -184,16 +180,16 @@ def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], 
 
     The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
     """
-    handle_of, index, streams = triton.runtime.driver.active.get_current_stream, device.index, _Streams()
+    handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
+    known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
 
     def begin() -> Callable[[], None]:
-        known, handle = streams.known, handle_of(index)
+        handle = handle_of(index)
         found = known.get(handle)
         if found is None:
             if len(known) == MOST_STREAMS:
                 known.clear()
             stream = torch.cuda.current_stream(device)
-            stream.query()  # makes the device's context this thread's, which the driver does not
             found = known[handle] = graph_starter(graph, stream), stream.synchronize
         start, wait = found
         start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
@@ -116,7 +118,8 @@ class Model:
             return_std: return the predictions and their standard deviations, as scikit-learn's Gaussian processes do.
 
         Returns:
-            `[rows]`, or `[rows, n_targets]` of several targets; with `return_std` two of these.
+            `[rows]`, `[rows, 1]` where the estimator answers one target so, or `[rows, n_targets]` of several targets;
+            with `return_std` two of these.
 
         Raises:
             InvalidRequest: the rows do not fit, or a row holds what the model does not take, with the sentence that a
@@ -162,12 +165,19 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names = self.check_outputs(outputs)
-        at_once = self._as_it_lies(X, names, flat=squeeze)
+        at_once = self._as_it_lies(X, names, flat=squeeze and not self._answers_column)
         if at_once is not None:
             return at_once
         rows = given(X)
         found = self._of_given(rows, names)
-        return {name: rows.answer(as_predicted(answer) if squeeze else answer) for name, answer in found.items()}
+        if squeeze:
+            found = {name: as_predicted(answer, self._answers_column) for name, answer in found.items()}
+        return {name: rows.answer(answer) for name, answer in found.items()}
+
+    @functools.cached_property
+    def _answers_column(self) -> bool:
+        """Whether the estimator's `predict` answers one target as `[rows, 1]`."""
+        return bool(read_document(self.entry.version_directory, check_files=False).answers_column)
 
     def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the outputs of rows in any form, tensors on the model's device or arrays."""

@@ -24,7 +24,6 @@ import torch
 from google.protobuf import json_format
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
-from triton_regressors.clients.parts import as_predicted
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.kernels.entry import Entry
 from triton_regressors.kernels.inputs import NUMBERS, ONLY_CPU_INPUTS
@@ -158,7 +157,9 @@ class LocalModel:
                     found = self._model.runner.predict_on_device(X, outputs)
                 else:
                     found = self.on_device(X, outputs)
-        return {name: as_predicted(each) for name, each in found.items()} if flat and found is not None else found
+        if flat and found is not None:
+            return {name: each.reshape(-1) if each.shape[1] == 1 else each for name, each in found.items()}
+        return found
 
     def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         try:
