@@ -68,23 +68,19 @@ def take_kernel(
     nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
     out,  # [rows, n_features], of at least as many rows as the call
     n_features,
-    ADDRESS: tl.constexpr,  # places of the table; the last becomes 1 where a number is not allowed
-    NUMBERS: tl.constexpr,
-    WRONG: tl.constexpr,
+    WRONG: tl.constexpr,  # which place of the table becomes 1 where a number is not allowed
     NAN: tl.constexpr,  # whether any column may hold NaN
     TABLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program copies and searches `BLOCK` numbers; the first also copies the table, for the last kernels.
-
-    Each reads the table at once: one way across the bus and back takes about as long as all the rest.
-    """
-    program, place = tl.program_id(0), tl.arange(0, TABLE)
-    read = tl.load(table + place)
-    address = tl.sum(tl.where(place == ADDRESS, read, 0), 0)
-    size = tl.sum(tl.where(place == NUMBERS, read, 0), 0)
+    """A program copies and searches `BLOCK` numbers; the first also copies the table, for the last kernels."""
+    program = tl.program_id(0)
+    which = tl.arange(0, 2)
+    read = tl.load(table + which)  # the address and the number of numbers
+    address, size = tl.sum(tl.where(which == 0, read, 0), 0), tl.sum(tl.where(which == 1, read, 0), 0)
     if program == 0:
-        tl.store(copied + place, read)
+        place = tl.arange(0, TABLE)
+        tl.store(copied + place, tl.load(table + place))
     start = program.to(tl.int64) * BLOCK
     if start < size:
         offset = tl.arange(0, BLOCK)
@@ -200,8 +196,6 @@ class Resident:
             nan_allowed=self._nan_allowed,
             out=given,
             n_features=self._n_features,
-            ADDRESS=ADDRESS,
-            NUMBERS=NUMBERS,
             WRONG=WRONG,
             NAN=self._nan,
             TABLE=len(table),
