@@ -6,7 +6,8 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
-from triton_regressors.kernels import digit_layers, digit_steps
+from triton_regressors.kernels import digit_layers, digit_layers_hopper, digit_steps
+from triton_regressors.kernels.devices import has_warp_groups
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import dense_layers as dense_layers_module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
@@ -116,6 +117,41 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     assert np.array_equal(few, many, equal_nan=True)
     known = np.delete(np.arange(37), 5)
     np.testing.assert_allclose(few[known], op.emulate(x[known]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("widths", [(40, 70, 20, 3), (9, 20, 150, 33), (33, 40, 200, 130, 2), (64, 256, 256, 256, 4)])
+def test_products_that_run_on_beside_a_program_have_the_same_bits(
+    device: torch.device, widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_warp_groups(device):
+        pytest.skip("needs a GPU of compute capability 9.0 and a version of the Triton language seen there")
+    launched: list[int] = []
+    launch = digit_layers_hopper.launch_hopper_layers
+    monkeypatch.setattr(digit_layers_hopper, "launch_hopper_layers", lambda *given: (launched.append(1), launch(*given)))
+    op = dense_layers(*widths, precision="int8", shift=2.0)
+    (x,) = inputs_for([widths[0]], digit_layers.MANY_ROWS + 1)
+    x[5, 1] = np.nan
+    found = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), found, equal_nan=True)
+    assert len(launched) == 1
+
+
+def test_which_networks_take_warp_groups(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were measured to take less time so."""
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
+    many, wide = digit_layers.MANY_ROWS, (64, 256, 256, 4)
+    assert digit_layers.takes_warp_groups(many, wide, "relu", device)
+    for rows, widths, activation in (
+        (many - 1, wide, "relu"),
+        (many, wide, "tanh"),
+        (many, (65, 256, 256, 4), "relu"),
+        (many, (64, 256, 4), "relu"),
+        (many, (64, 64, 64, 4), "relu"),
+    ):
+        assert not digit_layers.takes_warp_groups(rows, widths, activation, device)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    assert not digit_layers.takes_warp_groups(many, wide, "relu", device)
 
 
 def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:

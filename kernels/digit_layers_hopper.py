@@ -1,0 +1,302 @@
+"""Layers of neural networks by digits of eight bits on GPUs of compute capability 9.0, for many rows.
+
+There products run on while a program goes on. The Triton language waits for each product whose sums are whole numbers
+before it starts the next, so these kernels are written in Gluon, its lower level. A program has three parts that wait
+for each other only where they must. One warp loads the weights, 64 units after 64, into a ring in shared memory. Two
+warp groups take 64 rows each through all layers: what a layer reads, a group holds as digits in registers, and what it
+makes lies in shared memory until the next layer. While one group computes what follows its products, those of the
+other keep the matrix units busy. The sums are whole, so the bits are those of `digit_layers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from .devices import program_limit
+from .digit_network import UNITS, filled_units, whole_width
+from .digit_products import MIDDLE, activated, combined, first_numbers, next_units, split, squares
+from .functions import apply_function
+from .plan import Parameters
+
+GROUP_ROWS = gl.constexpr(64)
+BLOCK_UNITS = gl.constexpr(UNITS)
+DIGITS = gl.constexpr(4)
+GROUPS = gl.constexpr(2)
+
+SHARED_STAGES = 10
+STAGES = 6
+"""How many blocks of weights, each of a digit of 64 units, have a place in shared memory: four that are multiplied."""
+
+REGISTERS, LOADER_REGISTERS = 240, 24
+"""Of a thread that multiplies, and of one that loads."""
+
+
+@gluon.jit
+def load_layer(desc, first, units, weights, full, empty, tick, STAGES: gl.constexpr):
+    """Load a layer's weights in the order in which they are read, the lowest digits first; return the next tick."""
+    INPUTS: gl.constexpr = desc.block_type.shape[1]
+    for start in range(0, units, BLOCK_UNITS):
+        for place in gl.static_range(DIGITS):
+            stage = tick % STAGES
+            mbarrier.wait(empty.index(stage), ((tick // STAGES) & 1) ^ 1)
+            mbarrier.expect(full.index(stage), desc.block_type.nbytes)
+            block = weights.index(stage)._reinterpret(gl.int8, [BLOCK_UNITS, INPUTS], desc.layout)
+            at = first + (DIGITS - 1 - place) * units + start
+            tma.async_copy_global_to_shared(desc, [at, 0], full.index(stage), block)
+            tick += 1
+    return tick
+
+
+@gluon.jit
+def load_weights(
+    first_desc, desc, shapes, rows, weights, full, empty,
+    PROGRAM_ROWS: gl.constexpr, HIDDEN: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Load the weights of all layers, again for every block of rows."""
+    tick = 0
+    for _ in range(gl.program_id(0), gl.cdiv(rows, PROGRAM_ROWS), gl.num_programs(0)):
+        tick = load_layer(first_desc, 0, gl.load(shapes), weights, full, empty, tick, STAGES)
+        first = 0
+        for layer in range(1, HIDDEN):
+            units = gl.load(shapes + 2 * layer)
+            tick = load_layer(desc, first, units, weights, full, empty, tick, STAGES)
+            first += DIGITS * units
+
+
+@gluon.jit
+def loaded(weights, full, tick, LAYOUT: gl.constexpr, INPUTS: gl.constexpr, STAGES: gl.constexpr):
+    """Return a block of weights `[INPUTS, BLOCK_UNITS]` once it is there."""
+    stage = tick % STAGES
+    mbarrier.wait(full.index(stage), (tick // STAGES) & 1)
+    return weights.index(stage)._reinterpret(gl.int8, [BLOCK_UNITS, INPUTS], LAYOUT).permute((1, 0))
+
+
+@gluon.jit
+def products(
+    d0, d1, d2, d3, weights, full, empty, tick, LAYOUT: gl.constexpr, SUMS: gl.constexpr, STAGES: gl.constexpr
+):
+    """Return what `multiply_all` does, by products of which up to six are under way."""
+    INPUTS: gl.constexpr = d0.shape[1]
+    none = gl.zeros([GROUP_ROWS, BLOCK_UNITS], gl.int32, SUMS)
+    e3 = loaded(weights, full, tick, LAYOUT, INPUTS, STAGES)
+    low = warpgroup_mma(d0, e3, none, is_async=True)
+    e2 = loaded(weights, full, tick + 1, LAYOUT, INPUTS, STAGES)
+    low = warpgroup_mma(d1, e2, low, is_async=True)
+    e1 = loaded(weights, full, tick + 2, LAYOUT, INPUTS, STAGES)
+    low = warpgroup_mma(d2, e1, low, is_async=True)
+    e0 = loaded(weights, full, tick + 3, LAYOUT, INPUTS, STAGES)
+    low = warpgroup_mma(d3, e0, low, is_async=True)
+    high = warpgroup_mma(d0, e0, none, is_async=True)
+    low = warpgroup_mma_wait(num_outstanding=1, deps=[low])
+    mbarrier.arrive(empty.index(tick % STAGES), count=1)
+    low = ((low + 128) >> 8) + MIDDLE
+    low = warpgroup_mma(d0, e2, low, is_async=True)
+    low = warpgroup_mma(d1, e1, low, is_async=True)
+    low = warpgroup_mma(d2, e0, low, is_async=True)
+    high = warpgroup_mma_wait(num_outstanding=3, deps=[high]) * 256
+    high = warpgroup_mma(d0, e1, high, is_async=True)
+    high = warpgroup_mma(d1, e0, high, is_async=True)
+    high, low = warpgroup_mma_wait(num_outstanding=0, deps=[high, low])
+    for used in gl.static_range(1, DIGITS):
+        mbarrier.arrive(empty.index((tick + used) % STAGES), count=1)
+    return combined(high, low)
+
+
+@gluon.jit
+def meet(barrier, met):
+    """Wait until both groups have come here, and see what the other has written; return how often they have met."""
+    mbarrier.arrive(barrier, count=1)
+    mbarrier.wait(barrier, met & 1)
+    return met + 1
+
+
+@gluon.jit
+def hidden_layer(
+    q, factor, inverse, intercept, units, made, norms, both, met, weights, full, empty, tick,
+    LAYOUT: gl.constexpr, SUMS: gl.constexpr, WIDTH: gl.constexpr, ACTIVATION: gl.constexpr,
+    GROUP: gl.constexpr, SHARED: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Make a layer of numbers `q` and put it into `made`; return its rows' `squares`, the next tick and meeting.
+
+    Where the rows are SHARED, the group makes every second block of units, and leaves the others to the other group.
+    """
+    d0, d1, d2, d3 = split(q)
+    total = gl.zeros([GROUP_ROWS], gl.int32, gl.SliceLayout(1, SUMS))
+    unit = gl.arange(0, BLOCK_UNITS, gl.SliceLayout(0, SUMS))
+    if SHARED:
+        met = meet(both, met)  # `made` has been read
+    for start in range(GROUP * BLOCK_UNITS if SHARED else 0, units, GROUPS * BLOCK_UNITS if SHARED else BLOCK_UNITS):
+        at = tick + start // BLOCK_UNITS * DIGITS
+        v = products(d0, d1, d2, d3, weights, full, empty, at, LAYOUT, SUMS, STAGES)
+        b = gl.load(intercept + start + unit)
+        h = activated(v, factor[:, None], b[None, :], inverse[:, None], ACTIVATION)
+        total += squares(h)
+        for block in gl.static_range(WIDTH // BLOCK_UNITS):
+            if start == block * BLOCK_UNITS:
+                made.slice(block * BLOCK_UNITS, BLOCK_UNITS, dim=1).store(h)
+    if SHARED:
+        norms.index(GROUP).store(total)
+        met = meet(both, met)  # both groups have written
+        total += norms.index(1 - GROUP).load(gl.SliceLayout(1, SUMS))
+    return total, tick + units // BLOCK_UNITS * DIGITS, met
+
+
+@gluon.jit
+def take_rows(
+    tables, out, rows, made, norms, both, weights, full, empty,
+    FIRST_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr, FEATURES: gl.constexpr, INPUTS: gl.constexpr,
+    HIDDEN: gl.constexpr, WIDTH: gl.constexpr, TARGETS: gl.constexpr, ACTIVATION: gl.constexpr,
+    FUNCTION: gl.constexpr, SHIFTED: gl.constexpr, SPARSE: gl.constexpr,
+    GROUP: gl.constexpr, SHARED: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Take a warp group's rows of every block through all layers."""
+    x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept = tables
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_UNITS, 32])
+    NUMBERS: gl.constexpr = gl.DotOperandLayout(0, SUMS, 4)
+    OF_ROWS: gl.constexpr = gl.SliceLayout(1, SUMS)
+    PROGRAM_ROWS: gl.constexpr = GROUP_ROWS if SHARED else GROUPS * GROUP_ROWS
+    FIRST_ROW: gl.constexpr = 0 if SHARED else GROUP * GROUP_ROWS
+    feature = gl.arange(0, INPUTS, gl.SliceLayout(0, NUMBERS))
+    unit_of_block = gl.arange(0, BLOCK_UNITS, gl.SliceLayout(0, NUMBERS))
+    tick = 0
+    met = 0
+    for block in range(gl.program_id(0), gl.cdiv(rows, PROGRAM_ROWS), gl.num_programs(0)):
+        start = block.to(gl.int64) * PROGRAM_ROWS + FIRST_ROW
+        row = start + gl.arange(0, GROUP_ROWS, gl.SliceLayout(1, NUMBERS))
+        z, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
+        total, unit = gl.convert_layout(squares(z), OF_ROWS), gl.convert_layout(unit, OF_ROWS)
+        factor, unit, inverse = next_units(total, unit, limits)
+        total, tick, met = hidden_layer(
+            z, factor, inverse, intercept, gl.load(shapes), made, norms, both, met, weights, full, empty, tick,
+            FIRST_LAYOUT, SUMS, WIDTH, ACTIVATION, GROUP, SHARED, STAGES,
+        )  # fmt: skip
+        for layer in range(1, HIDDEN):
+            factor, unit, inverse = next_units(total, unit, limits + 3 * layer)
+            total, tick, met = hidden_layer(
+                made.load(NUMBERS), factor, inverse, intercept + layer * WIDTH, gl.load(shapes + 2 * layer),
+                made, norms, both, met, weights, full, empty, tick,
+                LAYOUT, SUMS, WIDTH, ACTIVATION, GROUP, SHARED, STAGES,
+            )  # fmt: skip
+        unit = gl.convert_layout(unit, gl.SliceLayout(1, NUMBERS))
+        for target in range(GROUP if SHARED else 0, TARGETS, GROUPS if SHARED else 1):
+            sums = gl.zeros([GROUP_ROWS], gl.int64, gl.SliceLayout(1, NUMBERS))
+            for part in gl.static_range(WIDTH // BLOCK_UNITS):
+                h = made.slice(part * BLOCK_UNITS, BLOCK_UNITS, dim=1).load(NUMBERS)
+                w = gl.load(last_weight + target * WIDTH + part * BLOCK_UNITS + unit_of_block)
+                sums += tl.sum(h.to(gl.int64) * w.to(gl.int64)[None, :], axis=1)
+            y = sums.to(gl.float64) * unit * gl.load(last_unit + target) + (gl.load(last_intercept + target) + nothing)
+            found = apply_function(y, FUNCTION).to(out.dtype.element_ty)
+            gl.store(out + row * TARGETS + target, found, mask=row < rows)
+
+
+@gluon.jit(do_not_specialize=["rows"])
+def hopper_layers_kernel(
+    first_weight,  # descriptor of int8 [4 · units, INPUTS], in blocks of 64
+    weight,  # descriptor of int8 [4 · units of all further hidden layers, WIDTH], in blocks of 64
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    scale,  # float64 [FEATURES]
+    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
+    shapes,  # int32 [HIDDEN, 2]: of each hidden layer the units and where its weights begin
+    limits,  # float64 [HIDDEN, 3]: see `digit_tables`
+    intercept,  # float64 [HIDDEN, WIDTH]
+    last_weight,  # int32 [TARGETS, WIDTH]
+    last_unit,  # float64 [TARGETS]
+    last_intercept,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    FEATURES: gl.constexpr,
+    INPUTS: gl.constexpr,  # FEATURES with what fills them up, at most WIDTH
+    HIDDEN: gl.constexpr,
+    WIDTH: gl.constexpr,
+    TARGETS: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+    FUNCTION: gl.constexpr,
+    SHIFTED: gl.constexpr,
+    SPARSE: gl.constexpr,
+    SHARED: gl.constexpr,
+    STAGES: gl.constexpr,
+    REGISTERS: gl.constexpr,
+    LOADER_REGISTERS: gl.constexpr,
+):
+    """A program takes every `num_programs(0)`-th block of rows through all layers."""
+    FIRST_LAYOUT: gl.constexpr = first_weight.layout
+    LAYOUT: gl.constexpr = weight.layout
+    PROGRAM_ROWS: gl.constexpr = GROUP_ROWS if SHARED else GROUPS * GROUP_ROWS
+    weights = gl.allocate_shared_memory(gl.int8, [STAGES, BLOCK_UNITS, WIDTH], LAYOUT)
+    made = gl.allocate_shared_memory(
+        gl.int32, [1 if SHARED else GROUPS, GROUP_ROWS, WIDTH], gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
+    )
+    norms = gl.allocate_shared_memory(gl.int32, [GROUPS, GROUP_ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    both = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=1 if SHARED else GROUPS)
+    mbarrier.init(both, count=GROUPS)
+    made0 = made.index(0)
+    made1 = made.index(0 if SHARED else 1)
+    tables = (x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept)
+    gl.warp_specialize(
+        [
+            (take_rows, (
+                tables, out, rows, made0, norms, both, weights, full, empty,
+                FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, SHIFTED, SPARSE,
+                0, SHARED, STAGES,
+            )),
+            (take_rows, (
+                tables, out, rows, made1, norms, both, weights, full, empty,
+                FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, SHIFTED, SPARSE,
+                1, SHARED, STAGES,
+            )),
+            (load_weights, (
+                first_weight, weight, shapes, rows, weights, full, empty, PROGRAM_ROWS, HIDDEN, STAGES,
+            )),
+        ],
+        [4, 1],
+        [REGISTERS, LOADER_REGISTERS],
+    )  # fmt: skip
+
+
+def launch_hopper_layers(
+    parameters: Parameters,
+    x: torch.Tensor,
+    rows: int,
+    widths: tuple[int, ...],
+    arguments: dict[str, Any],
+    shared: bool,
+) -> None:
+    """Launch two hidden layers or more, no narrower than the features, with what `launch_digit_layers` gives."""
+    inputs, width, weight = whole_width(widths[0]), whole_width(max(widths[1:-1])), parameters["weight"]
+    units = filled_units(widths[1], len(widths) - 2, width)
+    first = DIGITS.value * units * inputs
+    program_rows = GROUP_ROWS.value if shared else GROUPS.value * GROUP_ROWS.value
+    blocks, programs = triton.cdiv(rows, program_rows), program_limit(weight.device) // 2
+    hopper_layers_kernel[(min(blocks, programs),)](
+        first_weight=_blocks(weight[:first], inputs),
+        weight=_blocks(weight[first:], width),
+        x=x,
+        shapes=parameters["shapes"],
+        rows=rows,
+        SHARED=shared,
+        STAGES=SHARED_STAGES if shared else STAGES,
+        REGISTERS=REGISTERS,
+        LOADER_REGISTERS=LOADER_REGISTERS,
+        num_warps=4,
+        **arguments,
+    )
+
+
+def _blocks(weight: torch.Tensor, inputs: int) -> TensorDescriptor:
+    """Return what blocks of 64 rows of int8 `[rows, inputs]` are loaded by."""
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=min(inputs, 128), element_bitwidth=8, rank=2)
+    return TensorDescriptor.from_tensor(weight.view(-1, inputs), [UNITS, inputs], layout)
