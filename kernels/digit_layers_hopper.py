@@ -29,9 +29,7 @@ from .plan import Parameters
 GROUP_ROWS = gl.constexpr(64)
 BLOCK_UNITS = gl.constexpr(UNITS)
 DIGITS = gl.constexpr(4)
-GROUPS = gl.constexpr(2)
 
-SHARED_STAGES = 10
 STAGES = 6
 """How many blocks of weights, each of a digit of 64 units, have a place in shared memory: four that are multiplied."""
 
@@ -56,13 +54,10 @@ def load_layer(desc, first, units, weights, full, empty, tick, STAGES: gl.conste
 
 
 @gluon.jit
-def load_weights(
-    first_desc, desc, shapes, rows, weights, full, empty,
-    PROGRAM_ROWS: gl.constexpr, HIDDEN: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
+def load_weights(first_desc, desc, shapes, rows, weights, full, empty, HIDDEN: gl.constexpr, STAGES: gl.constexpr):
     """Load the weights of all layers, again for every block of rows."""
     tick = 0
-    for _ in range(gl.program_id(0), gl.cdiv(rows, PROGRAM_ROWS), gl.num_programs(0)):
+    for _ in range(gl.program_id(0), gl.cdiv(rows, 2 * GROUP_ROWS), gl.num_programs(0)):
         tick = load_layer(first_desc, 0, gl.load(shapes), weights, full, empty, tick, STAGES)
         first = 0
         for layer in range(1, HIDDEN):
@@ -111,82 +106,58 @@ def products(
 
 
 @gluon.jit
-def meet(barrier, met):
-    """Wait until both groups have come here, and see what the other has written; return how often they have met."""
-    mbarrier.arrive(barrier, count=1)
-    mbarrier.wait(barrier, met & 1)
-    return met + 1
-
-
-@gluon.jit
 def hidden_layer(
-    q, factor, inverse, intercept, units, made, norms, both, met, weights, full, empty, tick,
-    LAYOUT: gl.constexpr, SUMS: gl.constexpr, WIDTH: gl.constexpr, ACTIVATION: gl.constexpr,
-    GROUP: gl.constexpr, SHARED: gl.constexpr, STAGES: gl.constexpr,
+    q, factor, inverse, intercept, units, made, weights, full, empty, tick,
+    LAYOUT: gl.constexpr, SUMS: gl.constexpr, WIDTH: gl.constexpr, ACTIVATION: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Make a layer of numbers `q` and put it into `made`; return its rows' `squares`, the next tick and meeting.
-
-    Where the rows are SHARED, the group makes every second block of units, and leaves the others to the other group.
-    """
+    """Make a layer of numbers `q` and put it into `made`; return its rows' `squares` and the next tick."""
     d0, d1, d2, d3 = split(q)
     total = gl.zeros([GROUP_ROWS], gl.int32, gl.SliceLayout(1, SUMS))
     unit = gl.arange(0, BLOCK_UNITS, gl.SliceLayout(0, SUMS))
-    if SHARED:
-        met = meet(both, met)  # `made` has been read
-    for start in range(GROUP * BLOCK_UNITS if SHARED else 0, units, GROUPS * BLOCK_UNITS if SHARED else BLOCK_UNITS):
-        at = tick + start // BLOCK_UNITS * DIGITS
-        v = products(d0, d1, d2, d3, weights, full, empty, at, LAYOUT, SUMS, STAGES)
+    for start in range(0, units, BLOCK_UNITS):
+        v = products(d0, d1, d2, d3, weights, full, empty, tick, LAYOUT, SUMS, STAGES)
+        tick += DIGITS
         b = gl.load(intercept + start + unit)
         h = activated(v, factor[:, None], b[None, :], inverse[:, None], ACTIVATION)
         total += squares(h)
         for block in gl.static_range(WIDTH // BLOCK_UNITS):
             if start == block * BLOCK_UNITS:
                 made.slice(block * BLOCK_UNITS, BLOCK_UNITS, dim=1).store(h)
-    if SHARED:
-        norms.index(GROUP).store(total)
-        met = meet(both, met)  # both groups have written
-        total += norms.index(1 - GROUP).load(gl.SliceLayout(1, SUMS))
-    return total, tick + units // BLOCK_UNITS * DIGITS, met
+    return total, tick
 
 
 @gluon.jit
 def take_rows(
-    tables, out, rows, made, norms, both, weights, full, empty,
+    group, x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept, out, rows,
+    made, weights, full, empty,
     FIRST_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr, FEATURES: gl.constexpr, INPUTS: gl.constexpr,
     HIDDEN: gl.constexpr, WIDTH: gl.constexpr, TARGETS: gl.constexpr, ACTIVATION: gl.constexpr,
-    FUNCTION: gl.constexpr, SHIFTED: gl.constexpr, SPARSE: gl.constexpr,
-    GROUP: gl.constexpr, SHARED: gl.constexpr, STAGES: gl.constexpr,
+    FUNCTION: gl.constexpr, SHIFTED: gl.constexpr, SPARSE: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Take a warp group's rows of every block through all layers."""
-    x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept = tables
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_UNITS, 32])
     NUMBERS: gl.constexpr = gl.DotOperandLayout(0, SUMS, 4)
     OF_ROWS: gl.constexpr = gl.SliceLayout(1, SUMS)
-    PROGRAM_ROWS: gl.constexpr = GROUP_ROWS if SHARED else GROUPS * GROUP_ROWS
-    FIRST_ROW: gl.constexpr = 0 if SHARED else GROUP * GROUP_ROWS
     feature = gl.arange(0, INPUTS, gl.SliceLayout(0, NUMBERS))
     unit_of_block = gl.arange(0, BLOCK_UNITS, gl.SliceLayout(0, NUMBERS))
     tick = 0
-    met = 0
-    for block in range(gl.program_id(0), gl.cdiv(rows, PROGRAM_ROWS), gl.num_programs(0)):
-        start = block.to(gl.int64) * PROGRAM_ROWS + FIRST_ROW
-        row = start + gl.arange(0, GROUP_ROWS, gl.SliceLayout(1, NUMBERS))
+    for block in range(gl.program_id(0), gl.cdiv(rows, 2 * GROUP_ROWS), gl.num_programs(0)):
+        row = (2 * block + group).to(gl.int64) * GROUP_ROWS + gl.arange(0, GROUP_ROWS, gl.SliceLayout(1, NUMBERS))
         z, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
         total, unit = gl.convert_layout(squares(z), OF_ROWS), gl.convert_layout(unit, OF_ROWS)
         factor, unit, inverse = next_units(total, unit, limits)
-        total, tick, met = hidden_layer(
-            z, factor, inverse, intercept, gl.load(shapes), made, norms, both, met, weights, full, empty, tick,
-            FIRST_LAYOUT, SUMS, WIDTH, ACTIVATION, GROUP, SHARED, STAGES,
+        total, tick = hidden_layer(
+            z, factor, inverse, intercept, gl.load(shapes), made, weights, full, empty, tick,
+            FIRST_LAYOUT, SUMS, WIDTH, ACTIVATION, STAGES,
         )  # fmt: skip
         for layer in range(1, HIDDEN):
             factor, unit, inverse = next_units(total, unit, limits + 3 * layer)
-            total, tick, met = hidden_layer(
+            total, tick = hidden_layer(
                 made.load(NUMBERS), factor, inverse, intercept + layer * WIDTH, gl.load(shapes + 2 * layer),
-                made, norms, both, met, weights, full, empty, tick,
-                LAYOUT, SUMS, WIDTH, ACTIVATION, GROUP, SHARED, STAGES,
+                made, weights, full, empty, tick, LAYOUT, SUMS, WIDTH, ACTIVATION, STAGES,
             )  # fmt: skip
         unit = gl.convert_layout(unit, gl.SliceLayout(1, NUMBERS))
-        for target in range(GROUP if SHARED else 0, TARGETS, GROUPS if SHARED else 1):
+        for target in range(TARGETS):
             sums = gl.zeros([GROUP_ROWS], gl.int64, gl.SliceLayout(1, NUMBERS))
             for part in gl.static_range(WIDTH // BLOCK_UNITS):
                 h = made.slice(part * BLOCK_UNITS, BLOCK_UNITS, dim=1).load(NUMBERS)
@@ -222,7 +193,6 @@ def hopper_layers_kernel(
     FUNCTION: gl.constexpr,
     SHIFTED: gl.constexpr,
     SPARSE: gl.constexpr,
-    SHARED: gl.constexpr,
     STAGES: gl.constexpr,
     REGISTERS: gl.constexpr,
     LOADER_REGISTERS: gl.constexpr,
@@ -230,37 +200,28 @@ def hopper_layers_kernel(
     """A program takes every `num_programs(0)`-th block of rows through all layers."""
     FIRST_LAYOUT: gl.constexpr = first_weight.layout
     LAYOUT: gl.constexpr = weight.layout
-    PROGRAM_ROWS: gl.constexpr = GROUP_ROWS if SHARED else GROUPS * GROUP_ROWS
     weights = gl.allocate_shared_memory(gl.int8, [STAGES, BLOCK_UNITS, WIDTH], LAYOUT)
-    made = gl.allocate_shared_memory(
-        gl.int32, [1 if SHARED else GROUPS, GROUP_ROWS, WIDTH], gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
-    )
-    norms = gl.allocate_shared_memory(gl.int32, [GROUPS, GROUP_ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    made = gl.allocate_shared_memory(gl.int32, [2, GROUP_ROWS, WIDTH], gl.SwizzledSharedLayout(4, 1, 8, [1, 0]))
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    both = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=1 if SHARED else GROUPS)
-    mbarrier.init(both, count=GROUPS)
+        mbarrier.init(empty.index(stage), count=2)
     made0 = made.index(0)
-    made1 = made.index(0 if SHARED else 1)
-    tables = (x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept)
+    made1 = made.index(1)
     gl.warp_specialize(
         [
             (take_rows, (
-                tables, out, rows, made0, norms, both, weights, full, empty,
-                FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, SHIFTED, SPARSE,
-                0, SHARED, STAGES,
+                0, x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept, out, rows,
+                made0, weights, full, empty, FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS,
+                ACTIVATION, FUNCTION, SHIFTED, SPARSE, STAGES,
             )),
             (take_rows, (
-                tables, out, rows, made1, norms, both, weights, full, empty,
-                FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, SHIFTED, SPARSE,
-                1, SHARED, STAGES,
+                1, x, shift, scale, used, shapes, limits, intercept, last_weight, last_unit, last_intercept, out, rows,
+                made1, weights, full, empty, FIRST_LAYOUT, LAYOUT, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS,
+                ACTIVATION, FUNCTION, SHIFTED, SPARSE, STAGES,
             )),
-            (load_weights, (
-                first_weight, weight, shapes, rows, weights, full, empty, PROGRAM_ROWS, HIDDEN, STAGES,
-            )),
+            (load_weights, (first_weight, weight, shapes, rows, weights, full, empty, HIDDEN, STAGES)),
         ],
         [4, 1],
         [REGISTERS, LOADER_REGISTERS],
@@ -268,27 +229,20 @@ def hopper_layers_kernel(
 
 
 def launch_hopper_layers(
-    parameters: Parameters,
-    x: torch.Tensor,
-    rows: int,
-    widths: tuple[int, ...],
-    arguments: dict[str, Any],
-    shared: bool,
+    parameters: Parameters, x: torch.Tensor, rows: int, widths: tuple[int, ...], arguments: dict[str, Any]
 ) -> None:
     """Launch two hidden layers or more, no narrower than the features, with what `launch_digit_layers` gives."""
     inputs, width, weight = whole_width(widths[0]), whole_width(max(widths[1:-1])), parameters["weight"]
     units = filled_units(widths[1], len(widths) - 2, width)
     first = DIGITS.value * units * inputs
-    program_rows = GROUP_ROWS.value if shared else GROUPS.value * GROUP_ROWS.value
-    blocks, programs = triton.cdiv(rows, program_rows), program_limit(weight.device) // 2
+    blocks, programs = triton.cdiv(rows, 2 * GROUP_ROWS.value), program_limit(weight.device) // 2
     hopper_layers_kernel[(min(blocks, programs),)](
         first_weight=_blocks(weight[:first], inputs),
         weight=_blocks(weight[first:], width),
         x=x,
         shapes=parameters["shapes"],
         rows=rows,
-        SHARED=shared,
-        STAGES=SHARED_STAGES if shared else STAGES,
+        STAGES=STAGES,
         REGISTERS=REGISTERS,
         LOADER_REGISTERS=LOADER_REGISTERS,
         num_warps=4,
