@@ -1,4 +1,4 @@
-"""What every launcher asks of its arguments, in sentences that name them."""
+"""Checks of a launcher's arguments; each message names the argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an answer, or a gradient, lies from the reference's in float64."""
+"""The distance of an answer, or a gradient, from the float64 reference."""
 
 from __future__ import annotations
 

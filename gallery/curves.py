@@ -1,4 +1,4 @@
-"""What `bench` does: times exhibits over many sizes beside their peers, draws the curves and writes the figures."""
+"""The command `bench`: it times exhibits over many sizes beside their peers, draws curves and writes figures."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import triton
 
 ALIGNMENT = 16  # bytes
 INTERPRETED_PROGRAMS = 2
-"""As many as show that persistent programs take turns; the interpreter runs one after another."""
+"""Two programs are enough to show that persistent programs take turns; the interpreter runs them one by one."""
 
 
 def describable(tensor: torch.Tensor) -> bool:

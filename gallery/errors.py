@@ -1,4 +1,4 @@
-"""What a command of the gallery cannot do, as a sentence for its user."""
+"""The gallery's error: one sentence that tells the user why a command failed."""
 
 from triton_regressors.errors import TritonRegressorsError
 

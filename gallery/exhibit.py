@@ -1,4 +1,4 @@
-"""What a kernel of the gallery comes with: its mathematics in torch, ways to compute it, its peers and its sizes."""
+"""The record of one exhibit: its mathematics in torch, ways to compute it, its peers and its sizes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Exhibit:
     """
 
     name: str
-    """As `python -m gallery run NAME` takes it: the file's name under `gallery/kernels/`."""
+    """The NAME of `python -m gallery run NAME`: the file's name under `gallery/kernels/`."""
 
     formula: str
-    """What is computed, in one line, with the shapes."""
+    """The computation in one line, with the shapes."""
 
     reference: Callable[..., Answer]
     """In torch, on any device. Given float64 arguments, its answer is the truth."""
@@ -52,10 +52,10 @@ class Exhibit:
     """Floating-point operations, given the arguments, where these and not bytes are the limit."""
 
     peers: Mapping[str, Callable[..., Answer]] = field(default_factory=dict)
-    """What the field would call instead, by the library's name."""
+    """The functions of other libraries that compute the same, by the library's name."""
 
     differentiable: bool = False
-    """Whether `ways` have gradients by kernels of ours."""
+    """True if `ways` have gradients by kernels of ours."""
 
     backward_traffic: Callable[..., int] | None = None
     """Bytes that the gradients must read and write, given the arguments. With this or the next they are timed too,
@@ -65,13 +65,13 @@ class Exhibit:
     """Floating-point operations of the gradients, given the arguments."""
 
     chosen: Callable[[], Mapping[str, str]] | None = None
-    """Which of the named configurations tuning chose, by kernel, and why one would be: of the last call."""
+    """The configuration that tuning chose in the last call, by kernel, with the reason."""
 
     axis: tuple[str, Callable[[Size], int]] = ("elements", math.prod)
-    """What the curve is drawn over, and it of a size."""
+    """The name of the curve's axis, and a function from a size to its place there."""
 
     remark: Callable[..., str] | None = None
-    """What there is to say of these arguments besides, measured on a GPU: `run` prints it."""
+    """A further measurement of these arguments on a GPU, as a sentence that `run` prints."""
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:

@@ -1,6 +1,6 @@
 """The implicit matrix of a convolution: kernels that multiply it with weights, and their launches.
 
-What is computed, and what is to be learnt of it, stands in `gallery/kernels/convolution.py`. Everything here has a
+`gallery/kernels/convolution.py` says what is computed and what it teaches. Everything here has a
 pixel's channels together: x [N, H, W, C], weights [F, R, S, C], y [N, P, Q, F].
 """
 
@@ -30,7 +30,7 @@ WEIGHT_CHOICES = (
     Choice("wide tiles", USED_MORE, {"PIXELS": 64, "FILTERS": 128, "TAPS": 128}, 8, 3),
 )
 MOST_PIXELS, WEIGHT_TILE = 64, 128
-"""What parts of the weights' gradient are counted by: pixels of a step, and what a tile is wide and high."""
+"""The weights' gradient: pixels in a step, and the width and height of a tile."""
 
 PLANE = 64
 """Pixels of a box in one image, which a descriptor brings for IMAGES of them."""

@@ -1,4 +1,4 @@
-"""What this GPU can do at most, measured beside what is held against it: copying memory, or multiplying matrices."""
+"""The measured limits of this GPU, copying memory and multiplying matrices, timed beside the exhibits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Limit:
 
     rate: float
     amount: int
-    """What a kernel has to do, in the same units: bytes to move, or floating-point operations."""
+    """The work of a kernel in the same units: bytes to move, or floating-point operations."""
 
     def rate_of(self, microseconds: float) -> float:
         """Return the rate of a kernel that took so long."""
@@ -53,7 +53,7 @@ def time_beside_limit(
 ) -> tuple[Limit, dict[str, Timing]]:
     """Return what bounds an exhibit on these arguments, or its backward, and the times of the calls.
 
-    What measures the limit takes its turn with them: a GPU that slows down, as it grows warm, slows all.
+    The limit's own calls take turns with them: a GPU that slows down as it grows warm slows all.
     """
     work, traffic = (exhibit.backward_work, exhibit.backward_traffic) if backward else (exhibit.work, exhibit.traffic)
     if work is not None:

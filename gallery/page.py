@@ -38,16 +38,16 @@ their times overlap."""
 
 @dataclass(frozen=True)
 class Aim:
-    """What a kernel is to reach."""
+    """The speed that a kernel should reach."""
 
     share: float = 0.0
-    """Of the limit."""
+    """The wanted share of the limit."""
 
     peers: Mapping[str, float] = field(default_factory=dict)
-    """How many times as fast as a peer; where none is named, as fast as each."""
+    """The wanted speed as a multiple of each named peer; with none named, as fast as each."""
 
     size: tuple[int, ...] | None = None
-    """Of which size of the curve; by default the largest."""
+    """The size of the curve at which it is judged; by default the largest."""
 
     def missed(self, point: Figures, ours: str, peers: list[str]) -> list[str]:
         """Return what is not reached."""

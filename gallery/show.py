@@ -1,4 +1,4 @@
-"""What `run` does: checks an exhibit, times it beside its peers, and prints what it found."""
+"""The command `run`: it checks an exhibit, times it beside its peers, and prints the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gallery.limits import Limit, time_beside_limit
 
 SEED = 7
 FORWARD, GRADIENTS = "", ", gradients"
-"""What a row of the table is of, behind its name."""
+"""The endings of names in the table's rows."""
 
 
 def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> None:

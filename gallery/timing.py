@@ -21,7 +21,7 @@ BLOCK_MS = 15.0
 MOST_CALLS, LEAST_CALLS = 25, 3
 FLUSH_BYTES = 2**28
 CYCLES_PER_MS = 2_000_000
-"""Of no GPU today are there more in a millisecond."""
+"""No GPU today has more cycles in a millisecond."""
 
 
 def time_calls(contenders: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, Timing]:

@@ -28,9 +28,9 @@ class Choice:
 
 
 class ByMagnitude(dict[tuple[Any, ...], Any]):
-    """What was tuned, by the kernel's arguments: numbers between two powers of two share it.
+    """Tuned configurations by the kernel's arguments; numbers between two powers of two share one.
 
-    Else every new number of rows would be tuned for, and one that is a little larger has no other answer.
+    Without this rule every new number of rows would be tuned anew, though a slightly larger one needs the same.
     """
 
     def __contains__(self, key: Any) -> bool:

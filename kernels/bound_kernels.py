@@ -47,26 +47,29 @@ def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.cons
 
 
 @triton.jit
-def store_least(bounds, distance, scale, offset, row, real, tile, groups, LENGTH: tl.constexpr, ROUGH: tl.constexpr):
-    """Store the least of every `LENGTH` of a row's float64 distances as a bound, rounded down to float32.
+def store_least(bounds, distance, scale, offset, row, real, group, groups, LENGTH: tl.constexpr, ROUGH: tl.constexpr):
+    """Store the least of every `LENGTH` of the float64 distances of rows as a bound, rounded down to float32.
 
-    ROUGH says that the distances of a search may differ from these in their last places.
+    `distance` is `[rows, points]` and `group` the first group of these points. ROUGH says that the distances of a
+    search may differ from these in their last places.
     """
-    least = tl.min(tl.reshape(distance, [distance.shape[0] // LENGTH, LENGTH]), axis=1)
+    GROUPS: tl.constexpr = distance.shape[1] // LENGTH
+    least = tl.min(tl.reshape(distance, [distance.shape[0], GROUPS, LENGTH]), axis=2)
     if ROUGH:
         least *= 1.0 - 2.0**-30
-    exact = tl.maximum(least * scale - offset, 0.0)
+    exact = tl.maximum(least * scale[:, None] - offset[:, None], 0.0)
     single = exact.to(tl.float32)
     single = tl.where(single.to(tl.float64) > exact, single * (1.0 - SINGLE_SLACK), single)
     single = tl.where(single == single, tl.minimum(single, LARGEST), 0.0)
-    group = tile * least.shape[0] + tl.arange(0, least.shape[0])
-    tl.store(bounds + row * groups + group, single, mask=(group < groups) & real)
+    group += tl.arange(0, GROUPS)
+    tl.store(bounds + row[:, None] * groups + group[None, :], single, mask=real[:, None] & (group < groups)[None, :])
 
 
 @triton.jit
-def value_at(values, index, place):
-    """Return the number of a vector at a place, whose indices are `index`, as a scalar."""
-    return tl.sum(tl.where(index == place, values, tl.zeros_like(values)), axis=0)
+def numbers_at(values, places):
+    """Return the numbers of a vector at these places."""
+    here = tl.arange(0, values.shape[0])[None, :] == places[:, None]
+    return tl.sum(tl.where(here, values[None, :], tl.zeros_like(values)[None, :]), axis=1)
 
 
 @triton.jit
@@ -80,7 +83,7 @@ def bound_exactly(
     scale,  # float64 [BLOCK_ROWS], what a reduced distance is multiplied by
     offset,  # float64 [BLOCK_ROWS], what is then subtracted
     first,  # the first row
-    tile,
+    tile,  # the first tile
     groups,
     tiles,
     FEATURES: tl.constexpr,
@@ -94,51 +97,42 @@ def bound_exactly(
     PART: tl.constexpr,
     ROUGH: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
+    TILES: tl.constexpr,
+    LINES: tl.constexpr,
+    SPAN: tl.constexpr,
 ):
-    """Bound rows by their float64 distances to all points of a tile, where rounded numbers say nothing of them.
+    """Bound rows by their float64 distances to all points of `TILES` tiles, where rounded numbers say nothing of them.
 
-    Four rows share what is loaded of the points. A row's numbers are scalars, so that no thread waits for another.
+    LINES rows and SPAN tiles are taken at once: what is loaded of a row serves several points, and of a point several
+    rows, so that arithmetic is all that takes time.
     """
-    BLOCK_ROWS: tl.constexpr = exact.shape[0]
-    index = tl.arange(0, BLOCK_ROWS)
-    point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
-    parts = tiles * (BLOCK_POINTS // PART) if PART else tiles
-    for start in tl.range(0, BLOCK_ROWS, 4):
-        here = (index >= start) & (index < start + 4) & exact
+    POINTS_AT_ONCE: tl.constexpr = SPAN * BLOCK_POINTS
+    for start in tl.range(0, exact.shape[0], LINES):
+        place = start + tl.arange(0, LINES)
+        here = numbers_at(exact.to(tl.int32), place) > 0
         if tl.max(here.to(tl.int32), axis=0) > 0:
-            real0, real1 = (
-                value_at(here.to(tl.int32), index, start) > 0,
-                value_at(here.to(tl.int32), index, start + 1) > 0,
-            )
-            real2, real3 = (
-                value_at(here.to(tl.int32), index, start + 2) > 0,
-                value_at(here.to(tl.int32), index, start + 3) > 0,
-            )
-            xs = x + (first + start) * FEATURES
-            ys = columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE
-            a0 = tl.zeros([BLOCK_POINTS], tl.float64)
-            a1, a2, a3 = a0, a0, a0
-            for feature in tl.range(0, FEATURES, loop_unroll_factor=4):
-                v = tl.load(ys, mask=point < POINTS, other=0.0)
-                ys += STRIDE
-                u0 = tl.load(xs + feature, mask=real0, other=0.0).to(tl.float64)
-                u1 = tl.load(xs + FEATURES + feature, mask=real1, other=0.0).to(tl.float64)
-                u2 = tl.load(xs + 2 * FEATURES + feature, mask=real2, other=0.0).to(tl.float64)
-                u3 = tl.load(xs + 3 * FEATURES + feature, mask=real3, other=0.0).to(tl.float64)
-                weight = tl.load(factor + feature) if WEIGHTED else 1.0
-                a0 = add_difference(a0, tl.abs(u0 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
-                a1 = add_difference(a1, tl.abs(u1 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
-                a2 = add_difference(a2, tl.abs(u2 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
-                a3 = add_difference(a3, tl.abs(u3 - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
-            for i in tl.static_range(4):
-                distance = a0 if i == 0 else a1 if i == 1 else a2 if i == 2 else a3
-                distance = tl.where((distance == distance) & (point < POINTS), distance, INFINITY)
-                row, place = first + start + i, start + i
-                real = value_at(here.to(tl.int32), index, place) > 0
-                a, c = value_at(scale, index, place), value_at(offset, index, place)
+            row, a, c = first + place, numbers_at(scale, place), numbers_at(offset, place)
+            for some in tl.range(tile, tl.minimum(tile + TILES, tiles), SPAN):
+                point = some * BLOCK_POINTS + tl.arange(0, POINTS_AT_ONCE)
+                real = (point < POINTS)[None, :]
+                xs = x + row[:, None] * FEATURES
+                ys = (columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE)[None, :]
+                distance = tl.zeros([LINES, POINTS_AT_ONCE], tl.float64)
+                for feature in tl.range(0, FEATURES, loop_unroll_factor=2):
+                    v = tl.load(ys, mask=real, other=0.0)
+                    u = tl.load(xs + feature, mask=here[:, None], other=0.0).to(tl.float64)
+                    ys += STRIDE
+                    weight = tl.load(factor + feature) if WEIGHTED else 1.0
+                    distance = add_difference(
+                        distance, tl.abs(u - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED
+                    )
+                distance = tl.where((distance == distance) & real, distance, INFINITY)
                 if PART:
-                    store_least(finer, distance, a, c, row, real, tile, parts, LENGTH=PART, ROUGH=ROUGH)
-                store_least(bounds, distance, a, c, row, real, tile, groups, LENGTH=GROUP, ROUGH=ROUGH)
+                    EACH: tl.constexpr = BLOCK_POINTS // PART
+                    store_least(finer, distance, a, c, row, here, some * EACH, tiles * EACH, LENGTH=PART, ROUGH=ROUGH)
+                store_least(
+                    bounds, distance, a, c, row, here, some * (BLOCK_POINTS // GROUP), groups, LENGTH=GROUP, ROUGH=ROUGH
+                )
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -268,6 +262,8 @@ def euclidean_bounds_kernel(
     GROUP: tl.constexpr,
     PART: tl.constexpr,
     TILES: tl.constexpr,
+    LINES: tl.constexpr,
+    SPAN: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
@@ -340,12 +336,12 @@ def euclidean_bounds_kernel(
         if not FUSED:
             a = tl.load(reach + 2 * row, mask=exact, other=0.0)
             c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
-        for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
-            bound_exactly(
-                x, columns, factor, bounds, finer, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
-                groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-                STRIDE=STRIDE, GROUP=GROUP, PART=PART, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
-            )  # fmt: skip
+        bound_exactly(
+            x, columns, factor, bounds, finer, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, first,
+            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
+            STRIDE=STRIDE, GROUP=GROUP, PART=PART, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
+            TILES=TILES, LINES=LINES, SPAN=SPAN,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])
@@ -373,6 +369,8 @@ def difference_bounds_kernel(
     STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     TILES: tl.constexpr,
+    LINES: tl.constexpr,
+    SPAN: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     UNROLL: tl.constexpr,
@@ -404,9 +402,9 @@ def difference_bounds_kernel(
     if tl.max(exact.to(tl.int32), axis=0) > 0:
         a = tl.load(reach + 2 * row, mask=exact, other=0.0)
         c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
-        for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
-            bound_exactly(
-                wide, columns, factor, bounds, bounds, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, tile,
-                groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-                STRIDE=STRIDE, GROUP=GROUP, PART=0, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
-            )  # fmt: skip
+        bound_exactly(
+            wide, columns, factor, bounds, bounds, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, first,
+            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
+            STRIDE=STRIDE, GROUP=GROUP, PART=0, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
+            TILES=TILES, LINES=LINES, SPAN=SPAN,
+        )  # fmt: skip

@@ -209,6 +209,7 @@ def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused:
         FUSED=fused,
         PART=0 if finer is None else padded_points(points) // finer.shape[1],
         TILES=tiles_each,
+        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 4096),
         BLOCK_ROWS=block_rows,
         BLOCK_FEATURES=block_features(features),
         num_warps=4,
@@ -230,11 +231,18 @@ def _launch_difference(given: dict[str, Any]) -> None:
         ROOT=_root(metric, given["P"]),
         SLACK=2.0**-12 if metric == "minkowski" else (features + 8) * 2.0**-23,
         TILES=tiles_each,
+        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 1024),
         BLOCK_ROWS=block_rows,
         UNROLL=4 if block_rows > 1 else 16,
         num_warps=4 if block_rows > 1 else 1,
         maxnreg=72 if block_rows > 1 else 255,
     )
+
+
+def _exact_block(block_rows: int, tiles: int, points: int, numbers: int) -> dict[str, int]:
+    """Return how many rows and tiles of so many points make at most so many exact distances at once."""
+    lines = min(8, block_rows)
+    return {"LINES": lines, "SPAN": max(1, min(tiles, numbers // (lines * points)))}
 
 
 def in_groups(points: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.processes import guard_descendants
 from triton_regressors.clients.numpy1 import NEWEST_PYTHON
 
 # A deadline would make each drawn example a test of how busy the machine is.
@@ -30,6 +31,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let nothing that tests start outlive this process, though it is killed."""
+    guard_descendants()
 
 
 @pytest.hookimpl(wrapper=True)

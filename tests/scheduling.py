@@ -1,45 +1,73 @@
 """Which tests run in the same process and which begin first, where pytest-xdist runs them in several."""
 
 from typing import Any
+from zlib import crc32
 
 from xdist.scheduler import LoadFileScheduling
 
 SERVED = ("batch_invariance", "concurrency", "damaged_entries", "entry", "input_types", "isolation", "versions")
 COMPILED = ("docs/test_coverage", "exporter/test_cases", "exporter/test_loading", "server/test_parity")
+PIECE = " piece "
 TOGETHER = {
     "catalogue": tuple(f"tests/{name}.py" for name in COMPILED),
     "served": tuple(f"tests/server/test_{name}.py" for name in SERVED),
 }
 """Files that fit and compile every case of the catalogue, and files that ask the Triton server of tests/server."""
 
+SPLIT = {
+    "tests/benchmarks/test_large.py": 2,
+    "tests/docs/test_examples.py": 4,
+    "tests/kernels/test_gpu_compile.py": 2,
+    "tests/kernels/test_ops.py": 3,
+}
+"""Files whose tests share nothing that is costly to make, and the number of pieces that they are cut into."""
 
 LONGEST = (
-    *("served", "catalogue", "tests/docs/test_examples.py", "tests/clients/compare/test_compare_server.py"),
-    *("tests/docker/test_drain.py", "tests/docker/test_probe.py", "tests/commands/test_serve.py"),
-    *("tests/benchmarks/test_large.py", "tests/gallery/test_serve.py", "tests/kernels/test_ops.py"),
-    *("tests/server/test_float32.py", "tests/server/test_intervals.py", "tests/server/test_scoring.py"),
-    *("tests/exporter/test_float32.py", "tests/clients/test_admin_key.py"),
-    *("tests/test_distribution.py", "tests/benchmarks/test_benchmarks.py", "tests/gallery/test_kernels.py"),
-    *("tests/clients/test_server.py", "tests/server/test_text.py", "tests/clients/test_strings.py"),
-    *("tests/clients/test_startup.py", "tests/clients/test_watch.py", "tests/clients/test_dialogue.py"),
-    *("tests/commands/test_export.py", "tests/docker/test_docker_server.py", "tests/kernels/test_gpu_compile.py"),
-    *("tests/benchmarks/test_architectures.py", "tests/test_processors.py"),
+    *("served", "catalogue", "tests/kernels/test_gpu_compile.py", "tests/docs/test_examples.py"),
+    *("tests/clients/compare/test_compare_server.py", "tests/docker/test_drain.py", "tests/benchmarks/test_large.py"),
+    *("tests/gallery/test_serve.py", "tests/kernels/test_ops.py", "tests/docker/test_probe.py"),
+    *("tests/benchmarks/test_benchmarks.py", "tests/test_distribution.py", "tests/server/test_float32.py"),
+    *("tests/server/test_observer.py", "tests/commands/test_export.py", "tests/clients/test_startup.py"),
+    *("tests/exporter/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
+    *("tests/clients/test_strings.py", "tests/server/test_text.py", "tests/gallery/test_puzzles.py"),
+    *("tests/scoring/test_score.py", "tests/clients/test_watch.py", "tests/docker/test_docker_server.py"),
+    *("tests/clients/test_server.py", "tests/docker/test_warm.py", "tests/kernels/test_far_rows.py"),
+    *("tests/benchmarks/test_architectures.py", "tests/kernels/test_neighbors.py", "tests/test_processors.py"),
+    *("tests/clients/compare/test_results.py", "tests/commands/test_advise.py", "tests/benchmarks/test_startup.py"),
+    *("tests/server/test_intervals.py", "tests/server/test_scoring.py", "tests/benchmarks/test_worth.py"),
+    *("tests/exporter/test_properties.py", "tests/exporter/test_float32.py", "tests/scoring/test_load.py"),
+    *("tests/gallery/test_levels_cuda.py", "tests/commands/test_loading.py", "tests/clients/test_admin_key.py"),
+    *("tests/gallery/test_commands.py", "tests/gallery/test_levels_compile.py", "tests/gallery/test_gpu_compile.py"),
+    *("tests/clients/test_dialogue.py", "tests/exporter/test_soundness.py", "tests/exporter/test_registrations.py"),
 )
-"""Those that take longest, the longest first: one that began last would run alone while other processes have ended."""
+"""Those that take longest, the longest first: one that began last would run alone while other processes have ended.
+
+They are all that take more than 8 s. The rest are short enough to end together, whatever their order.
+"""
 
 
 class ByFile(LoadFileScheduling):
     """Gives all tests of a file to one process, and those of files that are `TOGETHER`, whose fixtures they share.
 
-    The `LONGEST` begin first. The others follow by the number of their tests.
+    The `LONGEST` begin first. The others follow by the number of their tests. Files that are `SPLIT` go in pieces.
     """
 
     def _assign_work_unit(self, node: Any) -> None:
-        longest = next((name for name in LONGEST if name in self.workqueue), None)
+        waiting: dict[str, str] = {}
+        for scope in self.workqueue:
+            waiting.setdefault(scope.partition(PIECE)[0], scope)
+        longest = next((waiting[name] for name in LONGEST if name in waiting), None)
         if longest is not None:
             self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: Any) -> None:
+        """Give a process more tests, unless it has taken the place of one that crashed and still collects them."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if file in SPLIT:
+            return f"{file}{PIECE}{crc32(nodeid.encode()) % SPLIT[file]}"
         return next((name for name, files in TOGETHER.items() if file in files), file)

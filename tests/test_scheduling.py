@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from pathlib import Path
 
-from tests.scheduling import LONGEST, TOGETHER, ByFile
+from tests.scheduling import LONGEST, SPLIT, TOGETHER, ByFile
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,6 +14,16 @@ def test_files_that_share_fixtures_are_one_scope_and_others_are_their_own() -> N
         assert all((ROOT / file).is_file() for file in files)
         assert {scope_of(f"{file}::test_one[of-some]") for file in files} == {name}
     assert scope_of("tests/test_scheduling.py::test_one") == "tests/test_scheduling.py"
+
+
+def test_files_that_are_split_go_in_that_many_pieces_and_keep_each_test_in_one() -> None:
+    scope_of = ByFile.__new__(ByFile)._split_scope
+    for file, pieces in SPLIT.items():
+        assert (ROOT / file).is_file()
+        tests = [f"{file}::test_one[{number}]" for number in range(200)]
+        assert len({scope_of(test) for test in tests}) == pieces
+        assert [scope_of(test) for test in tests] == [scope_of(test) for test in tests]
+    assert not {file for files in TOGETHER.values() for file in files} & set(SPLIT)
 
 
 class Process:
@@ -32,10 +42,23 @@ def test_the_longest_begin_first_and_the_others_as_they_stand() -> None:
     assert all(name in TOGETHER or (ROOT / name).is_file() for name in LONGEST)
     assert not {file for files in TOGETHER.values() for file in files} & set(LONGEST)
     others = ["tests/test_errors.py", "tests/test_imports.py"]
-    process, tests = Process(), [f"{scope}::test_one" for scope in (*others, *reversed(LONGEST))]
+    groups = {name: files[0] for name, files in TOGETHER.items()}
+    process, tests = Process(), [f"{groups.get(scope, scope)}::test_one" for scope in (*others, *reversed(LONGEST))]
     scheduler = ByFile.__new__(ByFile)
     scheduler.assigned_work, scheduler.registered_collections = {}, {process: tests}
-    scheduler.workqueue = OrderedDict((name.partition("::")[0], {name: False}) for name in tests)
+    scheduler.workqueue = OrderedDict((scheduler._split_scope(name), {name: False}) for name in tests)
     while scheduler.workqueue:
         scheduler._assign_work_unit(process)
-    assert [tests[number].partition("::")[0] for number in process.given] == [*LONGEST, *others]
+    assert [tests[number].partition("::")[0] for number in process.given] == [
+        groups.get(scope, scope) for scope in (*LONGEST, *others)
+    ]
+
+
+def test_a_process_in_place_of_one_that_crashed_gets_no_tests_before_it_has_collected_them() -> None:
+    process = Process()
+    scheduler = ByFile.__new__(ByFile)
+    scheduler.assigned_work, scheduler.registered_collections = {process: {}}, {}
+    scheduler.workqueue = OrderedDict({"tests/test_errors.py": {"tests/test_errors.py::test_one": False}})
+    scheduler._reschedule(process)
+    assert process.given == []
+    assert list(scheduler.workqueue) == ["tests/test_errors.py"]

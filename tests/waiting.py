@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 60
+PATIENCE_S = 240
+"""Seconds: generous, since a wait ends with what it waits for, and this limit is only met by a defect."""
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:

@@ -3,7 +3,7 @@
 Mathematics: oᵢ = Σⱼ pᵢⱼ vⱼ with pᵢⱼ = exp(sᵢⱼ) / Σₖ exp(sᵢₖ) and sᵢⱼ = qᵢ · kⱼ / √d; causal: only j ≤ i.
 q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Kept for the gradient: Lᵢ = ln Σⱼ exp(sᵢⱼ).
 Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
-What to learn: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens to write and read
+Lesson: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens to write and read
 it would take longer than all products. A program keeps a block of queries, takes one block of keys and values after
 the other, and corrects what it has when a larger s appears: the *online softmax* (Milakov and Gimelshein, 2018).
 - Why subtract the maximum? exp(89) is infinite in float32, and exp(s − max) never exceeds 1. The maximum of the blocks
@@ -197,7 +197,7 @@ def attention(
 ) -> torch.Tensor:
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
-    q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Where there are no keys, o is 0.
+    q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Without keys o is 0.
     `causal`: query i asks the keys up to i. float16 and bfloat16 on a Hopper GPU are for kernels with warps of
     different duties; all else, and these too if `portable`, for kernels that every GPU runs. Gradients are by kernels
     of ours too, and the same bits each time. Raises `TypeError` or `ValueError` for other types and shapes.

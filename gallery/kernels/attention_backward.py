@@ -3,7 +3,7 @@
 Mathematics: with pᵢⱼ = exp(sᵢⱼ − Lᵢ) from what the forward kept, Dᵢ = doᵢ · oᵢ and dsᵢⱼ = pᵢⱼ (doᵢ · vⱼ − Dᵢ):
 dvⱼ = Σᵢ pᵢⱼ doᵢ, dkⱼ = Σᵢ dsᵢⱼ qᵢ / √d, dqᵢ = Σⱼ dsᵢⱼ kⱼ / √d. Shapes as in `attention.py`; L and D
 [batch, heads, queries]. Dao, "FlashAttention-2", 2023, section 3.1.2.
-What to learn: why compute p again? It has queries × keys elements; to read them would take longer than to make them
+Lesson: why compute p again? It has queries × keys elements; to read them would take longer than to make them
 from q, k and one number of each query, in which maximum and sum are merged: no second softmax is needed. And softmax's
 gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), asks for a sum over all keys, but that is doᵢ · oᵢ, a sum over d.
 dk and dv sum over queries, dq over keys. One kernel would make all products once, five of them, but must add to dq from
@@ -70,7 +70,7 @@ def store_rows(x, value, first, rows, D: tl.constexpr, BLOCK: tl.constexpr):
 def numbers_kernel(o, do, kept, logs, dots, queries, padded, D: tl.constexpr, ROWS: tl.constexpr):
     """Write of every query L in units of ln 2, and D; o, do: [batch * heads, queries, D], out: [batch * heads, padded].
 
-    Of a query beyond the last L is infinite, which makes its p zero.
+    L of a query beyond the last is infinite, which makes its p zero.
     """
     head, tile = place(padded // ROWS, False)
     row = tile * ROWS + tl.arange(0, ROWS)

@@ -1,11 +1,11 @@
 """The gradients of attention for Hopper: `attention_backward.py` with warps of different duties, in Gluon.
 
 Mathematics and shapes are those of `attention_backward.py`, the duties those of `attention_hopper.py`.
-What to learn: what is owned stays in registers, and so does what multiplies it. p and ds come out of one product in the
+Lesson: what is owned stays in registers, and so does what multiplies it. p and ds come out of one product in the
 very arrangement in which the next takes its left factor, if a group's rows are what the sums are owned by: keys for dk
 and dv, for which s is computed as k qᵀ, and queries for dq. Nothing passes between groups, and shared memory, whose
 bandwidth is the next limit after the matrix units, holds only what is multiplied from the right.
-Of every query L and D come with the block of queries, as a thread has no registers left for what it might load early.
+L and D come with their block of queries, as a thread has no registers left to load them early.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUERIES = gl.constexpr(64)
 KEYS = gl.constexpr(128)
 """Keys of a block, for a group that owns queries."""
 STAGES = gl.constexpr(2)
-"""How many blocks there is room for."""
+"""The number of blocks that shared memory holds at once."""
 
 
 @gluon.jit

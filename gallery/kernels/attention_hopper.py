@@ -3,7 +3,7 @@
 Mathematics and shapes are those of `attention.py`; float16 and bfloat16. Shah, Bikshandi, Zhang, Thakkar, Ramani and
 Dao, "FlashAttention-3", 2024. Gluon is the layer of the Triton language in which layouts, barriers and the duties of
 warps are written out; its interpreter does not run such kernels.
-What to learn: matrix units and exponentials are different hardware, and a loop that waits for one before it begins with
+Lesson: matrix units and exponentials are different hardware, and a loop that waits for one before it begins with
 the other uses each half of the time.
 - *Descriptors*: one thread asks for a block by its corner, a unit of its own brings it, zeros beyond the end.
 - *Warps of different duties*: one warp brings blocks, and needs 24 registers a thread; two groups of four warps
@@ -99,7 +99,7 @@ def bring(q, k, v, tiles, barriers, sizes, D: gl.constexpr, CAUSAL: gl.constexpr
             mbarrier.expect(k_full.index(slot), KEYS * D * 2)
             tma.async_copy_global_to_shared(k, [batch, head, at, 0], k_full.index(slot), key_tiles.index(slot))
             if i == 0:
-                # What was multiplied with the last block of keys, and is no more, are the queries of the turn before.
+                # The product with the last block of keys is done, so the queries of the turn before are free.
                 mbarrier.wait(k_empty.index((done - 1) % STAGES), (done - 1) // STAGES & 1, pred=done > 0)
                 mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
                 for group in gl.static_range(GROUPS):

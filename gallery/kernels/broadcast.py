@@ -1,7 +1,7 @@
 """Broadcast: every element of a column with every element of a row, here their sum.
 
 Mathematics: zᵢⱼ = aᵢ + bⱼ, a [rows, 1], b [1, columns], z [rows, columns].
-What to learn: `a[:, None] + b[None, :]` makes a tile of a column and a row in registers: a program reads ROWS + COLUMNS
+Lesson: `a[:, None] + b[None, :]` makes a tile of a column and a row in registers: a program reads ROWS + COLUMNS
 elements and writes ROWS · COLUMNS. Nearly all that the memory does is to write.
 In the product: `kernels/columns.py` takes every row with every point so, a feature after the other.
 """

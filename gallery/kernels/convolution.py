@@ -3,16 +3,16 @@
 Mathematics: y[n, f, p, q] = β[f] + Σ_{c, r, s} x[n, c, p·u − a + r·d, q·u' − a' + s·d'] · w[f, c, r, s], zeros outside
 x; for x [N, C, H, W], w [F, C, R, S], β [F], strides (u, u'), paddings (a, a') and dilations (d, d'). P and Q are
 ⌊(H + 2a − d (R − 1) − 1) / u⌋ + 1 and its like. Sums are float32, y has x's type.
-What to learn:
+Lesson:
 - One row for each pixel of y, one column for each (r, s, c): of this matrix y is the product with the weights. Written
   down it would be x, R·S times over. It is *implicit*: a program works out which pixels its block of it holds and loads
   those of x, so that all that was learnt of `matmul` holds here, and memory holds x once.
 - *Channels last*: a pixel's channels lie together, so that a block's rows are whole lines of memory. Other strides
   are copied into that order first, and y is in it.
 - A descriptor of four dimensions brings a box of images, rows, columns and channels in one instruction; where the box
-  hangs over the image's edge it brings zeros, which is what padding is. So a block costs no addresses and no masks. It
-  needs a stride of one, and channels that fill 16 bytes. A box is as high and wide as wastes the fewest pixels at the
-  edges (`plane`). Here the weights are the product's left matrix, so that both come to the matrix units from shared
+  hangs over the image's edge it brings zeros, which is what padding is. A block then costs no addresses and no masks.
+  It needs a stride of one, and channels that fill 16 bytes. A box is as high and wide as wastes the fewest pixels at
+  the edges (`plane`). Here the weights are the product's left matrix, so that both come to the matrix units from shared
   memory.
 - The gradient by x is such a product again: with the weights turned around, a stride between y's pixels instead of
   x's (`SPREAD`), and padding d (R − 1) − a. The gradient by w is a product over all pixels, with few tiles to make: so
@@ -82,7 +82,7 @@ def convolution(
     """Return y [N, F, P, Q], its channels lying together, of x [N, C, H, W], weight [F, C, R, S] and bias [F].
 
     x and weight have any strides; those whose channels do not lie together are copied first. The ways are
-    "descriptors" and "pointers". Where the first cannot be gone, pointers are: on GPUs before capability 9.0, with a
+    "descriptors" and "pointers". The second replaces the first on GPUs before capability 9.0, with a
     stride above one, for channels or filters that fill no multiple of 16 bytes, and for float32.
     """
     demand_alike(x=x, weight=weight, **({} if bias is None else {"bias": bias}))

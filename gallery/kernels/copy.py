@@ -1,7 +1,7 @@
 """Copy in tiles: three ways to say where a tile of a matrix lies, by pointers, block pointers and tensor descriptors.
 
 Mathematics: yᵢⱼ = xᵢⱼ, x [rows, columns].
-What to learn: *pointers* are one address for every element, computed and masked by the program: they reach anything. A
+Lesson: *pointers* are one address for every element, computed and masked by the program: they reach anything. A
 *block pointer* is a matrix's base, shape and strides with a tile's place in it, from which the compiler makes those
 addresses and masks. A *tensor descriptor* gives the same to the GPU itself: from Hopper on one thread asks the tensor
 memory accelerator for a whole tile, which arrives in shared memory while the others compute; for older GPUs the
@@ -30,7 +30,7 @@ CHOICES = (
     Choice("large tiles", "more loads are under way in each program", {"ROWS": 64, "COLUMNS": 128}, 8),
 )
 DESCRIPTOR_BYTES = 16
-"""What a descriptor's base and strides are multiples of."""
+"""A descriptor's base and strides are multiples of this."""
 
 
 def reference(x: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Dot product: many numbers to one. In two stages, and in one with atomic additions.
 
 Mathematics: d = Σᵢ xᵢ·yᵢ, x [n], y [n]; summed in float32, rounded once at the end.
-What to learn: programs cannot wait for each other, so a sum of all that they found needs a second kernel that sums
+Lesson: programs cannot wait for each other, so a sum of all that they found needs a second kernel that sums
 *partial* sums, or *atomic* additions to one number. Additions of floating-point numbers round: their order shows in the
 answer's last bits. Partial sums are added in the same order always, atomic additions in that in which programs happen
 to end. `python -m gallery run dot` counts on a GPU how many answers a thousand calls on the same numbers give.

@@ -2,12 +2,12 @@
 
 Mathematics: yᵢⱼ = (xᵢⱼ − μᵢ) rᵢ wⱼ + bⱼ with μᵢ = Σⱼ xᵢⱼ / n and rᵢ = 1 / √(Σⱼ (xᵢⱼ − μᵢ)² / n + ε); x [..., n], w and
 b [n]. Ba, Kiros and Hinton, "Layer Normalization", 2016.
-What to learn: *fusion*. Written as operations of torch, x is read and written again by each of them; a row that a
-program holds in its registers is read once and written once, whatever is computed in between. So the variance is the
-sum of (x − μ)², exact to the last bits, and not Σx² − nμ², which cancels where μ is large, to save a pass over memory
-that is not made here. A row too wide for the registers is read twice: first each lane keeps a running mean and sum of
-squares of its own columns (Welford, 1962), and these are merged at the end (Chan, Golub and LeVeque, 1979). What the
-gradient needs to know of a row is μ and r: two numbers, and they are kept.
+Lesson: *fusion*. Written as operations of torch, x is read and written again by each of them; a row that a program
+holds in its registers is read once and written once, whatever is computed in between. The variance is therefore the sum
+of (x − μ)², exact to the last bits, and not Σx² − nμ², which cancels where μ is large, to save a pass over memory that
+is not made here. A row too wide for the registers is read twice: first each lane keeps a running mean and sum of
+squares of its own columns (Welford, 1962), and these are merged at the end (Chan, Golub and LeVeque, 1979). The
+gradient needs only μ and r of a row: two numbers, and they are kept.
 In the product: `kernels/ops/scale.py` scales by column, and is fused with what follows for the same reason.
 """
 

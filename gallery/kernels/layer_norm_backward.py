@@ -1,14 +1,13 @@
 """The gradients of layer normalisation: of its rows, and of the weight and the bias, which sum over all rows.
 
-Mathematics: with x̂ᵢⱼ = (xᵢⱼ − μᵢ) rᵢ and gᵢⱼ = dyᵢⱼ wⱼ,
-dxᵢⱼ = rᵢ (gᵢⱼ − Σₖ gᵢₖ / n − x̂ᵢⱼ Σₖ gᵢₖ x̂ᵢₖ / n), dwⱼ = Σᵢ dyᵢⱼ x̂ᵢⱼ, dbⱼ = Σᵢ dyᵢⱼ; x, dy [..., n], w [n], μ, r [...].
-What to learn: dx wants sums along rows, dw and db along columns. A program that owns rows cannot own columns too, so
-it sums what its rows add to dw and db in registers and writes that once; a second kernel sums these parts
-(`sums.py`). Atomic additions would need no second kernel, but add in the order in which programs happen to
-arrive, and rounding makes other bits of another order. Two stages give the same bits each time, and cost little: there
-are as many parts as the GPU has room for programs, not as many as rows. x̂ is computed again from x rather than kept by
-the forward: two numbers of a row are read instead of n.
-In the product: `kernels/ops/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
+Mathematics: with x̂ᵢⱼ = (xᵢⱼ − μᵢ) rᵢ and gᵢⱼ = dyᵢⱼ wⱼ, dxᵢⱼ = rᵢ (gᵢⱼ − Σₖ gᵢₖ / n − x̂ᵢⱼ Σₖ gᵢₖ x̂ᵢₖ / n), dwⱼ = Σᵢ
+dyᵢⱼ x̂ᵢⱼ, dbⱼ = Σᵢ dyᵢⱼ; x, dy [..., n], w [n], μ, r [...]. Lesson: dx wants sums along rows, dw and db along columns.
+A program that owns rows cannot own columns too, so it sums what its rows add to dw and db in registers and writes that
+once; a second kernel sums these parts (`sums.py`). Atomic additions would need no second kernel, but add in the order
+in which programs happen to arrive, and rounding makes other bits of another order. Two stages give the same bits each
+time, and cost little: there are as many parts as the GPU has room for programs, not as many as rows. x̂ is computed
+again from x rather than kept by the forward: two numbers of a row are read instead of n. In the product:
+`kernels/ops/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DTYPES = (*FLOATS, torch.float64)
 WIDEST = 16384
 """The widest row that a program holds in its registers, in columns."""
 ELEMENTS = 4096
-"""How many elements of narrower rows a program has at once. Not tuned: it would change the order of the sums."""
+"""Elements of narrower rows that a program holds at once. Not tuned: another number is another order of the sums."""
 
 CHOICES = (
     Choice("eight warps", "two programs share a multiprocessor: one loads while the other computes", {"AHEAD": 1}, 8),

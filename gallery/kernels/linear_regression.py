@@ -2,7 +2,7 @@
 
 Mathematics: pᵢ = Σⱼ xᵢⱼ wⱼ, loss L = Σᵢ (pᵢ + b − yᵢ)² / n; given dL, dpᵢ = 2 dL (pᵢ + b − yᵢ) / n and db = Σᵢ dpᵢ, and
 from dp `weighted_sum.py` makes dw and dx. x [rows, columns], w [columns], b [], y and p [rows], L [].
-What to learn: an operator with a forward and a backward is all that training needs. torch chains the operators'
+Lesson: an operator with a forward and a backward is all that training needs. torch chains the operators'
 gradients and hands dw and db to any of its optimisers, which know nothing of kernels. Bias, difference, square and mean
 are one kernel: torch's own operators would write and read n numbers between each two of them. The loss is one number
 made of n, in two stages as all our sums: programs sum their rows, a second kernel sums the programs

@@ -1,7 +1,7 @@
 """Map in two dimensions: the same function of every element of a matrix, wherever its elements lie.
 
 Mathematics: yᵢⱼ = xᵢⱼ + c, x [rows, columns].
-What to learn: a matrix is an array with two *strides*, how far apart rows and columns lie: xᵢⱼ is at i·s₀ + j·s₁. A
+Lesson: a matrix is an array with two *strides*, how far apart rows and columns lie: xᵢⱼ is at i·s₀ + j·s₁. A
 program takes a *tile* of it. Threads of a warp should read neighbours, as the memory gives 32 bytes at least: of a
 transposed matrix these are in one column, so a tile must have some of both, and a view needs no copy before.
 In the product: `kernels/columns.py` writes rows as columns, tile by tile, for what reads one feature of many rows.

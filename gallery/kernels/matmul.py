@@ -1,22 +1,22 @@
 """Matrix product: C = A B, in three ways to address memory: pointers, block pointers and tensor descriptors.
 
 Mathematics: cᵢⱼ = Σₖ aᵢₖ bₖⱼ, for A [M, K] and B [K, N]; sums are float32, the result has the arguments' type.
-What to learn:
+Lesson:
 - *Why tile over K?* A program owns a tile of C and goes along K, a block of A and one of B at a time. A tile of
   BLOCK_M × BLOCK_N takes BLOCK_M + BLOCK_N numbers for each k, and makes BLOCK_M · BLOCK_N products of them: without
   tiles every number would be loaded N or M times. All of K would not fit in shared memory; a few blocks do, so that
   the next are on their way (`num_stages`) while the matrix units work on this one.
 - *What does the order of the tiles buy?* Programs that run at once share the L2 cache. Row after row of tiles they
   would need all of B; in groups of GROUP rows of tiles they need a square part of A and B. See `grouped`.
-- *What does the best block size depend on?* Large tiles load less and need more registers and shared memory; small
-  ones give every multiprocessor work when C is small. So it depends on M, N, the type and the GPU: see the choices.
+- *What does the best block size depend on?* Large tiles load less and need more registers and shared memory; small ones
+  give every multiprocessor work when C is small. The best shape depends on M, N, the type and the GPU: see the choices.
 - *Pointers* take any strides, and a mask at every edge. *Block pointers* say the same in fewer words. *Descriptors*
   (Hopper) leave addresses and edges to the copy engine; programs are persistent, one for each multiprocessor, so that
   the next tile's first blocks come in while this one is stored (`OVERLAP`). Each program makes its descriptors first,
   some 2 µs: `matmul_relu` of 512³ took 4.2 µs by pointers on an H200 and 6.5 by descriptors, of 2,048³ 48 and 27.
 - *Warps of two kinds*, of which some only load and others only multiply (`tl.range(…, warp_specialize=True)`), were
   tried: in `matmul_relu` of 8,192³ they made 672 TFLOP/s, where one kind made 699. In the convolution the language's
-  version 3.6 made wrong sums of them. So no kernel here has them.
+  version 3.6 made wrong sums of them. No kernel here has them.
 Precision: float16 and bfloat16 products are exact, their sums float32. float32 is multiplied in float32 ("ieee"), not
 by matrix units. These take 11 bits of a number, so that one product becomes three ("tf32x3"): at 4,096³ that made 36
 TFLOP/s, float32 44. Descriptors feed matrix units, so float32 goes by pointers.
@@ -277,7 +277,7 @@ WAYS: dict[str, Callable[..., None]] = {
 def matmul(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.Tensor:
     """Return A B, [M, N], of the arguments' type, its rows one after another; A and B have any strides.
 
-    The ways are "descriptors", "pointers" and "block pointers". Where the first cannot be gone, pointers are: on GPUs
+    The ways are "descriptors", "pointers" and "block pointers". Pointers replace the first on GPUs
     before capability 9.0, for rows that are no multiple of 16 bytes apart, and for float32.
     """
     demand_alike(a=a, b=b)

@@ -2,9 +2,9 @@
 
 Mathematics: yᵢⱼ = max(Σₖ aᵢₖ bₖⱼ + βⱼ, 0), for A [M, K], B [K, N] and β [N]; sums are float32, Y has A's type. With
 G = dY where Y > 0, else 0: dA = G Bᵀ, dB = Aᵀ G, dβⱼ = Σᵢ gᵢⱼ.
-What to learn: three operations one after another write A B to memory, read it, write it, read it and write it. Here a
+Lesson: three operations one after another write A B to memory, read it, write it, read it and write it. Here a
 tile's sums are still in registers when bias and ReLU come, so that both cost next to nothing, and nothing but Y is
-written. Rounding is once, at the end. What a product may take along without a second pass is called its *epilogue*.
+written. Rounding is once, at the end. Work that a product takes along without a second pass is called its *epilogue*.
 The bits of Y tell where ReLU let something through, so that Y is all that the gradient keeps of it; and the sums of
 G's columns are made while G is written: first over blocks of rows, then over these, always in one order, so that the
 same arguments give the same bits.
@@ -38,7 +38,7 @@ from gallery.kernels.matmul import (
 from gallery.tuning import chosen, tuned
 
 MASKED_ROWS, MASKED_COLUMNS = 128, 64
-"""What one program masks and sums up: columns enough for whole lines of memory, rows enough for few partial sums."""
+"""One program masks and sums up this tile: whole lines of memory wide, high enough for few partial sums."""
 
 
 def reference(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -169,7 +169,7 @@ WAYS: dict[str, Callable[..., None]] = {
 def matmul_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, way: str = "descriptors") -> torch.Tensor:
     """Return max(A B + bias, 0), [M, N], of the arguments' type; A and B have any strides, as in `gallery::matmul`.
 
-    The ways are "descriptors" and "pointers". Where the first cannot be gone, pointers are.
+    The ways are "descriptors" and "pointers"; the second replaces the first where that cannot run.
     """
     demand_alike(a=a, b=b, bias=bias)
     demand_shape("a", a, -1, -1)

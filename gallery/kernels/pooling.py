@@ -3,15 +3,15 @@
 Mathematics: yₖ = Σ or max over 0 ≤ d < window of x at k·stride − padding + d, in one dimension or, with a window, a
 stride and a padding each, in two; what lies beyond the edge counts as 0 in a sum and as −∞ in a maximum. x […, n] gives
 y […, m] with m = (n + 2·padding − window) // stride + 1; x […, height, width] likewise in both.
-What to learn: neighbouring windows share elements. The memory is asked for each once, as the cache has it from then on,
-but each load from the cache takes an instruction and time too. So a program goes down a strip of the image: it reduces
-every row's windows once, *holds* the last `height` of these in registers, and reduces them for every row of the answer.
-Across, a thread makes four neighbouring windows of the same elements. It loads fours whose addresses 16 divides, in one
-load each; the windows' second elements, a column further, would be four loads. `tl.split` takes the fours apart and
-`tl.join` puts the answers together, in a thread's own registers: no data moves. The compiler unrolls all of it, since
-window, stride and padding are constants to it. And no load can pass a store, which might have written what it reads: a
-program that stored each row as soon as it is ready would wait for memory row by row. So all answers are *collected*
-before the first is stored.
+Lesson: neighbouring windows share elements. The memory is asked for each once, as the cache has it from then on, but
+each load from the cache takes an instruction and time too. A program therefore goes down a strip of the image: it
+reduces every row's windows once, *holds* the last `height` of these in registers, and reduces them for every row of the
+answer. Across, a thread makes four neighbouring windows of the same elements. It loads fours whose addresses 16
+divides, in one load each; the windows' second elements, a column further, would be four loads. `tl.split` takes the
+fours apart and `tl.join` puts the answers together, in a thread's own registers: no data moves. The compiler unrolls
+all of it, since window, stride and padding are constants to it. And no load can pass a store, which might have written
+what it reads: a program that stored each row as soon as it is ready would wait for memory row by row. All answers are
+therefore *collected* before the first is stored.
 In the product: `kernels/ops/pool.py` reduces clusters of columns, which do not slide.
 """
 

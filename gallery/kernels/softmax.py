@@ -3,8 +3,8 @@
 Mathematics: yᵢⱼ = exp(xᵢⱼ − mᵢ) / Σₖ exp(xᵢₖ − mᵢ) with mᵢ = maxₖ xᵢₖ, x [rows, columns].
 Any mᵢ gives the same yᵢⱼ; with the largest no exponential overflows, and one at least is 1. The gradient of x is
 yᵢⱼ·(gᵢⱼ − Σₖ gᵢₖ·yᵢₖ) for a gradient g of y.
-What to learn: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
-times; in one kernel a row is read once and written once. What is longer than registers hold is read twice: first, block
+Lesson: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
+times; in one kernel a row is read once and written once. A row longer than registers hold is read twice: first, block
 by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′ only rescales
 the sum, s·exp(m − m′), and so no third reading is needed. Attention does the same.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, https://arxiv.org/abs/1805.02867

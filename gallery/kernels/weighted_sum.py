@@ -1,7 +1,7 @@
 """Weighted sum: every row of a matrix shrinks to one number, by the same weights; with its gradients.
 
 Mathematics: yᵢ = Σⱼ xᵢⱼ wⱼ; given dy, dxᵢⱼ = dyᵢ wⱼ and dwⱼ = Σᵢ dyᵢ xᵢⱼ. x [rows, columns], w [columns], y [rows].
-What to learn: a *gradient* is two kernels more, and torch is told which: it then differentiates whatever the operator
+Lesson: a *gradient* is two kernels more, and torch is told which: it then differentiates whatever the operator
 is part of. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
 columns and some of the rows, and what the programs of a column found is added in a second kernel (`sums.py`),
 in an order that does not change. dx sums nothing: it is a map over two dimensions, and reads far less than it writes.

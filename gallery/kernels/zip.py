@@ -1,7 +1,7 @@
-"""Zip: a function of two elements at the same place, here their sum. What most tutorials call vector addition.
+"""Zip: a function of two elements at the same place, here their sum: the vector addition of most tutorials.
 
 Mathematics: zᵢ = xᵢ + yᵢ, for x and y of one shape, n elements in all.
-What to learn: a kernel may read as many arrays as it likes; what counts is how many bytes go through the memory, here
+Lesson: a kernel may read as many arrays as it likes; what counts is how many bytes go through the memory, here
 three for every element's byte, of which two are read. That is all that can be said of its speed: the sum is free.
 In the product: `kernels/ops/combine.py` is a zip of up to four matrices.
 """

@@ -3,7 +3,7 @@
 Mathematics: Q, K, V, Y `[batch, heads, tokens, size]`; causal: a token looks at itself and at those before it. Sums are
 made in float32, and so is the softmax.
 Source: Dao, *FlashAttention-2* (2023); Milakov, Gimelshein, *Online normalizer calculation for softmax* (2018).
-What to learn: QKᵀ has tokens² numbers. A program that holds a block of Q needs them a block at a time, with the largest
+Lesson: QKᵀ has tokens² numbers. A program that holds a block of Q needs them a block at a time, with the largest
 and the sum so far, so they are never in memory. Views of one product, Q, K and V of a block of a transformer, are read
 where they lie, and Y is written so that the next product reads its rows.
 """
@@ -24,7 +24,7 @@ from gallery.tuning import Choice, tuned
 
 SIZES = (16, 32, 64, 128)
 ALIGNED = 8
-"""Of how many numbers strides are multiples."""
+"""Strides are multiples of this many numbers."""
 
 CHOICES = (
     Choice("large blocks", "K and V are read least often", {"QUERIES": 128, "KEYS": 128}, 8, 2),

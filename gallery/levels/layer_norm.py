@@ -3,7 +3,7 @@
 Mathematics: μ and σ² are the mean and the variance of one row of x `[..., width]`; γ (`weight`) and β (`bias`) are
 `[width]`; GELU(t) = t·Φ(t) with the normal distribution's Φ. Sums are made in float32.
 Source: Ba, Kiros, Hinton, *Layer Normalization* (2016); Hendrycks, Gimpel, *Gaussian Error Linear Units* (2016).
-What to learn: a row is read and written once whatever is computed of it in between, so a function that follows is free
+Lesson: a row is read and written once whatever is computed of it in between, so a function that follows is free
 in the same kernel, and costs another round through memory in a kernel of its own.
 """
 

@@ -2,9 +2,9 @@
 
 Mathematics: x `[..., inputs]`, W (`weight`) `[outputs, inputs]`, b (`bias`) `[outputs]`; f is GELU or nothing; r
 (`residual`), where given, has y's shape `[..., outputs]`. Products are summed in float32.
-What to learn: a tile of the product is in registers when its sum is done. Bias, GELU and the residual cost there what
+Lesson: a tile of the product is in registers when its sum is done. Bias, GELU and the residual cost there what
 their own bytes cost; as kernels of their own each reads and writes all of y once more.
-How tiles are made: `gallery/kernels/matmul.py`, whose functions do it here too; this file is the epilogue.
+`gallery/kernels/matmul.py` shows how tiles are made, and its functions make them here too; this file is the epilogue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gallery.levels.layer_norm import gelu_of
 from gallery.tuning import tuned
 
 CUDA_MULTIPLE = 8
-"""Of which inputs and outputs have to be multiples in CUDA C++, which loads 16 bytes at once."""
+"""Inputs and outputs are multiples of this in CUDA C++, which loads 16 bytes at once."""
 
 
 def reference(

@@ -4,7 +4,7 @@ Mathematics: x `[nodes, width]`; edges are in the order of where they lead to, s
 `offsets[i]` to `offsets[i + 1]` (compressed sparse rows; `offsets` `[nodes + 1]`, int32); `sources` `[edges]`, int32,
 says where each comes from, `weights` `[edges]` what it counts. y has x's shape and type; sums are made in float32.
 With wₑ = 1/(edges into i) this is the mean over neighbours.
-What to learn: a sum that is scattered to where edges lead needs atomics, whose order, and so whose bits, change from
+Lesson: a sum that is scattered to where edges lead needs atomics, whose order, and so whose bits, change from
 run to run. Sorted by destination, each node *gathers* its sum: one program owns it, nothing collides, and the messages
 are never written to memory. Torch's operations write them, one row an edge, and read them back.
 """

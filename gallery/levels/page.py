@@ -1,4 +1,4 @@
-"""What docs/levels.md says, given the committed results; `python -m gallery.page` writes it."""
+"""The text of docs/levels.md from the committed results; `python -m gallery.page` writes it."""
 
 from __future__ import annotations
 

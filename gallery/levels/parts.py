@@ -22,7 +22,7 @@ EAGER, SCRIPT, COMPILE, TRITON, CUDA = LEVELS = (
 
 @dataclass(frozen=True)
 class Parts:
-    """What models are made of; each part is documented in the file of its name."""
+    """The parts of models; each is documented in the file of its name."""
 
     layer_norm: Callable[..., torch.Tensor]
     linear: Callable[..., torch.Tensor]

@@ -3,7 +3,7 @@
 Mathematics: x `[rows, features]`, m (`mean`) and s (`scale`) `[features]`; `coefficients` `[features · (features + 3) /
 2]` are a, then c row after row, in the order of scikit-learn's `PolynomialFeatures(2, include_bias=False)`; b
 (`intercept`) `[1]`; y `[rows]`. All are float32.
-What to learn: scikit-learn and torch write the expansion to memory, 560 numbers for 32 features. It is never needed: a
+Lesson: scikit-learn and torch write the expansion to memory, 560 numbers for 32 features. It is never needed: a
 row's answer is the quadratic form zᵀ(Cz + a), computed from a row that is read once.
 In the product: `kernels/ops/quadratic.py`, which the exporter makes of such a pipeline, in float64 where that needs it.
 """

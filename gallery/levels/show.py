@@ -1,4 +1,4 @@
-"""What `levels` does: checks subjects at every level that there is and, on a GPU, measures, draws and writes."""
+"""The command `levels`: it checks subjects at every level and, on a GPU, measures, draws and writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gallery.timing import QUICK_ROUNDS, ROUNDS
 PICTURES = Path(__file__).parents[2] / "docs/images/gallery"
 RESULTS = "gallery_levels"
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-"""Where compilers look for what they compiled before: they are given an empty place, so that their time is seen."""
+"""The compilers' caches: an empty folder in their place makes compile times visible."""
 
 
 def levels(names: Sequence[str] | None, output: Path | None, *, quick: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is computed at every level: five operations, a block of a transformer and three models, with their sizes."""
+"""The subjects of every level: five operations, a block of a transformer and three models, with their sizes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Subject:
     """On a GPU; on a CPU it is float32."""
     tolerance: float = OF_BFLOAT16
     others: Mapping[str, Call] = field(default_factory=dict)
-    """What is measured besides the levels, by what it is called."""
+    """Further calls to measure beside the levels, by name."""
 
     def at(self, level: str, size: Size, device: torch.device) -> Call:
         """Return the subject as a level computes it on a device."""

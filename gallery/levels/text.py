@@ -1,4 +1,4 @@
-"""What the language model knows: one text, on which it is trained for seconds, and how it continues a beginning."""
+"""The language model's one text, seconds of training on it, and the continuation of a beginning."""
 
 from __future__ import annotations
 

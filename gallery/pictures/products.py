@@ -5,7 +5,7 @@ from __future__ import annotations
 from gallery.pictures.shapes import Picture
 
 NOW = 1
-"""Which block of K the product's picture shows at work."""
+"""The block of K that the product's picture shows at work."""
 
 
 def grouped(tile: int, high: int, wide: int, group: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@
     column[:, None] + row[None, :]                      one sum
     each vector loaded once for a tile                  loaded by every thread; the cache answers
 
-What Numba makes you do: the broadcasting itself, by indices. That a value serves a whole row of a tile is not said
+Numba's demands: the broadcasting itself, by indices. That a value serves a whole row of a tile is not said
 anywhere: it happens because a warp's equal addresses are one transfer, and the rest lies in the cache.
 """
 

@@ -8,7 +8,7 @@
     tl.store(partial + tl.program_id(0), ...)           if threadIdx.x == 0: partial[blockIdx.x] = total
     sum_kernel adds the partial sums                    add_up, likewise
 
-What Numba makes you do: the reduction. A sum of a block's values is one word in a block program; here threads must hand
+Numba's demands: the reduction. A sum of a block's values is one word in a block program; here threads must hand
 their values over in shared memory, and wait for each other: a barrier too few, or one inside an `if` that not all
 threads take, is a race or a deadlock that no test need find.
 """

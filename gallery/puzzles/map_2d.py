@@ -8,9 +8,9 @@
     inside = (i < rows) & (j < columns)                 if row < x.shape[0] and column < x.shape[1]:
     tiles of several shapes, tuned                      COLUMNS = 32 of a warp, and never a column of it
 
-What Numba makes you do: choose which of a thread's two numbers counts columns. The threads of a warp differ in
+Numba's demands: choose which of a thread's two numbers counts columns. The threads of a warp differ in
 `threadIdx.x` first; if that counted rows, they would read 32 places a row apart, and the memory, which gives 32 bytes
-at least, would give each of them 32 for 4. So it is here where x is transposed. A block program gives its addresses as
+at least, would give each of them 32 for 4. A transposed x is read this way here. A block program gives its addresses as
 one matrix: which threads take which is the compiler's choice, and the tile's shape one of tuning.
 """
 
@@ -23,7 +23,7 @@ from gallery.arguments import demand_shape
 from gallery.puzzles.numba_cuda import arrays, blocks_for, cuda, launch
 
 COLUMNS, ROWS = 32, 4
-"""Of a block: a warp is one row of it."""
+"""The columns and rows of a block: a warp is one row of it."""
 
 
 @cuda.jit

@@ -5,7 +5,7 @@
     at = program_id(0) * BLOCK + tl.arange(0, BLOCK)    i = cuda.grid(1), short for what the map wrote out
     two loads and a store under one mask                one `if` around two reads and a write
 
-What Numba makes you do: nothing that the map did not. Where threads differ is that each may take its own branch: a
+Numba's demands: nothing beyond the map's. Threads differ in one thing, each may take its own branch: a
 block program has values in both, and chooses among them with `tl.where`.
 """
 

@@ -1,7 +1,7 @@
 """The Python-backend model of a served exhibit, which its entry's `model.py` names.
 
-A request is one call of the exhibit's function: its tensors and its parameters are the arguments. What the function
-refuses is the answer to that request alone, in the function's own words. Where the exhibit joins requests, those of a
+A request is one call of the exhibit's function: its tensors and its parameters are the arguments. A refusal by the
+function is the answer to that request alone, in the function's own words. If the exhibit joins requests, those of a
 batch that fit together become one launch.
 """
 

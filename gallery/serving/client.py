@@ -30,7 +30,7 @@ from triton_regressors.clients.errors import plain_reason
 PROTOCOLS = ("grpc", "http")
 NAMES = {"grpc": "gRPC", "http": "HTTP"}
 COMPILING_S = 600.0
-"""How long a GPU may compile and tune before it answers the first request of a new size."""
+"""Seconds that a GPU may compile and tune before it answers the first request of a new size."""
 
 
 class Connection:
@@ -94,7 +94,7 @@ def served(connection: Connection) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a check of a served exhibit found, of one size over one protocol."""
+    """The result of checking a served exhibit at one size over one protocol."""
 
     name: str
     protocol: str
@@ -107,7 +107,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """Whether the answer is the reference's."""
+        """True if the answer is the reference's."""
         return self.error <= self.allowed
 
 
@@ -116,7 +116,7 @@ def check(
 ) -> Iterator[Row]:
     """Ask a served exhibit about samples, by default of all sizes that it is checked on, and compare with its truth.
 
-    What is `timed` is asked twice: the first time a GPU may have a kernel to compile.
+    A `timed` sample is sent twice: a GPU may have a kernel to compile at the first.
     """
     exhibit, service = find(name), service_of(name)
     dtype = DATATYPES[service.datatype]

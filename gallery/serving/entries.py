@@ -36,7 +36,7 @@ from triton_regressors.model_config import from_pbtxt, to_pbtxt
 GALLERY = Path(__file__).parents[1]
 DIGESTS = "digests.json"
 CHECKERS = ("digests.py", "errors.py")
-"""Of the product's kernels folder."""
+"""Modules of the product's kernels folder that check an entry."""
 
 MAX_BATCH_SIZE = 4096
 

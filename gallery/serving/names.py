@@ -1,4 +1,4 @@
-"""Which exhibits are served, for whoever types a name; the entries carry `services.py` alone."""
+"""The names of served exhibits, for commands; the entries carry `services.py` alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How exhibits are asked over a network: the tensors of a request and of its answer, and what else may be given.
+"""The network interface of exhibits: the tensors of a request and of its answer, and further parameters.
 
 An entry carries this file, so it imports torch and nothing else.
 """
@@ -13,23 +13,23 @@ import torch
 Scalar = float | int | bool | str | tuple[int, ...]
 
 DATATYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
-"""What the Triton server calls torch's types."""
+"""The Triton server's names of torch's types."""
 
 SHOWN_CHARACTERS = 80
 
 Dims = Mapping[str, Sequence[int]]
-"""Of tensors, by name; −1 stands for any length, and each request has its own."""
+"""Dimensions of tensors by name; −1 stands for any length, and each request has its own."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """What a served exhibit takes and gives. A request is a call of the exhibit's function, and its names are its own.
+    """The inputs and outputs of a served exhibit. A request is a call of the exhibit's function, under its names.
 
     `inputs` are the arguments that are tensors, `outputs` what the function returns, in its order, and `scalars` the
     other arguments, which are parameters of a request, with what they are where it has none. A tuple of whole numbers
     comes as a string, "3,3". `largest` bounds numbers: the kernel is compiled for each.
 
-    `datatype` is that of all tensors: FP16 where tensor cores do the work. Where a service `joins`, tensors have one
+    `datatype` is that of all tensors: FP16 where tensor cores do the work. If a service `joins`, tensors have one
     dimension before their dims, in which the server may join requests: rows that have nothing to do with each other.
     """
 
@@ -80,7 +80,7 @@ def _shown(given: Scalar) -> str:
 
 ANY, MATRIX, TENSOR, IMAGES = (-1,), (-1, -1), (-1, -1, -1), (-1, -1, -1, -1)
 NUMBER = (1,)
-"""What the server makes of a tensor without dimensions."""
+"""The server's shape for a tensor without dimensions."""
 
 SERVICES: Mapping[str, Service] = {
     "map": Service({"x": ANY}, {"y": ANY}, {"c": 1.0}),

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.processes import running
 from tests.servers import triton_server
 from triton_regressors.clients import private_arguments
 from triton_regressors.clients.admin_key import VARIABLE, own_key
@@ -120,11 +121,11 @@ def test_another_user_cannot_steal_the_key_while_the_server_starts(
     if ptrace == "forbidden":
         monkeypatch.setattr(private_arguments, "_ptrace", forbidden)
     command = [sys.executable, "-I", "-S", "-c", THIEF, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as thief:
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as thief:
         assert thief.stdout is not None
         assert thief.stdout.readline() == "looking\n"
         with triton_server([tmp_path]) as server:  # the thief looks from before its start to after it is ready
-            stolen = json.loads(thief.communicate(timeout=60)[0])
+            stolen = json.loads(thief.communicate()[0])
             assert stolen  # the options were seen, with what stands in place of the key
             assert server.admin_key not in stolen
             assert not any(cross_site_post(server, key.strip())[0] == 200 for key in stolen)
@@ -172,12 +173,12 @@ def test_private_arguments_reach_the_program_alone() -> None:
     command = [sys.executable, "-I", "-c", show, "first", "--a=$A", "", "$B", "last"]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = private_arguments.launch(command, private, {"EMPTY": "", "LANG": "C.UTF-8"}, **options)
-    arguments, environment, stdin = json.loads(process.communicate(timeout=60)[0])
+    arguments, environment, stdin = json.loads(process.communicate()[0])
     assert (arguments, stdin) == (["first", private["--a=$A"], "", "b", "last"], "")
     assert environment["EMPTY"] == ""
     assert not [name for name in environment if name.startswith("PRIVATE")]
     process = private_arguments.launch(["/no/such/program", "--a=$A"], {"--a=$A": "a"}, {}, **options)
-    assert "/no/such/program" in process.communicate(timeout=60)[0]
+    assert "/no/such/program" in process.communicate()[0]
     assert process.returncode == 127
 
 
@@ -187,13 +188,14 @@ def test_run_as_a_program_it_passes_on_signals_and_exit_codes() -> None:
     show = "import sys, time; print(sys.argv[1], flush=True); time.sleep(60)"
     environment = {**os.environ, VARIABLE: KEY}
     command = [*run, sys.executable, "-c", show, "--key=$" + VARIABLE]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with running(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"--key={KEY}\n"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for pid in (process.pid, *map(int, children)):
             assert KEY not in Path(f"/proc/{pid}/cmdline").read_text()
         process.terminate()
+        process.wait()
     assert process.returncode == 128 + 15
     assert subprocess.run([*run, sys.executable, "-c", "exit(3)"], check=False).returncode == 3
     environment.pop(VARIABLE)

@@ -351,7 +351,7 @@ def test_a_cancelled_task_is_cancelled(server: TritonServer, protocol: str) -> N
     async def ask() -> None:
         url = server.grpc_url if protocol == "grpc" else server.http_url
         async with AsyncClient(url, protocol) as client:
-            task = asyncio.create_task(client.predict("sums", [[200, 0.5, 0]]))
+            task = asyncio.create_task(client.predict("sums", [[200, 1.5, 0]]))
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,9 @@ import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
+from tests.processes import running
 from tests.servers import triton_server
+from tests.waiting import wait_for
 from triton_regressors.clients.errors import ServerError, ServerUnavailable
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
@@ -95,7 +96,7 @@ def test_paths_that_a_shell_would_read_are_no_trouble(tmp_path: Path, write_mode
     paths = [tmp_path / name for name in ("a b", "a'b", "a$HOME", "[x]", "über")]
     for number, path in enumerate(paths):
         write_model(path, f"sums{number}")
-    with triton_server(paths, startup_timeout_s=30) as server, Client(server.grpc_url) as client:
+    with triton_server(paths) as server, Client(server.grpc_url) as client:
         for number in range(len(paths)):
             assert client.predict(f"sums{number}", ROWS) == 12
 
@@ -107,9 +108,7 @@ def test_the_signal_that_ended_it_is_named(repository: Path) -> None:
         request = urllib.request.Request(f"http://{server.http_url}/v2/models/sums/infer", body)
         with contextlib.suppress(OSError):
             urllib.request.urlopen(request, timeout=30)
-        deadline = time.monotonic() + 20
-        while server.running and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: not server.running)
         assert re.fullmatch(r"was ended by SIG(SEGV|ABRT)", server.ending())
     assert ending(-9, ()) == "was ended by SIGKILL, as the system does where memory runs out,"
     assert ending(1, ("E1121 09:32:06.080731 8097 a.cc:4] no memory",)) == "ended with exit code 1 (no memory)"
@@ -132,9 +131,7 @@ def test_a_shape_that_ends_it_over_http_is_refused_over_grpc(
     request = urllib.request.Request(f"http://{server.http_url}/v2/models/sums/infer", json.dumps(body).encode())
     with contextlib.suppress(OSError):
         urllib.request.urlopen(request, timeout=30)
-    deadline = time.monotonic() + 20
-    while server.running and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: not server.running)
     assert re.fullmatch(r"was ended by SIG(SEGV|ABRT)", server.ending())
     server.restart()
     with Client(server.grpc_url) as ours:
@@ -147,8 +144,7 @@ def test_it_is_started_again_where_and_with_what_it_was(repository: Path, start:
         server.restart()
     addresses, pid, shm_prefix = (server.grpc_url, server.http_url, server.metrics_url), server.pid, server._shm_prefix
     os.kill(pid, signal.SIGSEGV)
-    while server.running:
-        time.sleep(0.01)
+    wait_for(lambda: not server.running)
     server.restart()
     assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
     assert leftovers(pid, shm_prefix) == []
@@ -161,34 +157,24 @@ def test_nothing_survives_a_killed_server(repository: Path) -> None:
     with TritonServer([repository]) as server, Client(server.grpc_url) as client:
         pid, shm_prefix = server.pid, server._shm_prefix
         os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while server.running and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not server.running
+        wait_for(lambda: not server.running)
         with pytest.raises(ServerUnavailable):
             client.predict("sums", ROWS)
-    deadline = time.monotonic() + 20  # a killed process of the group ends when the system comes to it
-    while leftovers(pid, shm_prefix) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert leftovers(pid, shm_prefix) == []
+    wait_for(lambda: leftovers(pid, shm_prefix) == [])  # a killed process ends when the system comes to it
 
 
 def test_nothing_survives_a_killed_parent(repository: Path) -> None:
     code = (
         "import sys, time, pathlib; from triton_regressors.clients.server import TritonServer\n"
         f"server = TritonServer([pathlib.Path({str(repository)!r})]); server.start()\n"
-        "print(server.pid, server._scratch, server._shm_prefix, flush=True); time.sleep(60)"
+        "print(server.pid, server._scratch, server._shm_prefix, flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+    with running([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid, scratch, shm_prefix = parent.stdout.readline().split()
         assert leftovers(int(pid), shm_prefix)
         parent.kill()
-    deadline = time.monotonic() + 20
-    while (leftovers(int(pid), shm_prefix) or Path(scratch).exists()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert leftovers(int(pid), shm_prefix) == []
-    assert not Path(scratch).exists()
+    wait_for(lambda: leftovers(int(pid), shm_prefix) == [] and not Path(scratch).exists())
 
 
 def test_a_noisy_model_and_a_failing_listener(

@@ -163,7 +163,7 @@ def test_those_that_get_on_are_waited_for(
         write_model(repository, f"sleeps{number}", code=MODEL.replace("        pass", f"        {sleeps}"))
     write_model(repository, "computes", code=MODEL.replace("        pass", f"        {computes}"))
     began = time.monotonic()
-    server = start([repository], startup_timeout_s=2)
+    server = start([repository], startup_timeout_s=3)
     assert time.monotonic() - began > 4
     assert server.progress == (10, 10)
 

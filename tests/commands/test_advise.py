@@ -52,9 +52,7 @@ def describe(folder, capsys, monkeypatch):
 def test_a_file_piped_has_the_times_the_advice_and_the_command(folder):
     command = [sys.executable, "-m", "triton_regressors", "describe", "my ridge.skops", "--advise"]
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "my ridge (Ridge)"

@@ -32,7 +32,5 @@ def test_bash_is_told(tmp_path: Path, words: str, found: list[str]) -> None:
         "COMP_CWORD": str(len(words.split(" "))),
     }
     command = [sys.executable, "-c", CODE]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=tmp_path
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.stdout.splitlines() == [*found, "imported []"], done.stderr

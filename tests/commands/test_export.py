@@ -16,6 +16,7 @@ from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from tests.processes import running
 from triton_regressors.__main__ import main
 from triton_regressors.kernels.entry import find_entry, read_document, sealed, write_document
 
@@ -27,7 +28,7 @@ def run(*arguments, cwd):
     """Run the command line in a process of its own; return its exit code, output and error output."""
     command = [sys.executable, "-m", "triton_regressors", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": "160"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -188,12 +189,12 @@ def test_describe_of_a_damaged_plan_is_a_sentence(run_here, folder, damage):
 def test_ctrl_c_while_it_starts_ends_quietly(folder):
     """Importing scikit-learn, torch and the rest takes seconds."""
     command = [sys.executable, "-X", "importtime", "-m", "triton_regressors", "export", "poly.skops"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
         for line in process.stderr:
             if line.endswith("numpy\n"):  # what follows takes longer
                 break
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
     assert process.returncode == 130
     assert out == ""
     assert all(line.startswith("import time:") for line in err.splitlines())

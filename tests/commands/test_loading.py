@@ -97,9 +97,7 @@ def test_a_lowering_of_an_imported_module_is_used(folder):
     """By the installed program, which does not look for modules in the current directory by itself."""
     command = [sys.executable, "-c", PROGRAM, "export", "mine.joblib", "--trust-pickle", "--import", "my_lowerings"]
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # as of Python 3.11; before, -c looks there too
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     document = read_document(find_entry(folder / "model_repository" / "mine").version_directory)
     assert [step["op"] for step in document.plan["steps"]] == ["affine"]

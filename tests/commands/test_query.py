@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.clients.conftest import CONFIG, WriteModel
+from tests.processes import running
 from tests.servers import triton_server
 from triton_regressors.__main__ import make_app
 
@@ -71,7 +72,7 @@ def predict(url: str, folder: Path, *options: str) -> list[str]:
 
 def test_a_pipe_gets_every_bit_as_csv(url: str, X: np.ndarray, tmp_path: Path) -> None:
     command = predict(url, tmp_path, "--outputs", "y,std")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     header, *lines = done.stdout.splitlines()
     assert header == "y_0,y_1,std"
@@ -84,17 +85,17 @@ def test_a_pipe_gets_every_bit_as_csv(url: str, X: np.ndarray, tmp_path: Path) -
 
 def test_a_reader_that_leaves_is_no_error(url: str, X: np.ndarray, tmp_path: Path) -> None:
     """As in `predict | head -1`, with more rows than a pipe holds."""
-    with subprocess.Popen(predict(url, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(predict(url, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) in (0, 1)
+        assert process.wait() in (0, 1)
 
 
 def test_a_terminal_gets_a_table(url: str, X: np.ndarray, tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
-    with subprocess.Popen(predict(url, tmp_path), stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
+    with running(predict(url, tmp_path), stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
         os.close(terminal)
         shown = b""
         while True:
@@ -102,7 +103,7 @@ def test_a_terminal_gets_a_table(url: str, X: np.ndarray, tmp_path: Path) -> Non
                 shown += os.read(controller, 4096)
             except OSError:  # how a terminal says that its last writer has gone
                 break
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate()
     os.close(controller)
     assert "┃" in shown.decode()
     assert f"{X[9, 1]:.7g}" in shown.decode()
@@ -144,3 +145,33 @@ def test_refused_rows_are_empty_on_request_and_said(
         "Refused: row 1500 is odd.",
         "2 of 2,000 rows were refused; their answers are nan.",
     ]
+
+
+def test_a_word_in_a_column_of_numbers_is_its_rows_error(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = [
+        ["1", "2", "3"],
+        ["four", "5", "6"],
+        ["-7", "8", "9"],
+        ["10", "", "12"],
+        ["13", "14", "x,y"],
+        ["1e300", "0", "0"],
+    ]
+    rows = pd.DataFrame(cells, columns=["a", "b", "c"])
+    rows.to_csv("rows.csv", index=False)
+    arguments = ["predict", "echo", "rows.csv", "--url", url, "--outputs", "std", "-o", "answers.csv", "--errors"]
+    stopped = CliRunner().invoke(make_app(), [*arguments, "stop"])
+    assert (stopped.exit_code, Path("answers.csv").exists()) == (1, False)
+    done = CliRunner().invoke(make_app(), [*arguments, "row"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert pd.read_csv("answers.csv")["std"].fillna(-1).tolist() == [3, -1, -1, 12, -1, -1]
+    assert done.stderr.splitlines()[:4] == [
+        "Refused: Row 1 of column 'a' holds 'four', which is no number.",
+        "Refused: row 2 is odd.",
+        "Refused: Row 4 of column 'c' holds 'x,y', which is no number.",
+        "Refused: X[5, 0] is 1e+300, beyond float32, whose largest value is about 3.4e38.",
+    ]
+    rows.iloc[[1, 4]].to_csv("rows.csv", index=False)
+    assert CliRunner().invoke(make_app(), [*arguments, "row"]).exit_code == 1

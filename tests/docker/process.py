@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors.clients.installation import find_installation, prepare
 
 
@@ -61,17 +61,18 @@ def started(models: Path, scratch: Path, *options: str) -> Iterator[Process]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=runtime.environment)
     running = Process(process, f"127.0.0.1:{http}", f"127.0.0.1:{grpc}", log)
+
+    def ready() -> bool:
+        assert process.poll() is None, log.read_text()
+        return running.ready()
+
     try:
-        deadline = time.monotonic() + 120
-        while not running.ready():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        wait_for(ready)
         yield running
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
+from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
 from triton_regressors.clients.installation import find_installation, prepare
 
@@ -149,17 +149,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
     running = Server(f"127.0.0.1:{http}", f"127.0.0.1:{grpc}", f"127.0.0.1:{metrics}", root / "models")
+
+    def started() -> bool:
+        assert process.poll() is None, log.read_text()
+        return ready(running)
+
     try:
-        deadline = time.monotonic() + 60
-        while not ready(running):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        wait_for(started)
         yield running
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=40)
+            process.wait(timeout=PATIENCE_S)
         finally:
             process.kill()
             for leftover in Path("/dev/shm").glob(f"{shared_memory}*"):
@@ -176,7 +177,7 @@ def ready(server: Server) -> bool:
 def test_every_option_and_restricted_api_is_spelled_as_the_server_spells_it(tmp_path: Path) -> None:
     runtime = prepare(find_installation(tmp_path), None, {}, tmp_path)
     command = [str(runtime.executable), "--help"]
-    text = subprocess.run(command, env=runtime.environment, capture_output=True, text=True, timeout=60, check=False)
+    text = subprocess.run(command, env=runtime.environment, capture_output=True, text=True, check=False)
     usage = " ".join((text.stdout + text.stderr).split())
     known = set(re.findall(r"--[a-z][a-z-]+", usage))
     *_, default = re.findall(r"(?m)^CMD (\[.*\])$", DOCKERFILE)  # the last stage's, which a plain build makes
@@ -268,16 +269,13 @@ def test_only_a_broken_batch_counts_as_failed(server: Server) -> None:
             client.infer("tiny", [X], request_id="break")
     expected = {**before, "BACKEND": before["BACKEND"] + 1}
     expected["nv_inference_request_success"] += 2
-    deadline = time.monotonic() + 10  # the server counts after it has answered
-    while counts() != expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert counts() == expected
+    wait_for(lambda: counts() == expected)  # the server counts after it has answered
 
 
 def probe(url: str, repository: Path) -> tuple[int, str]:
     """The health check's exit code, and what it says."""
     command = [sys.executable, str(DOCKER / "probe.py"), url, str(repository)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.stderr == ""
     return found.returncode, found.stdout
 

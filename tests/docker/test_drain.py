@@ -21,6 +21,7 @@ from sklearn.linear_model import Ridge
 
 from tests.docker.balancer import balanced
 from tests.docker.process import started
+from tests.waiting import wait_for
 from triton_regressors import export
 
 pytestmark = pytest.mark.server
@@ -94,8 +95,7 @@ def test_no_request_fails_while_a_server_is_replaced(tmp_path: Path, drained: bo
         balanced(old.grpc) as grpc,
         load(*[over_http(http.address)] * 3, over_grpc(grpc.address)) as (answers, failures),
     ):
-        while len(answers) < 20:  # by the old server alone
-            time.sleep(0.05)
+        wait_for(lambda: len(answers) >= 20)  # by the old server alone
         http.endpoints.append(new.http)
         grpc.endpoints.append(new.grpc)
 
@@ -111,8 +111,7 @@ def test_no_request_fails_while_a_server_is_replaced(tmp_path: Path, drained: bo
         old.process.wait(timeout=POD["terminationGracePeriodSeconds"])
         removal.join()
         replaced = len(answers)
-        while len(answers) < replaced + 20:
-            time.sleep(0.05)
+        wait_for(lambda: len(answers) >= replaced + 20)
     if drained:
         assert failures == []
     else:

@@ -27,6 +27,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from tests.docker.process import Process, started
 from tests.documents import golden_of
 from tests.exporter.cases import CASES
+from tests.processes import running
 from triton_regressors import export
 from triton_regressors.kernels.entry import read_document
 
@@ -114,7 +115,7 @@ def held(models: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        gate.unlink()
+        gate.unlink(missing_ok=True)
 
 
 @pytest.mark.server
@@ -152,7 +153,7 @@ def test_a_dead_process_is_found_by_both(models: Path, server: Process, entry: s
     try:
         for question in ("live", "ready"):
             command = [sys.executable, str(DOCKER / "probe.py"), server.url, str(models), question]
-            found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (found.returncode, found.stderr) == (1, "")
             assert len(found.stdout.splitlines()) == 1
             assert re.match(says, found.stdout)
@@ -175,11 +176,11 @@ def test_a_stuck_process_is_found(
 @pytest.mark.server
 def test_an_entry_that_answers_after_seconds_is_alive(models: Path, server: Process) -> None:
     command = [sys.executable, str(DOCKER / "probe.py"), server.url, str(models), "live"]
-    with held(models):
-        asked = subprocess.Popen(command, stdout=subprocess.PIPE)
+    with held(models), running(command, stdout=subprocess.PIPE) as asked:
         time.sleep(6)
         assert asked.poll() is None
-    out, _ = asked.communicate(timeout=120)
+        (models / "ridge" / "1" / "gate").unlink()
+        out, _ = asked.communicate()
     assert (asked.returncode, out) == (0, b"")
 
 

@@ -129,7 +129,6 @@ def test_fusing_large_plans_ends_after_a_few_rounds(seed: int, steps: int) -> No
     assert max(map(names.count, names), default=0) <= 8  # a pass runs once a round
 
 
-@pytest.mark.timeout(20)
 def test_a_fusion_that_turns_in_a_circle_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (Step(Scale(np.ones(2), np.full(2, factor)), ("X",), f"v{factor}") for factor in (2, 3))
     plan = Plan(2, (one, two), {"y": one.output, "std": two.output})

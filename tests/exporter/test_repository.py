@@ -19,6 +19,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.processes import running
 from triton_regressors import ExportError, export
 from triton_regressors.clients.tensors import input_tensors
 from triton_regressors.exporter import repository as repositories
@@ -112,16 +113,16 @@ export(Ridge().fit(X, X[:, 0]), sys.argv[1], name="model")
 def test_what_a_killed_export_leaves(tmp_path: Path, number: signal.Signals) -> None:
     """Nothing after TERM and HUP; after KILL the next export removes it, and nothing of an export that still runs."""
     command = [sys.executable, "-c", KILLED, str(tmp_path / "models")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
-        running = leftovers(tmp_path)
-        assert len(running) == 1
+        unfinished = leftovers(tmp_path)
+        assert len(unfinished) == 1
         export(MODEL, tmp_path / "models", name="other")
-        assert leftovers(tmp_path) == running
+        assert leftovers(tmp_path) == unfinished
         process.send_signal(number)
-        assert process.wait(60) == -number
-    assert leftovers(tmp_path) == (running if number == signal.SIGKILL else [])
+        assert process.wait() == -number
+    assert leftovers(tmp_path) == (unfinished if number == signal.SIGKILL else [])
     export(MODEL, tmp_path / "models", name="other")
     assert leftovers(tmp_path) == []
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["other"]

@@ -27,6 +27,7 @@ from gallery.serving import entries
 from gallery.serving.client import PROTOCOLS, Connection, check, served
 from gallery.serving.entries import write
 from gallery.serving.services import SERVICES
+from tests.processes import running
 from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients.errors import ServerFault
@@ -180,7 +181,7 @@ def test_serve_writes_starts_and_stops(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gallery", "serve", "--only=map", f"--repository={tmp_path / 'models'}", *ports]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, env=environment, cwd=ROOT, **pipes) as serving:
+    with running(command, text=True, env=environment, cwd=ROOT, **pipes) as serving:
         assert serving.stdout is not None
         shown = serving.stdout.readline()
         while "Ctrl-C stops the server" not in shown:
@@ -193,7 +194,7 @@ def test_serve_writes_starts_and_stops(tmp_path: Path) -> None:
             assert served(connection) == ["map"]
             assert next(check(connection, "map")).agrees
         serving.send_signal(signal.SIGINT)
-        assert serving.wait(timeout=30) == 0
+        assert serving.wait() == 0
         with Connection("grpc", url[1]) as connection, pytest.raises(GalleryError, match="Nothing answers over gRPC"):
             served(connection)
 

@@ -1,19 +1,20 @@
-"""Compiles every kernel launch of every op for a GPU, without one: `python -m tests.kernels.gpu_compile`.
+"""Compiles every kernel launch of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [PARTS]`.
 
 The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run, and
 each is compiled to machine code for compute capabilities 7.5, 8.0 and 9.0, from float32 to float32 as on a plan's only
 step, and for 9.0 from float64 to float64 as between steps. Every shape of the table of launch shapes is compiled for
 the GPU that it was measured on. None may take more shared memory than there is. TRITON_INTERPRET must not be set.
+
+Without an argument the program compiles all launches. With a number of parts it reads the number of one part after
+another from standard input, compiles it, and prints one line of JSON for each.
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
+import json
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -30,6 +31,7 @@ from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
 from triton_regressors.kernels import digit_norm, nearest, symmetric_sum, within
+from triton_regressors.kernels.chunks import Lane
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -37,7 +39,9 @@ from triton_regressors.kernels.ops import pairwise_affine
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.program import Program
+from triton_regressors.kernels.resident import Resident
 from triton_regressors.kernels.tree_tile import tree_ensemble_shape
 
 POINTERS = {
@@ -61,8 +65,6 @@ OTHER_ROWS = (1, 1000)
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
-PENDING: list[Launch] = []
-"""What `main` compiles: processes that it forks find it here, as kernels cannot be pickled."""
 
 
 def operations() -> list[tuple[Operation, list[int]]]:
@@ -155,7 +157,7 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
+    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *resident(), *on_smaller_gpus()]
     return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows()]
 
 
@@ -259,8 +261,18 @@ def gathered() -> Iterator[Launch]:
     for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
         gathering = Gathering(8, nan_columns, dtype, torch.device("cpu"))
         target = torch.empty(ROWS, 8, dtype=getattr(torch, dtype))
-        for work in (lambda g=gathering, t=target: g.launch(t, 0, ROWS), lambda g=gathering, t=target: g.search(t)):
-            for launch in launched_by(work):
+        for launch in launched_by(lambda g=gathering, t=target: g.launch(t, 0, ROWS)):
+            yield from ((capability, *launch) for capability in TARGETS)
+
+
+def resident() -> Iterator[Launch]:
+    """Yield what reads rows that lie in a GPU's memory, a few in a graph and many, and answers there."""
+    plan = Plan(8, (Step(Affine(np.ones((8, 1)), np.zeros(1)), ("X",), "v0"),), {"y": "v0"})
+    for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
+        kind, device = getattr(torch, dtype), torch.device("cpu")
+        answers = Resident(Program(plan, device), Lane(()), Gathering(8, nan_columns, dtype, device), kind)
+        for given in (torch.empty(ROWS, 8, dtype=kind), torch.empty(2**17, 8, dtype=kind)):
+            for launch in launched_by(lambda a=answers, x=given: a.answer(x, ("y",))):
                 yield from ((capability, *launch) for capability in TARGETS)
 
 
@@ -275,9 +287,9 @@ def tabled() -> Iterator[Launch]:
                         yield (int(gpu.replace(".", "")), *launch)
 
 
-def fault(index: int) -> str:
+def fault(launch: Launch) -> str:
     """Return what is wrong with the machine code of a launch, or nothing."""
-    capability, kernel, arguments, options = PENDING[index]
+    capability, kernel, arguments, options = launch
     compiled = compile_for(capability, kernel, arguments, options)
     if not compiled.asm["cubin"]:
         return f"{kernel.__name__} gave no machine code for {capability}"
@@ -288,19 +300,27 @@ def fault(index: int) -> str:
     return ""
 
 
+def compile_part(known: Sequence[Launch], part: int, parts: int) -> dict[str, Any]:
+    """Compile every `parts`-th launch from the number `part` on, and return what was compiled and what is wrong."""
+    own = known[part::parts]
+    return {
+        "launches": len(own),
+        "all_launches": len(known),
+        "all_kernels": sorted({kernel.__name__ for _, kernel, *_ in known}),
+        "faults": [found for launch in own if (found := fault(launch))],
+    }
+
+
 def main() -> int:
-    """Compile everything, in a process for each core, and print what was compiled."""
-    PENDING.extend(launches())
-    processes = ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork"))
-    with processes:
-        faults = [found for found in processes.map(fault, range(len(PENDING))) if found]
-    if faults:
-        print(faults[0])
-        return 1
-    print(
-        f"compiled {len(PENDING)} launches of {len({kernel.__name__ for _, kernel, *_ in PENDING})} different kernels"
-    )
-    return 0
+    """Compile all launches, or each part that is asked for, and print what was compiled."""
+    known = launches()
+    if sys.argv[1:]:
+        for line in sys.stdin:
+            print(json.dumps(compile_part(known, int(line), int(sys.argv[1]))), flush=True)
+        return 0
+    found = compile_part(known, 0, 1)
+    print("\n".join(found["faults"]) or f"compiled {len(known)} launches of {len(found['all_kernels'])} kernels")
+    return 1 if found["faults"] else 0
 
 
 if __name__ == "__main__":

@@ -1,27 +1,61 @@
 """Every kernel compiles to GPU machine code, which the interpreter alone does not show."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.processes import running
 from triton_regressors.kernels import plan as plan_module
 
 ROOT = Path(__file__).parents[2]
 KERNELS = Path(plan_module.__file__).parent
+COMPILES = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+PARTS = 16
+"""The number of parts. One takes about 20 s of a processor where no compiled kernel is cached."""
+Part = Callable[[int], dict[str, Any]]
 
 
-def test_every_kernel_compiles_for_every_gpu_generation():
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "tests.kernels.gpu_compile"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    of_operations = [path for path in KERNELS.rglob("*.py") if path.name != "upload.py"]
-    kernels = sum(path.read_text(encoding="utf-8").count("_kernel(\n") for path in of_operations)
-    assert f"of {kernels} different" in done.stdout
+@pytest.fixture(scope="module")
+def part() -> Iterator[Part]:
+    """part(number): what a process that compiles kernels says of one part of the launches.
+
+    One process answers for several parts, since importing and recording the launches takes as long as a part.
+    """
+    command = [sys.executable, "-m", "tests.kernels.gpu_compile", str(PARTS)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with running(command, cwd=ROOT, env=COMPILES, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def compiled(number: int) -> dict[str, Any]:
+            print(number, file=asked, flush=True)
+            answer = answers.readline()
+            assert answer, "the process that compiles has ended; its error is above"
+            found: dict[str, Any] = json.loads(answer)
+            return found
+
+        yield compiled
 
 
-def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path):
+@pytest.mark.parametrize("number", range(PARTS))
+def test_every_kernel_compiles_for_every_gpu_generation(part: Part, number: int) -> None:
+    """The parts together are all launches, and these use each kernel that there is."""
+    found = part(number)
+    assert found["faults"] == []
+    assert found["launches"] == len(range(number, found["all_launches"], PARTS)) > 0
+    files = [path for path in KERNELS.rglob("*.py") if path.name != "upload.py"]
+    written = sum(path.read_text(encoding="utf-8").count("_kernel(\n") for path in files)
+    assert len(found["all_kernels"]) == written
+
+
+def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
         "import triton, triton.language as tl\n"
@@ -33,8 +67,7 @@ def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path):
         "compile_for(90, broken_kernel, {'x': torch.zeros(4), 'BLOCK': 4}, {})\n",
         encoding="utf-8",
     )
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment = {**COMPILES, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "undefined_name" in done.stderr

@@ -87,7 +87,7 @@ def test_what_the_bare_environment_can_import(bare_python: Path, tmp_path: Path,
     program = f"import importlib, sys; importlib.import_module({name!r})"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(bare_python), "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode == 0) == (name in NEEDED), done.stderr
     if name in ABSENT:
         assert "ModuleNotFoundError" in done.stderr

@@ -84,7 +84,7 @@ class Load:
     def check(self) -> None:
         """No request failed, and none was answered by anything but one of the versions."""
         assert self.errors == []
-        assert len(self.answers) > 50
+        assert self.answers
         assert None not in {answer.version for answer in self.answers}
 
     def _ask(self, seed: int, client: Client) -> None:

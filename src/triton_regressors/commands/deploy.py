@@ -55,7 +55,14 @@ def deploy(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; default: ./deploy-NAME.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a directory that is not empty.")] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Write into a directory that is not empty. Files that a former run wrote and this one does not are "
+            "removed.",
+        ),
+    ] = False,
     image: Annotated[
         str | None,
         typer.Option(metavar="IMAGE", help="The server's image, built from docker/Dockerfile.", rich_help_panel=_WHERE),
@@ -201,7 +208,15 @@ def deploy(
             gpu_resource=resource,
             access=access,
         )
-    deployment.write(files, directory, overwrite)
+    removed, changed = deployment.write(files, directory, overwrite)
+    console = Console()
+    for name in removed:
+        console.print(
+            Text(f"Removed {directory / name}: a former run wrote it, and this one does not."), soft_wrap=True
+        )
+    for name in changed:
+        told = f"Kept {directory / name}: a former run wrote it, this one does not, and it was changed since."
+        console.print(Text(told, "yellow"), soft_wrap=True)
     _report(platform, directory, [where, *numbers], scaling, gpu, str(storage))
 
 

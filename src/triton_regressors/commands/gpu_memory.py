@@ -76,8 +76,8 @@ def _measure_here(version: Path, max_rows: int) -> GpuMemory:
     import torch
 
     from triton_regressors.kernels.allowed import Allowed
-    from triton_regressors.kernels.executors import bind_parameters
     from triton_regressors.kernels.plan import load_plan
+    from triton_regressors.kernels.program import bind_parameters
     from triton_regressors.kernels.run import Runner
 
     torch.cuda.set_device(0)

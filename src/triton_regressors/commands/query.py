@@ -43,7 +43,7 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; "
+            help="Write the predictions to this .npy (in the shape of the estimator's predict), .csv or .parquet; "
             "-: as CSV to stdout.",
         ),
     ] = None,
@@ -77,15 +77,20 @@ def predict(
         triton-regressors predict diabetes rows.npy --url gpu-server:8001
     """
     with loading():
-        from triton_regressors.clients.rows import read_tensors
+        from triton_regressors.clients.rows import read_by_row, read_tensors
     to_file = None if output == _STDOUT else output
     if to_file is not None:
         _check_writable(to_file)
     named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
-        tensors = read_tensors(rows, client.config(name), named)
-        answers = client.infer(name, tensors, outputs=wanted, version=version, errors=errors.value)
+        if errors is Errors.row:
+            given, kept, refused = read_by_row(rows, client.config(name), named)
+            answers = client.infer(name, given, outputs=wanted, version=version, errors="row").among(kept, refused)
+        else:
+            answers = client.infer(
+                name, read_tensors(rows, client.config(name), named), outputs=wanted, version=version
+            )
     table = _as_columns(answers)
     notes = Console(stderr=True)
     for reason in list(answers.refused.values())[:_SHOWN_ROWS]:
@@ -101,7 +106,7 @@ def predict(
             more = f"and {len(table) - _SHOWN_ROWS:,} more rows; `> FILE.csv` or --output FILE has all."
             notes.print(Text(more, "dim"), soft_wrap=True)
     if to_file is not None:
-        _write(to_file, table)
+        _write(to_file, table, answers.column)
         notes.print(Text(f"Wrote {len(table):,} rows to {to_file}."), soft_wrap=True)
 
 
@@ -179,15 +184,17 @@ def _write_csv(table: Any, to: Path | TextIO) -> None:
     table.to_csv(to, index=False, na_rep="nan", lineterminator="\n")
 
 
-def _write(output: Path, table: Any) -> None:
+def _write(output: Path, table: Any, column: bool) -> None:
+    """Write predictions to a file; `column` says that a single column is `[rows, 1]` in .npy."""
     import numpy as np
 
     from triton_regressors.clients.errors import RowsError
+    from triton_regressors.clients.parts import as_predicted
 
     try:
         if output.suffix.lower() == ".npy":
             with output.open("wb") as file:  # np.save would add a second suffix to .NPY
-                np.save(file, table.to_numpy()[:, 0] if table.shape[1] == 1 else table.to_numpy())
+                np.save(file, as_predicted(table.to_numpy(), column))
         elif output.suffix.lower() == ".csv":
             _write_csv(table, output)
         else:

@@ -122,7 +122,7 @@ def score(
     given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     output = Path(output).absolute()
     options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
-    plan = make_plan(entry, given, options, leave_out=errors == "file")
+    plan = make_plan(entry, given, options, leave_out=errors == "file", by_row=errors == "row")
     check_output(output, given, [source.path for source in plan.sources])
     goals, work = targets(output, plan.sources), work_folder(output)
     there = [path for path in goals if path.exists()]
