@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 
 import torch
 import triton
@@ -47,10 +47,15 @@ def has_dependent_launches(device: torch.device) -> bool:
 @functools.cache
 def has_warp_groups(device: torch.device) -> bool:
     """Whether products of warp groups can run there while a program goes on, which takes Gluon and a Hopper GPU."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != HOPPER:
+        return False
     if INTERPRETED.value or not triton.__version__.startswith(GLUON_VERSIONS):
         return False
-    known = importlib.util.find_spec("triton.experimental.gluon") is not None
-    return known and device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+    try:
+        importlib.import_module("triton.experimental.gluon.language.nvidia.hopper")
+    except ImportError:
+        return False
+    return True
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 A program takes a block of rows through all layers. Of one or two hidden layers that are narrow it keeps the weights in
 shared memory, and what a layer makes in registers (`resident_layers_kernel`). Other weights it reads anew for each
 block of rows, and what a layer makes lies in a workspace of the program, which a GPU keeps in its second-level cache
-(`digit_layers_kernel`). Where layers are wide and rows few, `digit_steps.py` shares each layer among programs; of many
-rows `digit_layers_hopper.py` makes them, where it can. Whole numbers have no order of summation, so all answer the same bits.
+(`digit_layers_kernel`). Where layers are wide and rows few, `digit_steps.py` shares each layer among programs. Where
+layers are wide and rows many, a Hopper GPU runs `digit_layers_hopper.py`. Whole numbers have no order of summation, so
+all answer the same bits, and the number of rows may choose among them.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ from .digit_products import (
 from .digit_steps import launch_each_layer
 from .plan import Parameters
 
-TRIAL = None
 FEW_ROWS = 1024
 """Up to so many rows programs share the layers that are not resident, if they are wide."""
 
-MANY_ROWS = 16384
-"""From so many rows on GPUs of compute capability 9.0 take `digit_layers_hopper.py`, which takes longer for fewer."""
+MANY_ROWS = 8192
+"""Rows from which `digit_layers_hopper.py` was measured to be faster on an H200: see benchmarks/README.md."""
 
 RESIDENT_ROWS = 64
 """How many rows a program with resident weights takes at once where there are many."""
@@ -67,9 +67,7 @@ def layer_outputs(
     w += tl.arange(0, INPUTS)[:, None] + unit[None, :] * INPUTS
     for start in tl.range(0, units, BLOCK_UNITS, num_stages=1):
         v = multiply(d0, d1, d2, d3, w + start * INPUTS, units * INPUTS)
-        made = activated(
-            v, factor[:, None], tl.load(intercept + start + unit)[None, :], inverse[:, None], ACTIVATION
-        )
+        made = activated(v, factor[:, None], tl.load(intercept + start + unit)[None, :], inverse[:, None], ACTIVATION)
         if is_last:
             sums = last_sums(sums, made, last_weight + start + unit, TARGETS, WIDTH)
         else:
@@ -227,9 +225,9 @@ def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
 
 
 def takes_warp_groups(rows: int, widths: tuple[int, ...], activation: str, device: torch.device) -> bool:
-    """Whether `digit_layers_hopper.py` makes the layers; of other networks nobody has measured that they take less time."""
-    measured = activation == "relu" and len(widths) > 3 and widths[0] <= UNITS and max(widths[1:-1]) > UNITS
-    return measured and rows >= MANY_ROWS and has_warp_groups(device)
+    """Return whether `digit_layers_hopper.py` computes the layers: where it can, and was measured to be faster."""
+    wide = widths[0] <= UNITS and len(widths) > 3 and max(widths[1:-1]) > RESIDENT_WIDTH
+    return wide and activation == "relu" and rows >= MANY_ROWS and has_warp_groups(device)
 
 
 def launch_digit_layers(
@@ -251,7 +249,7 @@ def launch_digit_layers(
         constants: `ACTIVATION`, `FUNCTION`, `SHIFTED` and `SPARSE` of the kernels.
     """
     device, width = parameters["weight"].device, whole_width(max(widths[1:-1]))
-    if TRIAL is None and width > RESIDENT_WIDTH and rows <= FEW_ROWS:
+    if width > RESIDENT_WIDTH and rows <= FEW_ROWS:
         launch_each_layer(parameters, x, output, rows, widths, constants)
         return
     names = ("shift", "scale", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
@@ -266,10 +264,10 @@ def launch_digit_layers(
         "WIDTH": width,
         "TARGETS": widths[-1],
     }
-    if TRIAL in ("M", "S") or TRIAL is None and takes_warp_groups(rows, widths, constants["ACTIVATION"], device):
-        from .digit_layers_hopper import launch_hopper_layers  # only some versions of the Triton language have what it needs
+    if takes_warp_groups(rows, widths, constants["ACTIVATION"], device):
+        from .digit_layers_hopper import launch_hopper_layers  # imports Gluon, which not every installation has
 
-        launch_hopper_layers(parameters, x, rows, widths, arguments, TRIAL == "S")
+        launch_hopper_layers(parameters, x, rows, widths, arguments)
         return
     most, stays = program_limit(device), resident(widths, device)
     arguments |= (resident_shape if stays else digit_shape)(rows, width, most // 2)

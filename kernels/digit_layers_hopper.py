@@ -1,11 +1,17 @@
-"""Layers of neural networks by digits of eight bits on GPUs of compute capability 9.0, for many rows.
+"""Wide layers of many rows by digits of eight bits, on GPUs of compute capability 9.0 (H100, H200).
 
-There products run on while a program goes on. The Triton language waits for each product whose sums are whole numbers
-before it starts the next, so these kernels are written in Gluon, its lower level. A program has three parts that wait
-for each other only where they must. One warp loads the weights, 64 units after 64, into a ring in shared memory. Two
-warp groups take 64 rows each through all layers: what a layer reads, a group holds as digits in registers, and what it
-makes lies in shared memory until the next layer. While one group computes what follows its products, those of the
-other keep the matrix units busy. The sums are whole, so the bits are those of `digit_layers.py`.
+Hopper's warp groups can ask for a matrix product and go on with something else. The plain Triton language, 3.6 and 3.7,
+waits for each product of whole numbers before it starts the next one, so this kernel is written in Gluon, the lower and
+experimental level of the language. A program has three parts, which wait for each other at barriers in shared memory.
+One warp loads the weights, a digit of 64 units at a time, into a ring of places in shared memory. Two warp groups take
+64 rows each through all layers. A group holds its rows' digits in registers and writes what a layer makes into shared
+memory, where it reads them for the next layer. While one group computes activations, the products of the other keep
+the matrix units busy.
+
+The bits are those of `digit_layers.py`, whatever the order in which matrix units add: all sums of products are exact
+whole numbers, int32 for hidden layers and int64 for the last one. What follows them is computed for each element by the
+functions of `digit_products.py`. These multiply by powers of two, which rounds nothing, so that it does not matter
+which products and sums a compiler fuses.
 """
 
 from __future__ import annotations
@@ -31,15 +37,19 @@ BLOCK_UNITS = gl.constexpr(UNITS)
 DIGITS = gl.constexpr(4)
 
 STAGES = 6
-"""How many blocks of weights, each of a digit of 64 units, have a place in shared memory: four that are multiplied."""
+"""Places of the ring in shared memory, each for a digit of 64 units: four that are multiplied, two that are loaded."""
 
 REGISTERS, LOADER_REGISTERS = 240, 24
-"""Of a thread that multiplies, and of one that loads."""
+"""Registers of a thread that multiplies, and of one that loads."""
 
 
 @gluon.jit
 def load_layer(desc, first, units, weights, full, empty, tick, STAGES: gl.constexpr):
-    """Load a layer's weights in the order in which they are read, the lowest digits first; return the next tick."""
+    """Load a layer's weights in the order in which they are read, the lowest digits first.
+
+    Returns:
+        how many blocks were loaded in all, `tick`: block `tick` has place `tick % STAGES`.
+    """
     INPUTS: gl.constexpr = desc.block_type.shape[1]
     for start in range(0, units, BLOCK_UNITS):
         for place in gl.static_range(DIGITS):
@@ -78,7 +88,7 @@ def loaded(weights, full, tick, LAYOUT: gl.constexpr, INPUTS: gl.constexpr, STAG
 def products(
     d0, d1, d2, d3, weights, full, empty, tick, LAYOUT: gl.constexpr, SUMS: gl.constexpr, STAGES: gl.constexpr
 ):
-    """Return what `multiply_all` does, by products of which up to six are under way."""
+    """Return what `multiply_all` does; up to six products run at the same time."""
     INPUTS: gl.constexpr = d0.shape[1]
     none = gl.zeros([GROUP_ROWS, BLOCK_UNITS], gl.int32, SUMS)
     e3 = loaded(weights, full, tick, LAYOUT, INPUTS, STAGES)
@@ -110,7 +120,7 @@ def hidden_layer(
     q, factor, inverse, intercept, units, made, weights, full, empty, tick,
     LAYOUT: gl.constexpr, SUMS: gl.constexpr, WIDTH: gl.constexpr, ACTIVATION: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Make a layer of numbers `q` and put it into `made`; return its rows' `squares` and the next tick."""
+    """Compute a layer of numbers `q` and write it to `made`; return its rows' `squares` and the next tick."""
     d0, d1, d2, d3 = split(q)
     total = gl.zeros([GROUP_ROWS], gl.int32, gl.SliceLayout(1, SUMS))
     unit = gl.arange(0, BLOCK_UNITS, gl.SliceLayout(0, SUMS))
@@ -231,7 +241,15 @@ def hopper_layers_kernel(
 def launch_hopper_layers(
     parameters: Parameters, x: torch.Tensor, rows: int, widths: tuple[int, ...], arguments: dict[str, Any]
 ) -> None:
-    """Launch two hidden layers or more, no narrower than the features, with what `launch_digit_layers` gives."""
+    """Launch two or more hidden layers, the widest at least as wide as the features.
+
+    Args:
+        parameters: the tables of `digit_tables`.
+        x: `[…, widths[0]]`.
+        rows: how many rows to compute.
+        widths: the features, the units of each hidden layer, and the targets.
+        arguments: the kernel's other arguments and constants, by name.
+    """
     inputs, width, weight = whole_width(widths[0]), whole_width(max(widths[1:-1])), parameters["weight"]
     units = filled_units(widths[1], len(widths) - 2, width)
     first = DIGITS.value * units * inputs
@@ -251,6 +269,6 @@ def launch_hopper_layers(
 
 
 def _blocks(weight: torch.Tensor, inputs: int) -> TensorDescriptor:
-    """Return what blocks of 64 rows of int8 `[rows, inputs]` are loaded by."""
+    """Return a descriptor that loads int8 `[rows, inputs]` in blocks of 64 rows."""
     layout = gl.NVMMASharedLayout(swizzle_byte_width=min(inputs, 128), element_bitwidth=8, rank=2)
     return TensorDescriptor.from_tensor(weight.view(-1, inputs), [UNITS, inputs], layout)

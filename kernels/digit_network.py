@@ -77,7 +77,13 @@ def whole_width(width: int) -> int:
 
 
 def filled_units(units: int, hidden: int, width: int) -> int:
-    """Return to how many the units of one of so many hidden layers are filled up, where the widest has `width`."""
+    """Return the padded number of units of a layer.
+
+    Args:
+        units: the layer's units.
+        hidden: how many hidden layers the network has.
+        width: the padded width of its widest hidden layer.
+    """
     block = width if hidden <= RESIDENT_LAYERS and width <= RESIDENT_WIDTH else min(width, UNITS)
     return -(-units // block) * block
 
