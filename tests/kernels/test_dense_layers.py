@@ -1,5 +1,7 @@
 """All layers of a neural network in one launch, in float64 and as float16 products."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -184,6 +186,21 @@ def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) 
         assert not digit_layers.takes_warp_groups(rows, widths, activation, device)
     monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
     assert not digit_layers.takes_warp_groups(many, wide, "relu", device)
+
+
+def test_layers_are_computed_without_gluon(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that an entry loads imports the module that needs it, and plain kernels answer however many rows."""
+    monkeypatch.setitem(sys.modules, "triton_regressors.kernels.digit_layers_hopper", None)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    op = dense_layers(9, 150, 150, 3, precision="int8")
+    (x,) = inputs_for([9], 10)
+    few = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    monkeypatch.setattr(digit_layers, "MANY_ROWS", 1)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), few)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
+    with pytest.raises(ImportError, match="digit_layers_hopper"):
+        run_kernel(op, [x], device, torch.float64)
 
 
 def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:

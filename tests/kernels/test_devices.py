@@ -1,9 +1,6 @@
 """Which GPUs have units for what."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +10,6 @@ from triton_regressors.kernels import devices
 
 GPU = torch.device("cuda", 0)
 HOPPER_IN_GLUON = "triton.experimental.gluon.language.nvidia.hopper"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -72,27 +68,6 @@ def test_warp_groups_take_a_hopper_gpu_and_a_known_gluon(
     assert devices.has_warp_groups.__wrapped__(GPU) == expected
     assert not devices.has_warp_groups.__wrapped__(torch.device("cpu"))
     assert devices.has_dependent_launches.__wrapped__(GPU) == (capability == (9, 0))
-
-
-def test_kernels_answer_without_gluon() -> None:
-    """The files of an entry load and answer where the Triton language has no Gluon for Hopper."""
-    script = (
-        "import sys\n"
-        f"sys.modules['{HOPPER_IN_GLUON}'] = None\n"
-        "import numpy as np, torch\n"
-        "from tests.kernels.operations import run_kernel\n"
-        "from tests.kernels.operations_dense import dense_layers\n"
-        "from triton_regressors.kernels import digit_layers, executors, run\n"
-        "network = dense_layers(4, 150, 150, 1, precision='int8')\n"
-        "digit_layers.FEW_ROWS = 0\n"
-        "x = np.ones((3, 4), dtype=np.float32)\n"
-        "assert np.isfinite(run_kernel(network, [x], torch.device('cpu'))).all()\n"
-    )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_interpreter_has_matrix_units_and_few_for_float64() -> None:
