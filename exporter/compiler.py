@@ -145,7 +145,8 @@ def compile_estimator(
             sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
             runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         report = verify(runner, sent, choice, tolerance)
-        report = dataclasses.replace(report, ties=ties_in_words(found_ties, accepted=accept, closed=closed))
+        said = ties_in_words(found_ties, accepted=accept, closed=closed, some=bool(nan))
+        report = dataclasses.replace(report, ties=said)
         if not report.within and not types.float32:
             difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))

@@ -2,7 +2,8 @@
 
 Whether an estimator takes NaN depends on what it is made of and on what it was fitted on, so it is asked: rows get NaN
 in sets of columns, and a set counts where `predict` raises nothing and gives a finite answer. A set that does not is
-halved, for a limited number of questions; columns still open then are not allowed.
+halved, for a limited number of questions; columns still open then are not allowed. The columns in which rows of the
+sample itself hold NaN are allowed in any case: the entry is verified on these rows, or not written.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ ROWS = 64
 def nan_columns(
     runner: Runner, oracle: Oracle, inputs: Inputs, sample: Sample, tolerance: float, accept_ties: bool = False
 ) -> tuple[list[int], Sample, bool]:
-    """Return the columns, rows of the sample with NaN in them and the estimator's answers, and whether ties close some.
+    """Return the columns, rows with NaN in them and the estimator's answers, and whether ties close other columns.
 
-    Rows whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and
+    The rows are rows of the sample, in which NaN takes the place of some numbers where that is answered alike. Rows whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and
     are none of the rows that are returned. Without it they close their columns, which the last value says.
     """
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
@@ -61,7 +62,19 @@ def nan_columns(
     tensors.pop(INTEGERS, None)
     if not tensors:
         return [], nothing, False
-    columns = _search(np.sort(np.concatenate(list(tensors.values()))), takes)
+    every = np.sort(np.concatenate(list(tensors.values())))
+    given = every[np.isnan(sample.X[:, every]).any(axis=0)]
+    with_nan = np.flatnonzero(np.isnan(sample.X[:, given]).any(axis=1))[:ROWS]
+
+    def as_given() -> tuple[list[int], Sample, bool]:
+        """Return the columns and rows that hold NaN in the sample."""
+        expected, rounded = (
+            {name: values[with_nan] for name, values in answers.items()} for answers in (sample.expected, sample.rounded)
+        )
+        kept = Sample(sample.X[with_nan], expected, sample.drawn, rounded)
+        return given.tolist(), kept, closed_by_ties
+
+    columns = np.union1d(_search(every, takes), given)
     if not len(columns):
         return [], nothing, closed_by_ties
     rng = np.random.default_rng(0)
@@ -71,11 +84,11 @@ def nan_columns(
     rows[:, columns] = np.where(holes, np.float32(np.nan), rows[:, columns])
     found = matched(rows)
     if found is None:
-        return [], nothing, closed_by_ties
+        return as_given()
     expected, alike = found
     expected = {name: values[alike] for name, values in expected.items()}
     kept = Sample(rows[alike], expected, sample.drawn, expected)
-    return [int(column) for column in columns], kept, closed_by_ties
+    return columns.tolist(), kept, closed_by_ties
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:

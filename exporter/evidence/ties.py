@@ -58,13 +58,19 @@ class Ties:
         )
 
 
-def ties_in_words(ties: Ties | None, *, accepted: bool, closed: bool) -> str | None:
+def ties_in_words(ties: Ties | None, *, accepted: bool, closed: bool, some: bool) -> str | None:
     """Return what neighbours at equal distance do, in one sentence or two without the last full stop, or None.
 
-    `closed` says that NaN is refused in requests because of them.
+    `closed` says that NaN is refused in requests because of them, but for `some` columns in which the sample holds it.
     """
     if ties is not None:
         return f"Ties: {ties}{'; these rows are no part of the parity' if accepted else ''}"
+    if closed and some:
+        return (
+            "Requests may hold NaN only in the columns in which the sample does: donors at equal distance make the "
+            "estimator's answers to other rows with NaN others than the entry's. Export with ties='accept' "
+            "(--ties accept) to allow NaN wherever the estimator fills it"
+        )
     if closed:
         return (
             "Requests with NaN are refused, though the estimator fills it: donors at equal distance make its answers "

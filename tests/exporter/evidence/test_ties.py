@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tests.documents import golden_of
-from triton_regressors import ExportError, export, lowers
+from triton_regressors import ExportError, export, load, lowers
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.evidence.ties import tied_rows
 from triton_regressors.exporter.lowerings.neighbors import lower_k_neighbors
@@ -103,6 +103,21 @@ def test_an_imputer_that_refuses_nan_for_ties_says_so(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"Cause: in all of them \(.* % of the rows\) several training points"):
         export(estimator, tmp_path, name="holes", sample=HOLES)
     assert export(estimator, tmp_path, name="holes", sample=HOLES, ties="accept").compilation.report.within
+
+
+def test_an_imputer_takes_nan_where_the_sample_holds_it_without_ties(tmp_path: Path) -> None:
+    """Rows of the sample are no ties, and rows of more NaN are: of three integers alone many donors are as near."""
+    draw = np.random.default_rng(3)
+    table = np.column_stack([draw.normal(0, 5, (600, 2)), draw.integers(0, 3, (600, 3))])
+    holes = table.copy()
+    holes[np.arange(600), draw.integers(0, 4, 600)] = np.nan
+    estimator = make_pipeline(KNNImputer(), Ridge()).fit(table[:400], y[:400])
+    done = export(estimator, tmp_path, name="given", sample=holes[400:])
+    assert done.compilation.nan_columns == [0, 1, 2, 3]
+    assert any("NaN only in the columns in which the sample does" in note for note in done.contract.notes())
+    assert np.isnan(golden_of(done.entry.version_directory).X).any(axis=1).all()
+    found = load(done.entry.directory, device="cpu").predict(holes[400:])
+    assert np.abs(found - estimator.predict(holes[400:])).max() < 1e-5
 
 
 def test_tied_rows_are_those_whose_nearest_points_are_no_one_set() -> None:
