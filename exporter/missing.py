@@ -27,8 +27,9 @@ def nan_columns(
 ) -> tuple[list[int], Sample, bool]:
     """Return the columns, rows with NaN in them and the estimator's answers, and whether ties close other columns.
 
-    The rows are rows of the sample, in which NaN takes the place of some numbers where that is answered alike. Rows whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and
-    are none of the rows that are returned. Without it they close their columns, which the last value says.
+    The rows are rows of the sample, in which NaN takes the place of some numbers where that is answered alike. Rows
+    whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and are
+    none of the rows that are returned. Without it they close their columns, which the last value says.
     """
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
     none = {name: values[:0] for name, values in sample.expected.items()}
@@ -69,7 +70,8 @@ def nan_columns(
     def as_given() -> tuple[list[int], Sample, bool]:
         """Return the columns and rows that hold NaN in the sample."""
         expected, rounded = (
-            {name: values[with_nan] for name, values in answers.items()} for answers in (sample.expected, sample.rounded)
+            {name: values[with_nan] for name, values in answers.items()}
+            for answers in (sample.expected, sample.rounded)
         )
         kept = Sample(sample.X[with_nan], expected, sample.drawn, rounded)
         return given.tolist(), kept, closed_by_ties
