@@ -106,7 +106,7 @@ class Oracle:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             shape = np.shape(ask(self.estimator, self.asked(X), ("y",))["y"])
-        return shape == (len(X), 1)
+        return bool(shape == (len(X), 1))
 
     def of_matrix(self, X: np.ndarray) -> Answers:
         """Return the answers to rows of the plan's matrix."""
