@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, split
 from triton_regressors.extras import require
-from triton_regressors.tables import in_words
+from triton_regressors.tables import NotNumber, cell_numbers, in_words, number_in
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
@@ -72,7 +73,7 @@ def read_by_row(
         raise RowsError(f"Cannot read rows from {path}: {error}") from None
     refused, found = dict[int, str](), dict[str, pd.DataFrame]()
     for (tensor, part), told in zip(parts, input_tensors(config), strict=True):
-        found[tensor.name] = part if tensor.text else part.apply(_numbers, refused=refused)
+        found[tensor.name] = part if tensor.text else part.apply(_numbers, refused=refused, path=path)
         found[tensor.name].columns = list(told.columns) or range(part.shape[1])
     kept = np.array([row for row in range(len(values)) if row not in refused])
     if not len(kept):
@@ -80,14 +81,20 @@ def read_by_row(
     return {name: part.iloc[kept] for name, part in found.items()}, kept, refused
 
 
-def _numbers(column: pd.Series, refused: dict[int, str]) -> pd.Series:
-    """Return a column with numbers in place of the strings that write some; rows with others come to `refused`."""
-    if not (column.dtype == object or pd.api.types.is_string_dtype(column)):
+def _numbers(column: pd.Series, refused: dict[int, str], path: Path) -> pd.Series:
+    """Return a column of numbers, NaN where a cell is none; the reason for each such row comes to `refused`."""
+    if not _holds_objects(column):
         return column
-    numbers = pd.to_numeric(column, errors="coerce")
-    for row in np.flatnonzero(numbers.isna() & column.notna()).tolist():
-        refused.setdefault(row, f"Row {row} of column '{column.name}' holds {column.iloc[row]!r}, which is no number.")
-    return numbers
+    wrong = dict[int, NotNumber]()
+    numbers = cell_numbers(column.tolist(), wrong, written=path.suffix.lower() == ".csv")
+    for row, error in wrong.items():
+        refused.setdefault(row, error.of_row(column.name))
+    return pd.Series(numbers, column.index)
+
+
+def _holds_objects(column: pd.Series) -> bool:
+    """Whether a column holds Python's objects, strings among others."""
+    return bool(column.dtype == object or pd.api.types.is_string_dtype(column))
 
 
 def _found(
@@ -174,7 +181,7 @@ def _read_csv(path: Path, text: Mapping[str, Any] | Iterable[str] | None, names:
         first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         cells = first.iloc[0].tolist()
         asked_for = bool(names) and set(names) <= set(cells)
-        has_header = text is not None or asked_for or any(not _is_number(cell) for cell in cells)
+        has_header = text is not None or asked_for or any(number_in(cell) is None for cell in cells)
         numbered = not has_header and _counts(cells)
         if numbered and (len(cells) < FEW or _whole_numbers_below(path, options)):
             raise RowsError(
@@ -196,6 +203,10 @@ def _read_csv(path: Path, text: Mapping[str, Any] | Iterable[str] | None, names:
             words = pd.read_csv(path, usecols=strings, dtype=str, keep_default_na=False, na_values=[""], **options)
             for name in strings:
                 table[name] = _filled(words[name], empty_cells[name])
+        for name in table.columns.difference(strings, sort=False):
+            if _holds_objects(table[name]):
+                with suppress(NotNumber):  # it is no column of numbers, or names the cell where one belongs
+                    table[name] = cell_numbers(table[name].tolist(), written=True)
         return table
     except pd.errors.ParserWarning:
         raise RowsError(f"{path} has lines with more cells than its first.") from None
@@ -235,11 +246,3 @@ def _whole_numbers_below(path: Path, options: dict[str, Any]) -> bool:
     """Whether the second line of a .csv is of whole numbers alone, as its first is, or is not there."""
     below = pd.read_csv(path, header=0, nrows=1, dtype=str, keep_default_na=False, **options)
     return all(cell.strip().lstrip("-").isdecimal() for cell in below.to_numpy().ravel())
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell or "nan")
-    except ValueError:
-        return False
-    return True

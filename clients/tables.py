@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.tables import NotNumber, beside, column_numbers, in_words
+from triton_regressors.tables import NotNumber, beside, column_numbers, in_words, not_numbers
 
 
 def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
@@ -58,11 +58,7 @@ def numbers(table: Any, owner: str = "", *, whole: bool = False) -> np.ndarray:
         except NotNumber as error:
             wrong.setdefault(name, error)
     if wrong:
-        first, verb = next(iter(wrong.values())), "are" if len(wrong) > 1 else "is"
-        raise InvalidRequest(
-            f"The table's {in_words(list(wrong))}{owner} {verb} not numeric, for example {first.value!r} in row "
-            f"{first.row}."
-        )
+        raise InvalidRequest(not_numbers(wrong, owner))
     exact = whole and bool(found) and all(column.dtype.kind in "iub" for column in found)
     large = exact and any(column.dtype.kind == "u" and (column >= 2**63).any() for column in found)
     matrix = np.empty(table.shape, dtype=np.uint64 if large else np.int64 if exact else np.float64)

@@ -3,8 +3,9 @@
     python3 probe.py [URL [REPOSITORY [live|ready]]]        by default http://127.0.0.1:8000, /models and live
 
 `live` finds what a restart mends: a server that does not answer, an entry whose process has died, and an entry that is
-stuck, which finishes no request for a minute while one waits. An entry that is slow finishes requests and lives, and an
-entry that is not loaded is left out. `ready` also wants every entry of the repository loaded, and waits 10 seconds.
+stuck, which finishes no request for a minute while one waits. An entry whose other processes answer is stuck too if one
+of them has computed the same batch for five minutes. An entry that is slow finishes requests and lives, and an entry
+that is not loaded is left out. `ready` also wants every entry of the repository loaded, and waits 10 seconds.
 
 Each entry is sent its first golden row. An entry passes as soon as it answers that row or any other request: the second
 is read from the server's statistics, which wait in no queue. The server itself goes on calling a model ready whose
@@ -42,6 +43,10 @@ The server takes a second to say that an entry's process has died.
 """
 STATISTICS_S = 5.0
 """How long the server's statistics are waited for, also when patience has ended."""
+STUCK_S = 300.0
+"""A process that computes one batch for longer is stuck: the largest batches take seconds."""
+WORKING = "/memfd:triton_regressors_working"
+"""The memory in which an entry's process says since when it computes a batch, as /proc calls it."""
 SILENCE = (OSError, http.client.HTTPException, ValueError)
 """What reading an answer raises: no connection, a refusal, half an answer, or one that is not JSON."""
 
@@ -50,7 +55,8 @@ SILENCE = (OSError, http.client.HTTPException, ValueError)
 class Entry:
     """A loaded entry: its name, its URL with the version, and its golden row as a request that infers.
 
-    instances: how many processes the server started for it. running: how many of them run, by /proc.
+    instances: how many processes the server started for it. running: how many of them run, by /proc. computing_s: for
+    how long the one of them that began first has computed its batch.
     """
 
     name: str
@@ -58,6 +64,7 @@ class Entry:
     row: urllib.request.Request
     instances: int
     running: int
+    computing_s: float = 0.0
 
 
 def main(
@@ -104,12 +111,14 @@ def read(url: str, version: Path, inputs: list[dict[str, Any]], end: float) -> E
     name = version.parent.name
     of_version = f"{url}/v2/models/{urllib.parse.quote(name)}/versions/{version.name}"
     groups = json.loads(get(f"{of_version}/config", end)).get("instance_group", [])
+    found = processes(version)
     return Entry(
         name=name,
         url=of_version,
         row=request(f"{of_version}/infer", inputs, golden_row(version)),
         instances=sum(int(group.get("count", 1)) * max(len(group.get("gpus", [])), 1) for group in groups),
-        running=processes(version),
+        running=len(found),
+        computing_s=max(map(computing_s, found), default=0.0),
     )
 
 
@@ -117,6 +126,8 @@ def problem(entry: Entry, end: float) -> str | None:
     """Return what is wrong with an entry, or None if it answers its golden row or finishes others' requests."""
     if 0 < entry.running < entry.instances:
         return f"{entry.name} has {entry.running} of its {entry.instances} processes; the others have ended"
+    if entry.computing_s > STUCK_S:
+        return f"{entry.name} has a stuck process, which has computed one batch for {entry.computing_s:.0f} s"
     wait_s, why = FIRST_S, "no request was finished"
     try:
         before = finished(entry)
@@ -147,15 +158,31 @@ def finished(entry: Entry) -> int:
     return int(statistics["inference_stats"]["success"]["count"])
 
 
-def processes(version: Path) -> int:
-    """Return how many processes of the Python backend run a version's model.py; one that has ended names no file."""
-    model, found = str(version / "model.py").encode(), 0
+def processes(version: Path) -> list[Path]:
+    """Return the /proc folders of the Python backend's processes that run a version's model.py.
+
+    A process that has ended names no file.
+    """
+    model, found = str(version / "model.py").encode(), []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found += model in path.read_bytes().split(b"\0")
+            if model in path.read_bytes().split(b"\0"):
+                found.append(path.parent)
         except OSError:
             continue  # it has just ended, or is another user's
     return found
+
+
+def computing_s(process: Path) -> float:
+    """Return for how long a process has computed its batch; 0 between batches, and for an entry that does not say."""
+    try:
+        for link in (process / "fd").iterdir():
+            if str(link.readlink()).startswith(WORKING):
+                (began_ns,) = struct.unpack("<q", link.read_bytes())
+                return (time.monotonic_ns() - began_ns) / 1e9 if began_ns else 0.0
+    except (OSError, struct.error):  # it has just ended, or is another user's
+        pass
+    return 0.0
 
 
 def golden_row(version: Path) -> dict[str, np.ndarray]:

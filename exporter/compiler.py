@@ -152,7 +152,7 @@ def compile_estimator(
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
         whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
-        return dataclasses.replace(whole, answers_column=oracle.answers_column), oracle, sums
+        return dataclasses.replace(whole, answers_column=oracle.answers_column(sent.X)), oracle, sums
 
     types = row_types(sample, feature_names(estimator))
     single, oracle, sums = compiled(types)

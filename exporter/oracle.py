@@ -18,7 +18,7 @@ from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
 from triton_regressors.exporter.row_types import DOUBLE, RowTypes
-from triton_regressors.tables import NotNumber, beside, column_numbers, in_words
+from triton_regressors.tables import NotNumber, beside, column_numbers, in_words, is_missing
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes where scikit-learn's estimators of one other estimator keep it."""
@@ -33,7 +33,6 @@ class Oracle:
     `quantiles` are the models that answer the outputs `lower` and `upper`, where these are not the estimator's own, and
     `ends` the `repr` of each.
     With an `interval` its ends are those outputs, made of the others. `types` are those in which it is asked.
-    `answers_column` says whether the last answer of `predict` was one target as `[rows, 1]`.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Oracle:
         quantiles: tuple[Any, ...] = (),
         types: RowTypes = DOUBLE,
     ) -> None:
-        self.estimator, self.types, self.answers_column = estimator, types, False
+        self.estimator, self.types = estimator, types
         self.outputs = outputs if interval is None else tuple(dict.fromkeys((*outputs, *ENDS)))
         self._quantiles = dict(zip(ENDS, quantiles, strict=False))
         self.ends = tuple(map(written, quantiles))
@@ -77,7 +76,7 @@ class Oracle:
             raise ExportError(
                 f"{called} must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
             )
-        return self._profile.as_categories(self.types.of_table(table))
+        return self._profile.as_categories(self.types.of_table(self._without_na(table)))
 
     def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
@@ -97,10 +96,17 @@ class Oracle:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = ask(self.estimator, table, self._asked)
-            self.answers_column = np.shape(found["y"]) == (len(table), 1)
             found |= {end: ask(model, table, ("y",))["y"] for end, model in self._quantiles.items()}
         own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
         return own if self._interval is None else self._interval.added(own)
+
+    def answers_column(self, X: np.ndarray) -> bool:
+        """Return whether `predict` answers one target as `[rows, 1]`; two rows of the plan's matrix `X` are asked."""
+        X = X[:2]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            shape = np.shape(ask(self.estimator, self.asked(X), ("y",))["y"])
+        return bool(shape == (len(X), 1))
 
     def of_matrix(self, X: np.ndarray) -> Answers:
         """Return the answers to rows of the plan's matrix."""
@@ -137,6 +143,15 @@ class Oracle:
         if twice:
             raise ExportError(f"{called} has the column '{twice[0]}' more than once.")
         return given[self._names]
+
+    def _without_na(self, table: Any) -> Any:
+        """Return rows with NaN for pandas.NA in columns of objects that are no strings: no estimator takes it there."""
+        if not hasattr(table, "columns"):
+            return table
+        text = {table.columns[column] for column in self._text.columns()}
+        objects = [name for name, dtype in table.dtypes.items() if dtype.kind == "O" and name not in text]
+        held = [name for name in objects if any(map(is_missing, table[name]))]
+        return table.assign(**{name: table[name].where(table[name].notna(), np.nan) for name in held})
 
     def _numbers(self, values: Any, column: int, called: str) -> np.ndarray:
         name = "" if self._names is None else f" ('{self._names[column]}')"

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +48,9 @@ NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
 
+WORKING = "triton_regressors_working"
+"""The name of the memory in which an instance says since when it computes; docker/probe.py reads it."""
+
 SHOWN_CHARACTERS = 80
 """How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
 
@@ -66,6 +71,7 @@ class TritonPythonModel:
     runner: Runner
     answers: Answers
     observer: Unobserved
+    working: memoryview
 
     def initialize(self, args: dict[str, str]) -> None:
         """Check the files, load the plan, bind it to the instance's device, prove it on the golden rows, warm it up."""
@@ -150,6 +156,7 @@ class TritonPythonModel:
             read_profile(version),
         )
         self.observer = start(subject, observe, pb_utils, self.runner.staged, _warm_ups(config))
+        self.working = _working()
 
     def execute(self, requests: list[Request]) -> list[Response]:
         """Answer each request of the batch, in order.
@@ -158,6 +165,7 @@ class TritonPythonModel:
         answered, is kept to a few operations a request, and what does not need the answers is done while the device
         computes them; `_refuse` looks at requests one by one.
         """
+        self.working[0] = time.monotonic_ns()
         rows: list[int] = []
         try:
             parts = [self.read(request) for request in requests]
@@ -176,6 +184,8 @@ class TritonPythonModel:
             self.observer.refuse("failed", sum(rows) or len(requests))
             message = f"The model failed on this batch: {type(error).__name__}: {error}"
             return [_error(message, pb_utils.TritonError.INTERNAL) for _ in requests]
+        finally:
+            self.working[0] = 0
 
     def finalize(self) -> None:
         """Hand over the last counts, and let go of the device's memory."""
@@ -285,6 +295,23 @@ class TritonPythonModel:
         if not string:
             return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
         return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
+
+
+def _working() -> memoryview:
+    """Return one int64: when the batch under way began, in nanoseconds of the monotonic clock; 0 between batches.
+
+    It lies in memory that processes of the same user see in /proc/PID/fd and that ends with this process. Where the
+    system gives none, nobody else sees it.
+    """
+    try:
+        file = os.memfd_create(WORKING)
+    except OSError:
+        return memoryview(bytearray(8)).cast("q")
+    try:
+        os.ftruncate(file, 8)
+        return memoryview(mmap.mmap(file, 8)).cast("q")  # which keeps the file open
+    finally:
+        os.close(file)
 
 
 def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> None:

@@ -1,5 +1,6 @@
 """One set of rules for cells and tables: for the estimator's own answers, for clients and for scoring."""
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import triton_regressors as tr
+from triton_regressors.clients.rows import read_by_row, read_tensors
 from triton_regressors.clients.tensors import input_tensors, model_tensors
+from triton_regressors.commands.model_file import read_rows
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.found import read_config
@@ -63,6 +66,146 @@ def test_files_with_booleans_and_decimals_are_scored(entry: Path, tmp_path: Path
         tr.score(entry, tmp_path / name, tmp_path / f"{name}.out.parquet")
     wanted, *found = (pd.read_parquet(path)["y"].tolist() for path in sorted(tmp_path.glob("*.out.parquet")))
     assert all(answers == wanted for answers in found)
+
+
+CELLS: dict[str, tuple[list[Any], list[float] | str]] = {
+    "integers": ([3, -1], [3, -1]),
+    "booleans": ([True, False], [1, 0]),
+    "booleans and None": ([True, None], [1, np.nan]),
+    "booleans and numbers": ([True, 0.5], [1, 0.5]),
+    "decimals": ([Decimal("0.25"), Decimal(4)], [0.25, 4]),
+    "pandas' own missing": ([pd.NA, 2.5], [np.nan, 2.5]),
+    "nothing": ([None, None], [np.nan, np.nan]),
+    "a word": ([1.5, "old"], "it holds 'old' in row 1"),
+    "a boolean and a word": ([True, "old"], "it holds 'old' in row 1"),
+}
+"""What two cells of a table hold → the numbers, or the end of the sentence that refuses them."""
+
+TEXT: dict[str, tuple[str, str, list[float] | str]] = {
+    "booleans": ("True", "false", [1, 0]),
+    "a boolean and a number": ("TRUE", "0.5", [1, 0.5]),
+    "a boolean and nothing": ("False", "", [0, np.nan]),
+    "spaces": (" 2.5 ", "+3", [2.5, 3]),
+    "missing": ("<NA>", "None", [np.nan, np.nan]),
+    "missing beside a number": ("n/a", "7", [np.nan, 7]),
+    "a word below a boolean": ("True", "old", "it holds 'old' in row 1"),
+    "a word below a number": ("1.5", "yes", "it holds 'yes' in row 1"),
+    "a word below nothing": ("", "old", "it holds 'old' in row 1"),
+    "Python's own": ("1.5", "1_000", "it holds '1_000' in row 1"),
+    "other digits": ("1.5", "\u0663", "it holds '\u0663' in row 1"),
+}
+"""What two cells of a .csv hold → the same."""
+
+REFUSALS = (tr.ExportError, tr.InvalidRequest, tr.RowsError, tr.ScoringError)
+
+
+def asked(door: str, entry: Path, given: Any, folder: Path) -> np.ndarray:
+    """Return the column `price` as a door reads it; of the doors that only answer, the answers."""
+    inputs = input_tensors(read_config(entry))
+    if door == "export":
+        model = HistGradientBoostingRegressor(max_iter=20).fit(PLAIN, Y)
+        sample = read_rows(given, model) if isinstance(given, Path) else as_frame(given)
+        return compile_estimator(model, sample=sample).sample.X[:, 1]
+    if door == "Client":
+        return model_tensors(given, inputs, "rents")["X"][:, 1]
+    if door == "predict":
+        return read_tensors(given, read_config(entry))["X"][:, 1]
+    if door == "predict --errors row":
+        tables, kept, refused = read_by_row(given, read_config(entry))
+        if refused:
+            assert list(refused) == [1]
+            assert kept.tolist() == [0]
+            raise tr.RowsError(refused[1])
+        return model_tensors(tables, inputs, "rents")["X"][:, 1]
+    if door == "load":
+        return tr.load(entry, device="cpu").predict(given)
+    out = folder / "out.parquet"
+    done = tr.score(entry, given, out, overwrite=True, errors="row" if door == "score --errors row" else "stop")
+    if done.empty:
+        assert done.empty == 1
+        raise tr.ScoringError((folder / "out.refused.csv").read_text())
+    return pd.read_parquet(out)["y"].to_numpy()
+
+
+def check(door: str, entry: Path, given: Any, wanted: list[float] | str, folder: Path) -> None:
+    """Hold a door to the numbers, the answers to these, or the sentence."""
+    if isinstance(wanted, str):
+        by_row = re.search("'(.*)' in row 1", wanted)
+        sentence = f"Row 1 of column 'price' holds '{by_row[1]}', which is no number." if by_row else ""
+        with pytest.raises(REFUSALS) as caught:
+            asked(door, entry, given, folder)
+        expected = sentence if door.endswith("row") else f"must be numbers: {wanted}."
+        assert expected in str(caught.value)
+        return
+    found = asked(door, entry, given, folder)
+    if door == "load" or door.startswith("score"):
+        rows = pd.DataFrame({"rented": [1.0, 0.0], "price": np.array(wanted, float)})
+        np.testing.assert_array_equal(found, Scorer(entry).answers(Columns(rows))["y"][:, 0])
+    else:
+        np.testing.assert_array_equal(found, np.array(wanted, found.dtype))
+
+
+FILE_DOORS = ["predict", "predict --errors row", "score", "score --errors row"]
+DOORS = [(door, kind) for door in ("export", "Client", "load") for kind in ("pandas", "records", "arrow")]
+
+
+def has_type(column: list[Any]) -> bool:
+    """Whether Arrow has a type for a column."""
+    return len({type(cell) for cell in column if cell is not None and cell is not pd.NA}) <= 1
+
+
+def of_arrow(column: list[Any]) -> pa.Table:
+    return pa.table({"rented": [1, 0], "price": pa.array([None if cell is pd.NA else cell for cell in column])})
+
+
+@pytest.mark.parametrize(
+    ("cells", "door", "kind"),
+    [
+        (cells, door, kind)
+        for cells, (column, _) in CELLS.items()
+        for door, kind in [*DOORS, ("load", "mapping")]
+        if kind != "arrow" or has_type(column)
+    ],
+)
+def test_cells_of_tables_at_every_door(entry: Path, tmp_path: Path, cells: str, door: str, kind: str) -> None:
+    column, wanted = CELLS[cells]
+    frame = pd.DataFrame({"rented": [1, 0], "price": pd.Series(column, dtype=object)})
+    given: Any = {
+        "pandas": lambda: frame,
+        "records": lambda: frame.to_dict("records"),
+        "arrow": lambda: of_arrow(column),
+        "mapping": lambda: {"rented": [1, 0], "price": column},
+    }[kind]()
+    check(door, entry, given, wanted, tmp_path)
+
+
+@pytest.mark.parametrize("door", ["export", *FILE_DOORS])
+@pytest.mark.parametrize("cells", TEXT)
+def test_cells_of_a_csv_at_every_door(entry: Path, tmp_path: Path, cells: str, door: str) -> None:
+    first, second, wanted = TEXT[cells]
+    (tmp_path / "rows.csv").write_text(f"rented,price\n1,{first}\n0,{second}\n")
+    check(door, entry, tmp_path / "rows.csv", wanted, tmp_path)
+
+
+@pytest.mark.parametrize("door", FILE_DOORS)
+@pytest.mark.parametrize("cells", [name for name, (column, _) in CELLS.items() if has_type(column)])
+def test_cells_of_a_parquet_at_every_door(entry: Path, tmp_path: Path, cells: str, door: str) -> None:
+    column, wanted = CELLS[cells]
+    pa.parquet.write_table(of_arrow(column), tmp_path / "rows.parquet")
+    check(door, entry, tmp_path / "rows.parquet", wanted, tmp_path)
+
+
+def test_a_boolean_far_down_a_csv_is_the_number_that_it_is_above(entry: Path, tmp_path: Path) -> None:
+    """The first blocks are read as plain numbers, and those from a boolean on as strings: no row is lost or twice."""
+    rows = pd.DataFrame({"rented": np.arange(200_000) % 2, "price": np.arange(200_000) / 4 % 1000})
+    rows.astype({"rented": object}).replace({"rented": {1: 1}}).to_csv(tmp_path / "plain.csv", index=False)
+    lines = (tmp_path / "plain.csv").read_text().splitlines()
+    lines[150_002] = lines[150_002].replace("1,", "True,", 1)
+    assert lines[150_002].startswith("True,")
+    (tmp_path / "far.csv").write_text("\n".join(lines))
+    for name in ("plain", "far"):
+        tr.score(entry, tmp_path / f"{name}.csv", tmp_path / f"{name}.parquet", keep=["price"])
+    assert pd.read_parquet(tmp_path / "far.parquet").equals(pd.read_parquet(tmp_path / "plain.parquet"))
 
 
 @pytest.mark.parametrize(

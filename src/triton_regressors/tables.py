@@ -2,7 +2,8 @@
 
 A table is a pandas DataFrame, pyarrow's Table or RecordBatch, what hands itself on as Arrow does (polars), or a list of
 records. A cell is a number where it is a float, an integer, a boolean or a Decimal; None, NaN and pandas' own are a
-missing number. Strings and dates are no numbers. pandas is not imported before a table needs it.
+missing number. Strings and dates are no numbers. A .csv holds text alone, so that its cells have a rule of their own,
+`number_in`: a number, a boolean or nothing may be written there. pandas is not imported before a table needs it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,18 @@ PLAIN_NUMBERS = frozenset(map(np.dtype, ("int64", "float64", "bool")))
 SHOWN = 5
 """How many names of columns an error shows."""
 
+MISSING_WORDS = frozenset(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
+    | {"<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+"""The cells of a .csv that are a missing number: those that pandas takes for one."""
+
+BOOLEAN_WORDS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+"""The cells of a .csv that are a boolean."""
+
+MOST_DIGITS = 20
+"""Integers of more digits are read as floats: int64 holds none of them."""
+
 ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 """The methods by which a table hands itself on: Arrow's PyCapsule interface."""
 
@@ -38,6 +51,22 @@ class NotNumber(ValueError):  # noqa: N818
     def __init__(self, row: int, value: object) -> None:
         super().__init__(f"it holds {value!r} in row {row}")
         self.row, self.value = row, value
+
+    def of_row(self, column: object) -> str:
+        """Return the sentence on this row of a column."""
+        return f"Row {self.row} of column '{column}' holds {self.value!r}, which is no number."
+
+
+def not_numbers(wrong: Mapping[Any, NotNumber], owner: str = "") -> str:
+    """Return the sentence on columns that hold what is no number.
+
+    Args:
+        wrong: column name → the first such cell.
+        owner: what stands behind the names: " of input 'X'".
+    """
+    (first, error), *others = wrong.items()
+    where = f"'{first}' holds {error.value!r} in row {error.row}" if others else str(error)
+    return f"The table's {in_words(list(wrong))}{owner} must be numbers: {where}."
 
 
 def is_table(rows: object) -> TypeGuard[Any]:
@@ -112,6 +141,43 @@ def column_numbers(column: Any) -> np.ndarray:
     return _of_cells(column.to_numpy(dtype=object).tolist())
 
 
+def number_in(cell: str) -> float | None:
+    """Return the number that a cell of a .csv writes, an integer exactly; NaN if it is missing, None if it is none."""
+    word = cell.strip()
+    if word in MISSING_WORDS:
+        return np.nan
+    if word in BOOLEAN_WORDS:
+        return BOOLEAN_WORDS[word]
+    if "_" in word or not word.isascii():  # Python reads 1_000 and other scripts' digits
+        return None
+    try:
+        return int(word) if len(word) <= MOST_DIGITS and word.lstrip("+-").isdecimal() else float(word)
+    except ValueError:
+        return None
+
+
+def cell_numbers(cells: Sequence[Any], wrong: dict[int, NotNumber] | None = None, *, written: bool) -> np.ndarray:
+    """Return cells one by one as numbers `[rows]`, NaN where one is missing.
+
+    With `wrong` a cell that is no number becomes NaN too, and comes there by its row. With `written` the cells are a
+    .csv's, and a string is what `number_in` makes of it; otherwise no string is a number.
+
+    Raises:
+        NotNumber: a cell is no number, and there is no `wrong`.
+    """
+    found: list[Any] = []
+    for row, cell in enumerate(cells):
+        number = number_in(cell) if written and isinstance(cell, str) else cell
+        if (number is None and cell is not None) or not _is_number(number):
+            error = NotNumber(row, cell)
+            if wrong is None:
+                raise error
+            number, wrong[row] = np.nan, error
+        found.append(number)
+    numbers = _of_cells(found)
+    return numbers.astype(np.bool_) if found and all(isinstance(number, bool) for number in found) else numbers
+
+
 def _of_cells(values: list[Any]) -> np.ndarray:
     """Return Python's numbers as an array, exact where all of them are whole."""
     kinds = set(map(type, values))
@@ -139,12 +205,14 @@ def _is_whole(value: Any) -> bool:
 
 def _is_number(value: object) -> bool:
     """Whether a cell is a number or missing."""
-    return value is None or is_missing(value) or isinstance(value, Real | Decimal | np.bool_)
+    if value is None or is_missing(value):
+        return True
+    return isinstance(value, Real | Decimal | np.bool_) and _has_float(value)
 
 
 def _reads_as_number(value: object) -> bool:
-    """Whether a value is a string such as "3.5", which says less about what is wrong than others."""
-    return isinstance(value, str) and _has_float(value)
+    """Whether a value is a string such as "3.5" or "True", which says less about what is wrong than others."""
+    return isinstance(value, str) and value != "" and number_in(value) is not None
 
 
 def _has_float(value: Any) -> bool:

@@ -80,7 +80,7 @@ class TestGoodRequests:
         found = client.infer("sums", pd.DataFrame({"a": [1, "x", 3], "b": 1.0, "c": [None, 2, "y"]}), errors="row")
         assert np.isnan(found["y"][:, 0]).tolist() == [True, True, True]
         assert list(found.refused) == [1, 2]
-        assert found.refused[1].endswith("not numeric, for example 'x' in row 1.")
+        assert found.refused[1].endswith("must be numbers: 'a' holds 'x' in row 1.")
         with pytest.raises(errors.InvalidRequest, match="shape"):  # of the request, no row's
             client.infer("sums", ROWS[:, :2], errors="row")
         with pytest.raises(errors.InvalidRequest, match=r"^errors is 'file'; accepted: 'stop', 'row'\.$"):

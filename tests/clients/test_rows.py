@@ -102,8 +102,8 @@ class TestFeatureNames:
         ("x.csv", b"", "has no rows"),
         ("x.csv", b"\n\n", "has no rows"),
         ("x.csv", b"a,b\n", "has no rows"),
-        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' of input 'X' is not numeric, for example 'Bonn' in row 1"),
-        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' of input 'X' are not numeric, for example 'x' in row 0"),
+        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' of input 'X' must be numbers: it holds 'Bonn' in row 1"),
+        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' of input 'X' must be numbers: 'a' holds 'x' in row 0"),
         ("x.csv", b"1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2,3\n", "has lines with more cells than its first"),
@@ -140,7 +140,7 @@ def test_arrays_that_are_not_rows(tmp_path: Path, array: np.ndarray, says: str) 
 
 def test_dates_are_not_numbers(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(RowsError, match="column 'day' of input 'X' is not numeric"):
+    with pytest.raises(RowsError, match="column 'day' of input 'X' must be numbers"):
         read_rows(tmp_path / "x.parquet")
 
 
@@ -204,5 +204,5 @@ def test_what_is_no_number_is_refused_by_its_dtype(tmp_path: Path, array: np.nda
     ):
         read_rows(tmp_path / "x.npy")
     for given in (array, {"X": array}, pd.DataFrame(array)):
-        with pytest.raises(InvalidRequest, match=r"accepted: floats, integers and booleans|not numeric"):
+        with pytest.raises(InvalidRequest, match=r"accepted: floats, integers and booleans|must be numbers"):
             model_tensors(given, input_tensors(config()), "model")

@@ -152,7 +152,7 @@ class TestClients:
             ),
             ("people", PEOPLE.drop(columns="zip"), "lacks column 'zip' of input 'cat'"),
             ("people", PEOPLE.assign(zip=1234), "column 'zip' of input 'cat' is 1234, not a string"),
-            ("people", PEOPLE.assign(age="old"), "column 'age' of input 'X' is not numeric"),
+            ("people", PEOPLE.assign(age="old"), "column 'age' of input 'X' must be numbers"),
             ("unnamed", PEOPLE, "'unnamed' does not tell which columns its inputs 'X' and 'cat' are"),
         ],
     )
@@ -247,7 +247,7 @@ class TestPredictCommand:
                 "x.csv",
                 "age,income,zip,city\nold,1,2,3\n",
                 (),
-                "column 'age' of input 'X' is not numeric, for",
+                "column 'age' of input 'X' must be numbers: it holds 'old' in row 0",
             ),
             ("people", "x.csv", "age,income,zip,city\n", (), r"x\.csv: X has no rows"),
             ("people", "x.csv", "age,income,zip,city\n1,2,3,4,5\n", (), "lines with more cells than its first"),

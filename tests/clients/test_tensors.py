@@ -161,7 +161,7 @@ class TestTables:
                 r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; beside what the model "
                 r"takes it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
             ),
-            (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' is not numeric, for example 'old' in row 1"),
+            (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' must be numbers: it holds 'old' in row 1"),
             (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
             (PEOPLE.rename(columns={"id": "job"}), "has column 'job' of input 'cat' more than once"),
             (PEOPLE.assign(age=1e39), r"X\[0, 0\] \('age'\) is 1e\+39, beyond float32"),

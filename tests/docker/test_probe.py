@@ -29,7 +29,7 @@ from tests.documents import golden_of
 from tests.exporter.cases import CASES
 from tests.processes import running
 from triton_regressors import export
-from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.entry import read_document, write_document
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 OPTIONS = (
@@ -53,6 +53,27 @@ class TritonPythonModel:
     def answer(self, X):
         y = torch.from_dlpack(X.to_dlpack())[:, :1].float().contiguous()
         return pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("y", y)])
+"""
+
+
+HANGING = """
+import time
+from pathlib import Path
+
+from .kernels.backend import TritonPythonModel as OfEntries
+
+GATE = Path(__file__).with_name(".gate")
+
+
+class TritonPythonModel(OfEntries):
+    def _launch(self, *given):
+        try:
+            GATE.rename(GATE.with_name(".taken"))
+        except FileNotFoundError:
+            return super()._launch(*given)
+        while GATE.with_name(".taken").exists():
+            time.sleep(0.05)
+        return super()._launch(*given)
 """
 
 
@@ -92,6 +113,13 @@ def control(server: Process, entry: str, step: str) -> None:
     request = urllib.request.Request(f"{server.url}/v2/repository/models/{entry}/{step}", b"")
     with urllib.request.urlopen(request, timeout=60):
         pass
+
+
+def write_model(version: Path, code: str) -> None:
+    """Give a version another model.py, as if it had been exported with it."""
+    document = read_document(version)
+    (version / "model.py").write_text(code)
+    write_document(version, document)
 
 
 def processes(models: Path, entry: str) -> list[int]:
@@ -171,6 +199,42 @@ def test_a_stuck_process_is_found(
             assert module.main(server.url, str(models), question, 2) == 1
     assert capsys.readouterr().out == "ridge does not answer its golden row: no request was finished\n" * 2
     assert module.main(server.url, str(models), "ready") == 0
+
+
+@pytest.mark.server
+def test_one_stuck_process_of_two_is_found_and_a_slow_one_lives(
+    module: Any, models: Path, server: Process, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One process of the entry hangs in a batch, and the other one answers the golden row."""
+    version = models / "two" / "1"
+    taken, before = version / ".taken", (version / "model.py").read_text()
+    control(server, "two", "unload")
+    write_model(version, HANGING)
+    control(server, "two", "load")
+    (version / ".gate").touch()
+    url = f"{server.url}/v2/models/two"
+    (tensor,) = json.loads(module.get(url, time.monotonic() + 60))["inputs"]
+    request = module.request(f"{url}/infer", [tensor], {tensor["name"]: np.zeros((1, 10))})
+    client = threading.Thread(target=module.get, args=(request, time.monotonic() + 600))
+    try:
+        client.start()
+        while not taken.exists():
+            time.sleep(0.05)
+        time.sleep(1.1)
+        assert [module.main(server.url, str(models), question) for question in ("live", "ready")] == [0, 0]
+        monkeypatch.setattr(module, "STUCK_S", 1.0)
+        assert [module.main(server.url, str(models), question) for question in ("live", "ready")] == [1, 1]
+        said = r"two has a stuck process, which has computed one batch for \d+ s\n"
+        assert re.fullmatch(said * 2, capsys.readouterr().out)
+        taken.unlink()
+        client.join()
+        assert module.main(server.url, str(models), "live") == 0
+    finally:
+        taken.unlink(missing_ok=True)
+        client.join()
+        control(server, "two", "unload")
+        write_model(version, before)
+        control(server, "two", "load")
 
 
 @pytest.mark.server

@@ -192,7 +192,9 @@ def test_cells_that_are_no_numbers_are_their_rows_errors(entry: Path, tmp_path: 
     cells = table().astype({"bp": object, "age": object})
     cells.loc[0, "bp"], cells.loc[[17, 900], "age"], cells.loc[3, "bmi"] = "high", ["unknown", "1_000"], np.nan
     cells.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(tr.ScoringError, match="conversion error"):
+    with pytest.raises(
+        tr.ScoringError, match="columns 'age', 'bp' of input 'X' must be numbers: 'age' holds 'unknown' in row 17"
+    ):
         tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id"])
     done = tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id", "age"], errors="row")
     assert (done.rows, done.empty) == (ROWS, 4)

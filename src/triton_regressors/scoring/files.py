@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -22,6 +23,7 @@ from triton_regressors.clients.tables import check_columns
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.scorer import Scorer
+from triton_regressors.tables import MISSING_WORDS, NotNumber, cell_numbers, not_numbers
 
 SUFFIXES = (".parquet", ".csv")
 PART_ROWS = 1_000_000
@@ -115,15 +117,13 @@ def look(path: Path, base: Path, scorer: Scorer, *, by_row: bool = False) -> Sou
     try:
         status = path.stat()
         if path.suffix.lower() == ".csv":
-            kinds, found = _kinds(str(path), scorer)
-            groups, own = (), pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in found])
-            if not by_row:
-                with _csv_reader(str(path), kinds) as reader:
-                    own = reader.schema
+            groups, own = (), _csv_schema(str(path), scorer, by_row=by_row)
         else:
             with pq.ParquetFile(path) as file:
                 groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
                 own = file.schema_arrow
+    except InvalidRequest as error:
+        raise Unreadable(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # pyarrow's are either
         raise Unreadable(f"Cannot read rows from {path}: {one_line(error)}.") from None
     pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
@@ -170,77 +170,79 @@ def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
     return fields
 
 
-def batches(source: Source, part: Part, scorer: Scorer, *, by_row: bool = False) -> Iterator[pa.Table]:
+def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
     """Yield the rows of a part in their order, with the columns that are needed and no others.
 
-    With `by_row` the numbers of a .csv are strings still: see `as_numbers`.
+    A column of a .csv with a cell that is no number is one of strings: see `as_numbers`.
     """
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in scorer.inputs for name in each.columns), *scorer.keep]))
     own = [name for name in wanted if name not in stated]
-    for batch in _own_batches(source, part, scorer, own, rows_together(len(wanted)), by_row=by_row):
-        if batch.num_rows:
-            table = pa.Table.from_batches([batch])
+    for table in _own_batches(source, part, scorer, own, rows_together(len(wanted))):
+        if table.num_rows:
             for field in (field for field in source.schema if field.name in stated and field.name in wanted):
                 value = pa.scalar(stated[field.name], pa.string()).cast(field.type)
-                table = table.append_column(field, pa.repeat(value, batch.num_rows))
+                table = table.append_column(field, pa.repeat(value, table.num_rows))
             yield table
 
 
-def _own_batches(
-    source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int, *, by_row: bool
-) -> Iterator[pa.RecordBatch]:
+def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
     """Yield columns of a part that stand in the file itself.
 
     A reader of one file keeps its rows in order; of some row groups of a file, pyarrow's datasets were seen not to.
     """
     try:
         if source.csv:
-            kinds = dict.fromkeys(names, pa.string()) if by_row else _kinds(source.path, scorer)[0]
-            with _csv_reader(source.path, kinds, names) as reader:
-                yield from reader
+            yield from _csv_tables(source.path, scorer, names)
         else:
             with pq.ParquetFile(source.path) as file:
-                yield from file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names))
+                for batch in file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names)):
+                    yield pa.Table.from_batches([batch])
     except (OSError, ValueError) as error:  # pyarrow's are either
         raise Unreadable(f"Cannot read rows from {source.path}: {one_line(error)}.") from None
 
 
-def as_numbers(table: pa.Table, source: Source, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
-    """Return a table of `batches` with numbers where the entry takes them, and the reason for each row without.
+def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
+    """Return a table of a .csv with numbers where the entry takes them, and the reason for each row without.
 
     A cell that is no number is null in the table.
     """
     refused: dict[int, str] = {}
-    if not source.csv:
-        return table, refused
-    missing = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
-    for name in (name for tensor in scorer.inputs if not tensor.text for name in tensor.columns):
-        place, kind = table.schema.get_field_index(name), source.schema.field(name).type
-        column = table.column(place)
-        if not types.is_string(column.type):  # a folder's name states it
-            continue
-        trimmed = compute.utf8_trim_whitespace(column)
-        cells = compute.if_else(compute.is_in(trimmed, value_set=missing), pa.scalar(None, pa.string()), trimmed)
-        try:
-            numbers = cells.cast(kind)
-        except pa.ArrowInvalid:
-            found = list(map(partial(_number, kind=kind), cells.to_pylist()))
-            for row, (number, cell) in enumerate(zip(found, cells.to_pylist(), strict=True)):
-                if number is None and cell is not None:
-                    what = "whole number" if types.is_integer(kind) else "number"
-                    refused.setdefault(row, f"Row {row} of column '{name}' holds {cell!r}, which is no {what}.")
-            numbers = pa.array(found, kind)
-        table = table.set_column(place, name, numbers)
+    for name in _unread(table.schema, scorer):
+        wrong = dict[int, NotNumber]()
+        table = _put(table, name, cell_numbers(table[name].to_pylist(), wrong, written=True))
+        for row, error in wrong.items():
+            refused.setdefault(row, error.of_row(name))
     return table, refused
 
 
-def _number(cell: str | None, kind: pa.DataType) -> Any:
-    """Return what a cell of a .csv holds, None where that is nothing of this type."""
-    try:
-        return pa.scalar(cell, pa.string()).cast(kind).as_py()
-    except pa.ArrowInvalid:
-        return None
+def _read_numbers(table: pa.Table, scorer: Scorer) -> pa.Table:
+    """Return a .csv's table with numbers in place of the columns of strings that write nothing else."""
+    missing = pa.array(sorted(MISSING_WORDS), pa.string())
+    for name in _unread(table.schema, scorer):
+        trimmed = compute.utf8_trim_whitespace(table[name])
+        cells = compute.if_else(compute.is_in(trimmed, value_set=missing), pa.scalar(None, pa.string()), trimmed)
+        for kind in (pa.int64(), pa.float64()):
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(table.schema.get_field_index(name), name, cells.cast(kind))
+                break
+        else:
+            try:
+                table = _put(table, name, cell_numbers(cells.to_pylist(), written=True))
+            except NotNumber:
+                table = table.set_column(table.schema.get_field_index(name), name, cells)
+    return table
+
+
+def _unread(schema: pa.Schema, scorer: Scorer) -> list[str]:
+    """Return the columns of strings where the entry takes numbers."""
+    names = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
+    return [name for name in names if name in schema.names and types.is_string(schema.field(name).type)]
+
+
+def _put(table: pa.Table, name: str, numbers: np.ndarray) -> pa.Table:
+    """Return a table with numbers in place of a column, null where one is NaN."""
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(numbers, from_pandas=True))
 
 
 def one_line(error: Exception) -> str:
@@ -248,27 +250,67 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _kinds(path: str, scorer: Scorer) -> tuple[dict[str, Any], pa.Schema]:
-    """Return the types that columns of a .csv are read as, and those that pyarrow takes its first rows for.
-
-    Numbers are read as floats or whole numbers as the entry takes them, strings and what is kept as they stand there.
-    A column of numbers whose first cells are True and False is read as booleans.
-    """
+def _kinds(scorer: Scorer) -> dict[str, Any]:
+    """Return the types that columns of a .csv are read as: strings and what is kept as they stand there."""
     kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
     for tensor in scorer.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
         kinds |= dict.fromkeys(tensor.columns, kind)
-    numbers = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
+    return kinds
+
+
+def _csv_schema(path: str, scorer: Scorer, *, by_row: bool) -> pa.Schema:
+    """Return the columns of a .csv, with the types that its first block has where the entry takes numbers.
+
+    Raises:
+        InvalidRequest: the block holds what is no number there, unless that is each row's own matter (`by_row`).
+    """
     with pyarrow.csv.open_csv(path) as reader:
-        first = reader.schema
-    kinds |= {name: pa.bool_() for name in numbers if name in first.names and types.is_boolean(first.field(name).type)}
-    return kinds, first
+        kinds = _kinds(scorer)
+        schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in reader.schema])
+    table = next(_csv_tables(path, scorer, [name for name in kinds if name in schema.names]), None)
+    if table is None:  # a header alone
+        return schema
+    numbers, _ = as_numbers(table, scorer)
+    if not by_row:
+        for tensor in scorer.inputs:
+            wrong = dict[str, NotNumber]()
+            for name in (name for name in _unread(table.schema, scorer) if name in tensor.columns):
+                try:
+                    cell_numbers(table[name].to_pylist(), written=True)
+                except NotNumber as error:
+                    wrong[name] = error
+            if wrong:
+                raise InvalidRequest(not_numbers(wrong, f" of input '{tensor.name}'"))
+    return pa.schema(
+        [numbers.schema.field(field.name) if field.name in numbers.schema.names else field for field in schema]
+    )
 
 
-def _csv_reader(path: str, kinds: Mapping[str, Any], names: Sequence[str] | None = None) -> Any:
-    """Return what reads a .csv block by block, with columns of these types, and these columns alone."""
+def _csv_tables(path: str, scorer: Scorer, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield a .csv block by block, with numbers where the entry takes them, and these columns alone.
+
+    pyarrow reads plain numbers fastest. Where it finds anything else in their place, the file is read once more as
+    strings, from the first row that is left on. A column that holds what is no number stays one of strings.
+    """
+    kinds, done = _kinds(scorer), 0
+    try:
+        for batch in _csv_reader(path, kinds, names):
+            yield pa.Table.from_batches([batch])
+            done += batch.num_rows
+    except pa.ArrowInvalid:
+        first = 0
+        for batch in _csv_reader(path, dict.fromkeys(kinds, pa.string()), names):
+            rows, first = batch.slice(max(done - first, 0)), first + batch.num_rows
+            if rows.num_rows:
+                yield _read_numbers(pa.Table.from_batches([rows]), scorer)
+
+
+def _csv_reader(path: str, kinds: Mapping[str, Any], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the blocks of a .csv, with columns of these types."""
     options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
-    return pyarrow.csv.open_csv(path, convert_options=options)
+    with pyarrow.csv.open_csv(path, convert_options=options) as reader:
+        yield from reader
 
 
 def _check(schema: pa.Schema, scorer: Scorer) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from triton_regressors.clients.entries import served_versions
-from triton_regressors.kernels.entry import Entry, find_entry, versions
+from triton_regressors.kernels.entry import Entry, find_entry, read_document, versions
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.model_config import from_pbtxt
 from triton_regressors.scoring.errors import ScoringError
@@ -56,6 +56,18 @@ def read_config(directory: Path) -> Any:
         raise ScoringError(f"Cannot read {path}: {error}") from None
     config.name = directory.name
     return config
+
+
+def answers_column(entry: Entry) -> bool:
+    """Return whether the estimator's `predict` answers one target as `[rows, 1]`, by the version's plan.json.
+
+    Raises:
+        ScoringError: plan.json cannot be read.
+    """
+    try:
+        return bool(read_document(entry.version_directory, check_files=False).answers_column)
+    except PlanError as error:
+        raise ScoringError(str(error)) from None
 
 
 def digest_of(entry: Entry, config: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
-from triton_regressors.kernels.entry import read_document
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.found import choose_device, choose_entry, digest_of, read_config
+from triton_regressors.scoring.found import answers_column, choose_device, choose_entry, digest_of, read_config
 from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
@@ -72,7 +70,11 @@ class Model:
         self.device = str(device)
         self.widths = {tensor.name: int(tensor.dims[0]) for tensor in config.output}
         known = Configuration.of(config)
-        self._known = replace(known, inputs=_with_names(known.inputs, columns, self.name))
+        self._known = replace(
+            known,
+            inputs=_with_names(known.inputs, columns, self.name),
+            answers_column=answers_column(self.entry),  # config.pbtxt tells it of the newest version
+        )
         self._loaded: Any = None
         self._buffers = Buffers()
 
@@ -165,19 +167,14 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names = self.check_outputs(outputs)
-        at_once = self._as_it_lies(X, names, flat=squeeze and not self._answers_column)
+        at_once = self._as_it_lies(X, names, flat=squeeze and not self._known.answers_column)
         if at_once is not None:
             return at_once
         rows = given(X)
         found = self._of_given(rows, names)
         if squeeze:
-            found = {name: as_predicted(answer, self._answers_column) for name, answer in found.items()}
+            found = {name: as_predicted(answer, self._known.answers_column) for name, answer in found.items()}
         return {name: rows.answer(answer) for name, answer in found.items()}
-
-    @functools.cached_property
-    def _answers_column(self) -> bool:
-        """True if the estimator's `predict` answers one target as `[rows, 1]`."""
-        return bool(read_document(self.entry.version_directory, check_files=False).answers_column)
 
     def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the outputs of rows in any form, tensors on the model's device or arrays."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import compute, types
 
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.parts import renumbered
@@ -151,7 +152,7 @@ def _answered(
                     answers = scorer.answers(Columns(table), tensors)
             except InvalidRequest as error:
                 raise InvalidRequest(renumbered(str(error), first)) from None
-        columns: list[Any] = [table[name].cast(job.schema.field(name).type) for name in scorer.keep]
+        columns: list[Any] = [_kept(table[name], job.schema.field(name).type) for name in scorer.keep]
         columns += [pa.array(array, mask=empty) for array in scorer.as_columns(answers).values()]
         yield pa.table(columns, schema=job.schema)
         first += len(table)
@@ -161,6 +162,19 @@ def _answered(
         raise ScoringError("the file has changed while it was read.")
 
 
+def _kept(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column in the type that the output has it in; a number that this type does not hold is null."""
+    if column.type == kind or not (_is_number(column.type) and _is_number(kind)):
+        return column.cast(kind)
+    made, given = column.cast(kind, safe=False), column.cast(pa.float64(), safe=False)
+    same = compute.equal(made.cast(pa.float64(), safe=False), given)
+    return compute.if_else(same, made, pa.scalar(None, kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
 def _converted(
     source: Source, part: Part, scorer: Scorer, *, by_row: bool
 ) -> Iterator[tuple[pa.Table, Tensors | None, dict[int, str]]]:
@@ -168,8 +182,8 @@ def _converted(
 
     The tensors are None where a table does not fit, which is said when it is asked for.
     """
-    for table in batches(source, part, scorer, by_row=by_row):
-        numbers, refused = as_numbers(table, source, scorer) if by_row else (table, {})
+    for table in batches(source, part, scorer):
+        numbers, refused = as_numbers(table, scorer) if by_row and source.csv else (table, {})
         try:
             tensors = scorer.tensors(Columns(numbers))
         except InvalidRequest:
