@@ -6,7 +6,8 @@ Both are given the same float32 tensors, on the GPU where there is one, and are 
 the answers are there. torch computes the same mathematics in float32 without TF32, as one would write it: a product;
 trees level by level, all rows and trees at once; squared distances by a product, then the kernel and its sum; layers.
 Its answers need not be as exact, nor the same in every batch, and it does not search its rows for NaN. "torch, graph"
-is the same captured as a CUDA graph, with its rows copied into the graph's own; it is timed up to 65,536 rows.
+is the same captured as a CUDA graph, with its rows copied into the graph's own; it is timed up to 65,536 rows. Its
+answers lie in the graph's memory until the next call overwrites them, where ours are new tensors.
 
 On a CPU both compute in one thread.
 """

@@ -28,8 +28,8 @@ from benchmarks.neighborhoods import neighbors
 from benchmarks.works import Work
 from triton_regressors.kernels import nearest
 from triton_regressors.kernels import plan as plan_module
-from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.plan import INPUT
+from triton_regressors.kernels.program import bind_parameters
 
 ROWS = 8
 FEW_FEATURES = 32

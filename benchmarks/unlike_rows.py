@@ -30,11 +30,11 @@ from benchmarks.families_gpu import kernels, layers, trees
 from benchmarks.neighborhoods import graphs, imputers
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
 from benchmarks.works import Work, alone
-from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.ops.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.neighbors import Neighbors
 from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
 from triton_regressors.kernels.plan import INPUT, Plan
+from triton_regressors.kernels.program import bind_parameters
 
 LIKE, TORCH = "like", "torch"
 ROUNDED = "lost in rounding"

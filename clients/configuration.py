@@ -13,7 +13,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.parts import Part, cut
 from triton_regressors.clients.tensors import DTYPES, Given, InputTensor, Tensors, input_tensors, model_tensors, same
-from triton_regressors.kernels.column_parameters import CHECKS_COLUMNS, columns_digest
+from triton_regressors.kernels.column_parameters import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
 """Tensors of at most so many bytes travel in one message, either way. gRPC carries 2 GiB, and the HTTP endpoint of
@@ -26,6 +26,7 @@ class Configuration:
 
     digest: of the columns, for a model that refuses requests made for others; "" for one that does not look.
     widths: each output and how many columns it has.
+    answers_column: whether the estimator's `predict` answers one target as [rows, 1].
     """
 
     model: str
@@ -34,6 +35,7 @@ class Configuration:
     answer_bytes: int
     digest: str = ""
     widths: tuple[tuple[str, int], ...] = ()
+    answers_column: bool = False
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
@@ -46,7 +48,8 @@ class Configuration:
         parameters = {name: value.string_value for name, value in config.parameters.items()}
         digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
         widths = tuple((each.name, max(int(each.dims[-1]), 1) if each.dims else 1) for each in config.output)
-        return cls(config.name, input_tensors(config), config.max_batch_size, answer_bytes, digest, widths)
+        inputs, column = input_tensors(config), parameters.get(ANSWERS_COLUMN) == "true"
+        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column)
 
     def tensors(self, X: Given) -> tuple[Tensors, bool]:
         """X as tensors, and whether they are right for whatever model takes them.

@@ -32,8 +32,9 @@ Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
 """Each is made when it is sent, so that one part of a table at a time is in memory twice."""
 Dialogue: TypeAlias = Generator[Requests, list[Any], T]
 
-_Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str]]
-"""The answers' origin, see `Answer`, the outputs, and the reason for each row that was refused."""
+_Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str], bool]
+"""The answers' origin, see `Answer`, the outputs, the reason for each refused row, and whether one target is a column.
+"""
 
 ERRORS = ("stop", "row")
 """What becomes of a table with rows that are refused: an error, or NaN for these rows."""
@@ -113,10 +114,12 @@ class Dialogues:
         total = len(as_frame(next(iter(X.values()))) if isinstance(X, Mapping) else X)
         spans = [(first, min(first + PIECE_ROWS, total)) for first in range(0, total, PIECE_ROWS)][::-1]
         refused, found, origins = dict[int, str](), list[tuple[int, dict[str, np.ndarray]]](), set[Any]()
+        column = False
         while spans:
             first, stop = spans.pop()
             try:
-                origin, answers, _ = yield from self._infer(model, some_rows(X, slice(first, stop)), outputs, version)
+                piece = some_rows(X, slice(first, stop))
+                origin, answers, _, column = yield from self._infer(model, piece, outputs, version)
             except InvalidRequest as error:
                 row = named_row(str(error))
                 if row is None or not 0 <= row < stop - first:
@@ -128,13 +131,14 @@ class Dialogues:
                 found.append((first, answers))
                 origins.add(origin)
         if len(origins) > 1:
-            raise ServerUnavailable(f"Model '{model}' was loaded anew while a table was asked; ask again.")
-        widths = dict(self._known[model].widths)
+            raise ServerUnavailable(f"Model '{model}' was loaded again while a table was asked; ask again.")
+        known = self._known[model]
+        widths, column = dict(known.widths), column or known.answers_column
         whole = {name: np.full((total, widths.get(name, 1)), np.nan, np.float32) for name in outputs}
         for first, answers in found:
             for name, array in answers.items():
                 whole[name][first : first + len(array)] = array
-        return next(iter(origins), ()), whole, dict(sorted(refused.items()))
+        return next(iter(origins), ()), whole, dict(sorted(refused.items())), column
 
     def _infer(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
         known = self._known.get(model) or (yield from self._learn(model))
@@ -158,10 +162,10 @@ class Dialogues:
             if not (certain or digest):
                 known = yield from self._learn(model)
             if known.inputs == used.inputs:
-                return answers[0].origin, joined(answers), {}
+                return answers[0].origin, joined(answers), {}, known.answers_column
         raise ServerUnavailable(
-            f"Model '{model}' was loaded anew, as another version or with other inputs, each of the {ATTEMPTS} times "
-            "that it was asked; nothing is joined from two versions' answers."
+            f"Model '{model}' changed its version or inputs each of the {ATTEMPTS} times that it was asked; "
+            "answers of two versions are not joined."
         )
 
     def _learn(self, model: str) -> Dialogue[Configuration]:

@@ -20,7 +20,7 @@ from triton_regressors.clients.errors import (
     RequestTimeout,
     ServerUnavailable,
 )
-from triton_regressors.clients.parts import Answers, as_predicted
+from triton_regressors.clients.parts import Answers
 from triton_regressors.clients.tensors import Given
 
 Errors = Literal["stop", "row"]
@@ -162,12 +162,14 @@ class Client(Connection):
         version: str | int = "",
         errors: Errors = "stop",
     ) -> np.ndarray:
-        """Return the first of `outputs` alone, in the shape that scikit-learn's `predict` has.
+        """Return the first of `outputs` alone, in the shape that the estimator's `predict` has.
 
-        The array is float32: [rows] for a model of one target, [rows, n_targets] for one of several. `infer` keeps
-        [rows, width] for every output. The arguments are `infer`'s.
+        The array is float32. It is [rows] for a model of one target, [rows, 1] where the estimator was fitted on a
+        column of targets and answers so itself, and [rows, n_targets] for several targets. The configuration says
+        which; it goes by the newest version. `infer` keeps [rows, width] for every output. The arguments are `infer`'s.
         """
-        return as_predicted(self.infer(model, X, outputs=outputs, version=version, errors=errors)[outputs[0]])
+        found = self.infer(model, X, outputs=outputs, version=version, errors=errors)
+        return found.as_predicted(outputs[0])
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
         """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
@@ -325,7 +327,8 @@ class AsyncClient(Connection):
         errors: Errors = "stop",
     ) -> np.ndarray:
         """See `Client.predict`."""
-        return as_predicted((await self.infer(model, X, outputs=outputs, version=version, errors=errors))[outputs[0]])
+        found = await self.infer(model, X, outputs=outputs, version=version, errors=errors)
+        return found.as_predicted(outputs[0])
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""

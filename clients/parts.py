@@ -30,13 +30,32 @@ class Answer:
 
 
 class Answers(dict[str, np.ndarray]):
-    """Output name → float32 [rows, width]; `refused` has the reason for each row that was refused, by its number."""
+    """Output name → float32 [rows, width]; `refused` has the reason for each row that was refused, by its number.
+
+    `column` says that the estimator's `predict` answers one target as [rows, 1].
+    """
 
     refused: dict[int, str]
+    column: bool
 
-    def __init__(self, outputs: Mapping[str, np.ndarray], refused: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, outputs: Mapping[str, np.ndarray], refused: Mapping[int, str] | None = None, column: bool = False
+    ) -> None:
         super().__init__(outputs)
-        self.refused = dict(refused or {})
+        self.refused, self.column = dict(refused or {}), column
+
+    def among(self, rows: np.ndarray, refused: Mapping[int, str]) -> "Answers":
+        """Return answers to a table of which these are the answers to `rows`, and the other rows are refused."""
+        whole = {}
+        for name, array in self.items():
+            whole[name] = np.full((len(rows) + len(refused), array.shape[1]), np.nan, array.dtype)
+            whole[name][rows] = array
+        own = {int(rows[row]): renumbered(why, int(rows[row]) - row) for row, why in self.refused.items()}
+        return Answers(whole, dict(sorted({**own, **refused}.items())), self.column)
+
+    def as_predicted(self, name: str) -> np.ndarray:
+        """Return an output in the shape of the estimator's `predict`."""
+        return as_predicted(self[name], self.column)
 
 
 @dataclass(frozen=True)
@@ -110,9 +129,12 @@ def renumbered(sentence: str, first: int) -> str:
     return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
 
 
-def as_predicted(answer: np.ndarray) -> np.ndarray:
-    """Return an output as scikit-learn's `predict` answers: [rows] for one target, [rows, n_targets] for several."""
-    return answer[:, 0] if answer.shape[1:] == (1,) else answer
+def as_predicted(answer: np.ndarray, column: bool) -> np.ndarray:
+    """Return an output `[rows, width]` in the shape of the estimator's `predict`.
+
+    One target is `[rows]`, or `[rows, 1]` with `column`. Several targets are `[rows, n_targets]`.
+    """
+    return answer.reshape(-1) if answer.shape[1:] == (1,) and not column else answer
 
 
 def _string_bytes(array: np.ndarray) -> np.ndarray:

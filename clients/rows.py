@@ -13,7 +13,7 @@ import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors
+from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, split
 from triton_regressors.extras import require
 from triton_regressors.tables import in_words
 
@@ -40,25 +40,73 @@ def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequ
         RowsError: the file cannot be read, is of another kind, has no rows, holds what is not a number where numbers
             belong; or columns are missing, or have no names where they need them.
     """
+    inputs, values = _found(path, config, columns)
+    try:
+        return model_tensors(values, inputs, config.name)
+    except InvalidRequest as error:
+        raise RowsError(f"Cannot read rows from {path}: {error}") from None
+
+
+def read_by_row(
+    path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None
+) -> tuple[dict[str, Any], np.ndarray, dict[int, str]]:
+    """Return the rows of a file that hold numbers where numbers belong, by input, as `Client.infer` takes them.
+
+    Args:
+        path: see `read_tensors`.
+        config: see there.
+        columns: see there.
+
+    Returns:
+        The rows; the number in the file of each, from 0; and the reason for every other row.
+
+    Raises:
+        RowsError: as `read_tensors`, but for cells that are not numbers; or no row is left.
+    """
+    inputs, values = _found(path, config, columns)
+    if not isinstance(values, pd.DataFrame):
+        return {inputs[0].name: values}, np.arange(len(values)), {}
+    try:
+        parts = split(values, inputs, config.name)
+    except InvalidRequest as error:
+        raise RowsError(f"Cannot read rows from {path}: {error}") from None
+    refused, found = dict[int, str](), dict[str, pd.DataFrame]()
+    for (tensor, part), told in zip(parts, input_tensors(config), strict=True):
+        found[tensor.name] = part if tensor.text else part.apply(_numbers, refused=refused)
+        found[tensor.name].columns = list(told.columns) or range(part.shape[1])
+    kept = np.array([row for row in range(len(values)) if row not in refused])
+    if not len(kept):
+        raise RowsError(f"Cannot read rows from {path}: {refused[0]}")
+    return {name: part.iloc[kept] for name, part in found.items()}, kept, refused
+
+
+def _numbers(column: pd.Series, refused: dict[int, str]) -> pd.Series:
+    """Return a column with numbers in place of the strings that write some; rows with others come to `refused`."""
+    if not (column.dtype == object or pd.api.types.is_string_dtype(column)):
+        return column
+    numbers = pd.to_numeric(column, errors="coerce")
+    for row in np.flatnonzero(numbers.isna() & column.notna()).tolist():
+        refused.setdefault(row, f"Row {row} of column '{column.name}' holds {column.iloc[row]!r}, which is no number.")
+    return numbers
+
+
+def _found(
+    path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None
+) -> tuple[tuple[InputTensor, ...], Any]:
+    """Return a model's inputs, with the names of their columns in a file, and what the file holds."""
     inputs = input_tensors(config)
     if len(inputs) == 1 and not inputs[0].text:
         names = tuple(inputs[0].columns if columns is None else columns)
         inputs, values = (replace(inputs[0], columns=names),), read_table(path, names=names)
         if names and np.shape(values)[1:] != (len(names),) and not _has_names(values):
             raise RowsError(f"{path} has shape {values.shape}; {len(names)} features are expected.")
-        try:
-            return model_tensors(values, inputs, config.name)
-        except InvalidRequest as error:
-            raise RowsError(f"Cannot read rows from {path}: {error}") from None
+        return inputs, values
     inputs = _named(inputs, config.name, columns)
     wanted = [name for tensor in inputs for name in tensor.columns]
     table = read_table(path, [name for tensor in inputs if tensor.text for name in tensor.columns] or None, wanted)
     if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
         raise RowsError(f"{path} does not name its columns; model '{config.name}' needs {in_words(wanted)}.")
-    try:
-        return model_tensors(table, inputs, config.name)
-    except InvalidRequest as error:
-        raise RowsError(f"Cannot read rows from {path}: {error}") from None
+    return inputs, table
 
 
 def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None, names: Sequence[str] = ()) -> Any:

@@ -79,7 +79,7 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
         raise ServerFault(
-            f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
+            f"Parameter {parameter} of model '{config.name}' is not readable as a description of its inputs' columns."
         ) from None
 
 
@@ -98,7 +98,7 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
         return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
     X = as_frame(X)
     if rules.is_table(X):
-        return {tensor.name: _rows(part, tensor) for tensor, part in _split(X, inputs, model)}
+        return {tensor.name: _rows(part, tensor) for tensor, part in split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
             f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names "
@@ -107,8 +107,8 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
     return {inputs[0].name: _rows(X, inputs[0])}
 
 
-def _split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[InputTensor, Any]]:
-    """Each input and its columns of a DataFrame."""
+def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[InputTensor, Any]]:
+    """Return each input and its columns of a DataFrame; `InvalidRequest` where a column is missing."""
     named = all(isinstance(name, str) for name in table.columns)
     if len(inputs) == 1 and not (named and inputs[0].columns):
         return [(inputs[0], table)]
@@ -157,7 +157,7 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     if array.dtype == object and array.ndim == 2 and array.size:
         array = _of_objects(array, tensor)
     if array.dtype.kind not in rules.NUMERIC_KINDS:
-        hint = "; strings are given as a mapping of each input's name to an array" if array.dtype.kind in "USTO" else ""
+        hint = f"; input '{name}' takes no strings" if array.dtype.kind in "USTO" else ""
         if array.ndim == 0 and hasattr(X, "toarray"):
             hint = "; use .toarray() on a sparse matrix"
         raise InvalidRequest(f"{name} has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
@@ -195,8 +195,8 @@ def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
         except rules.NotNumber as error:
             named = f" ('{tensor.columns[place]}')" if place < len(tensor.columns) else ""
             raise InvalidRequest(
-                f"{tensor.name}[{error.row}, {place}]{named} is {error.value!r}, not a number; strings are given as a "
-                "mapping of each input's name to an array."
+                f"{tensor.name}[{error.row}, {place}]{named} is {error.value!r}, not a number; input '{tensor.name}' "
+                "takes numbers alone."
             ) from None
     return np.stack(columns, axis=1)
 

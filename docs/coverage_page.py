@@ -152,9 +152,9 @@ def _of_types(results: Results) -> str:
     missed = sum(isinstance(figures, str) or bool(missed_promise(figures)) for figures in rounded)
     unsent = sum("unsent" in figures for figures in rounded)
     return (
-        f"Of these answers the exporter chooses {chosen} (BYTES: strings and no numbers). In FP32, {missed} of those "
-        f"not in it would miss their promise, and {unsent} have rows with categories that FP32 cannot hold; the rest "
-        "would miss it on others of the case's rows, or beside the model's own thresholds."
+        f"The exporter chooses {chosen} (BYTES: strings and no numbers). If the answers that are not in FP32 were, "
+        f"{missed} of them would miss their promise on the measured rows. {unsent} have rows with categories that FP32 "
+        "cannot hold. The others would miss it on other rows of the case, or beside the model's own thresholds."
     )
 
 
@@ -164,8 +164,9 @@ def _of_float32(results: Results) -> str:
     own = [figures for figures in found if figures["own"]]
     kept = sum(not missed_promise(figures) for figures in own)
     return (
-        f"Of {len(found):,} answers to float32 tables {len(own):,} are the estimator's own float32 answers, {kept:,} "
-        f"of them within the promise; {len(found) - len(own):,} are its answers to the same rows as float64."
+        f"{len(found):,} answers are to float32 tables. {len(own):,} of them are compared with the estimator's own "
+        f"float32 answers, and {kept:,} are within the promise. The other {len(found) - len(own):,} are compared with "
+        "its answers to the same rows as float64."
     )
 
 

@@ -48,6 +48,7 @@ class Compilation:
     interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
     columns: tuple[str, ...] = ()  # the names that clients know the columns by
     profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
+    answers_column: bool = False  # whether `predict` answers one target as [rows, 1]
 
     @property
     def plan(self) -> Plan:
@@ -96,6 +97,7 @@ class Compilation:
             parity=dataclasses.replace(self.report.record(), precision=self.precision),
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
             interval=self.interval,
+            answers_column=self.answers_column or None,
         )
 
 

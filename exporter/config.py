@@ -13,7 +13,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.column_parameters import CATEGORIES, CHECKS_COLUMNS, COLUMNS
+from triton_regressors.kernels.column_parameters import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS
 from triton_regressors.kernels.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.observer import DEFAULT_MODE, MODES
 from triton_regressors.kernels.run import ENGINES
@@ -105,13 +105,15 @@ def make_config(
     outputs: Mapping[str, int],
     options: ServingOptions,
     feature_names: Sequence[str] = (),
+    *,
+    answers_column: bool = False,
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
     Two parameters tell clients of the columns, as JSON objects of each tensor's name: `columns` has their names, where
     they have some, and `categories` the places of those whose numbers are categories, which must not be rounded: all
     but those that are float32 in the sample. A third, `checks_columns`, tells that requests may say which they were
-    made for.
+    made for. A fourth, `answers_column`, tells that `predict` answers one target as `[rows, 1]`.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -140,18 +142,25 @@ def make_config(
         found = {tensor: places for tensor, places in categories.items() if places}
         config.parameters[CATEGORIES].string_value = json.dumps(found)
     config.parameters[CHECKS_COLUMNS].string_value = "true"
+    if answers_column:
+        config.parameters[ANSWERS_COLUMN].string_value = "true"
     return options.apply(config)
 
 
 def for_next_version(config: Any, mine: Any) -> Any:
-    """Return a copy of an entry's `ModelConfig` that tells clients of the columns of its next version, whose is `mine`.
+    """Return a copy of an entry's `ModelConfig` that tells clients of its next version, whose own is `mine`.
 
-    Names are added where the entry had none. The places of categories are the new version's; where older versions are
-    served beside it, theirs too: what is a category of one of them must not be rounded.
+    The shape of answers is the new version's. Names are added where the entry had none. The places of categories are
+    the new version's; where older versions are served beside it, theirs too: what is a category of one of them must
+    not be rounded.
     """
     changed = copy.deepcopy(config)
     if COLUMNS in mine.parameters:
         changed.parameters[COLUMNS].string_value = mine.parameters[COLUMNS].string_value
+    if ANSWERS_COLUMN in mine.parameters:
+        changed.parameters[ANSWERS_COLUMN].string_value = mine.parameters[ANSWERS_COLUMN].string_value
+    else:
+        changed.parameters.pop(ANSWERS_COLUMN, None)
     policy = config.version_policy
     alone = policy.WhichOneof("policy_choice") in (None, "latest") and policy.latest.num_versions <= 1
     served = [mine] if alone else [mine, config]

@@ -33,6 +33,7 @@ class Oracle:
     `quantiles` are the models that answer the outputs `lower` and `upper`, where these are not the estimator's own, and
     `ends` the `repr` of each.
     With an `interval` its ends are those outputs, made of the others. `types` are those in which it is asked.
+    `answers_column` says whether the last answer of `predict` was one target as `[rows, 1]`.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Oracle:
         quantiles: tuple[Any, ...] = (),
         types: RowTypes = DOUBLE,
     ) -> None:
-        self.estimator, self.types = estimator, types
+        self.estimator, self.types, self.answers_column = estimator, types, False
         self.outputs = outputs if interval is None else tuple(dict.fromkeys((*outputs, *ENDS)))
         self._quantiles = dict(zip(ENDS, quantiles, strict=False))
         self.ends = tuple(map(written, quantiles))
@@ -96,6 +97,7 @@ class Oracle:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = ask(self.estimator, table, self._asked)
+            self.answers_column = np.shape(found["y"]) == (len(table), 1)
             found |= {end: ask(model, table, ("y",))["y"] for end, model in self._quantiles.items()}
         own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
         return own if self._interval is None else self._interval.added(own)

@@ -128,6 +128,7 @@ def publish(
     given, and for what clients must know of the new version's columns.
     """
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
+    column = bool(document.answers_column)
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
@@ -136,9 +137,9 @@ def publish(
             try:
                 if (repository / name).exists():
                     check_target(repository, name, *interface)
-                    mine = make_config(name, *interface[:2], ServingOptions(), interface[2])
+                    mine = make_config(name, *interface[:2], ServingOptions(), interface[2], answers_column=column)
                     return _add_version(written / str(first), repository / name, options, mine, version)
-                config = make_config(name, *interface[:2], options, interface[2])
+                config = make_config(name, *interface[:2], options, interface[2], answers_column=column)
                 (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
                 written.rename(repository / name)
                 return Entry(repository / name, first)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
+import triton
 
 from .branches import Branches, Task
 
@@ -16,6 +18,9 @@ except ImportError:
     driver = None
 
 SMALLEST_GRAPH_ROWS = 16
+
+MOST_STREAMS = 64
+"""How many of the caller's streams a thread keeps in mind."""
 
 
 class Lane:
@@ -48,13 +53,18 @@ class Chunk:
             self._starters[rows] = start
         return start
 
-    def replay(self, rows: int) -> None:
-        """Begin to compute the first `rows` on torch's current stream, by the graph of `graph_rows(rows)`."""
-        self._graphs[graph_rows(rows)].replay()
+    def replayer(self, rows: int, device: torch.device) -> Callable[[], Callable[[], None]]:
+        """Return what begins to compute the first `rows` on torch's current stream, and returns what waits for it.
 
-    def captured(self, rows: int) -> bool:
-        """Return whether there is a graph that covers the first `rows`."""
-        return graph_rows(rows) in self._graphs
+        On a GPU this is a captured graph. The device is the current one.
+        """
+        if device.type != "cuda":
+            return lambda: functools.partial(self.launch, rows)
+        if rows not in self._graphs:
+            self.launch(rows)  # compiles before anything is captured
+            self._lane.streams[0].synchronize()
+            self.capture([rows])
+        return replayer(self._graphs[rows], device)
 
     def launch(self, rows: int) -> None:
         """Launch the kernels."""
@@ -152,14 +162,48 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
         return replay
 
     executable, handle = driver.CUgraphExec(graph.raw_cuda_graph_exec()), driver.CUstream(stream.cuda_stream)
-    success = driver.CUresult.CUDA_SUCCESS
+    success, no_context = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
 
     def launch() -> None:
         (result,) = driver.cuGraphLaunch(executable, handle)
+        if result == no_context:  # this thread has not used the GPU yet: the runtime's call gives it the GPU's context
+            with torch.cuda.device(stream.device):
+                stream.query()
+            (result,) = driver.cuGraphLaunch(executable, handle)
         if result != success:
             raise RuntimeError(f"Launching a captured graph failed: {result.name}.")
 
     return launch
+
+
+class _Streams(threading.local):
+    """What a thread has to start a graph on a stream and to wait for it, by the stream's handle."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
+
+
+def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
+    """Return what launches a captured graph on torch's current stream of a GPU, and returns what waits for the stream.
+
+    The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
+    """
+    handle_of, index, streams = triton.runtime.driver.active.get_current_stream, device.index, _Streams()
+
+    def begin() -> Callable[[], None]:
+        known, handle = streams.known, handle_of(index)
+        found = known.get(handle)
+        if found is None:
+            if len(known) == MOST_STREAMS:
+                known.clear()
+            stream = torch.cuda.current_stream(device)
+            stream.query()  # makes the device's context this thread's, which the driver does not
+            found = known[handle] = graph_starter(graph, stream), stream.synchronize
+        start, wait = found
+        start()
+        return wait
+
+    return begin
 
 
 def graph_rows(rows: int) -> int:

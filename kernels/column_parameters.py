@@ -1,4 +1,4 @@
-"""What a configuration tells clients of the columns of a model's inputs, and how a request says what it goes by.
+"""What a configuration tells clients of a model's columns and answers, and how a request says what it goes by.
 
 A client takes the columns of a table by their names, and rounds numbers that are no categories, as the configuration
 said when it asked; by then the model may have been loaded anew with other columns. So a request whose tensors depend on
@@ -19,6 +19,9 @@ CATEGORIES = "categories"
 
 CHECKS_COLUMNS = "checks_columns"
 """Parameter of a configuration whose model refuses requests that were made for other columns."""
+
+ANSWERS_COLUMN = "answers_column"
+"""Parameter of a configuration whose model's `predict` answers its one target as `[rows, 1]`."""
 
 COLUMNS_DIGEST = "columns_digest"
 """Parameter of a request: `columns_digest` of the configuration that its tensors were made by."""

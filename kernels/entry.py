@@ -212,7 +212,8 @@ class Document:
     """What `plan.json` holds.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. NaN may stand in the columns `nan_columns` of the
-    plan's matrix. `interval` is None where the model has no outputs `lower` and `upper`.
+    plan's matrix. `interval` is None where the model has no outputs `lower` and `upper`. `answers_column` is True where
+    the estimator's `predict` answers its one target as `[rows, 1]`, and None where it answers `[rows]` or has several.
     """
 
     plan: Mapping[str, Any]
@@ -222,6 +223,7 @@ class Document:
     parity: ParityReport
     stages: tuple[Stage, ...]
     interval: IntervalReport | None = None
+    answers_column: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from .branches import MOST_BRANCHES, Launch, Task
-from .chunks import Chunk, Lane, Piece, graph_rows, graph_sizes, streams
+from .branches import MOST_BRANCHES, Task
+from .chunks import Chunk, Lane, Piece, graph_sizes, streams
 from .errors import PlanError
 from .gather import Gathering, Part, on_cpu
-from .plan import INPUT, Parameters, Plan, Step
+from .plan import INPUT, Plan, Step
+from .program import Program
+from .resident import Outputs, Prepared, Resident
 from .staging import Staging, split
 from .upload import upload
 
@@ -30,14 +32,6 @@ LANES = 4
 
 MOST_PIECES = 2**14
 """How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
-
-MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**18, 2**26
-"""Rows of a piece on the device that one kernel computes as it reads them once: a launch takes longer than few rows."""
-
-ALIGNED_BYTES = 16
-"""Kernels are compiled for buffers that begin at a multiple of so many bytes; others might change an answer's bits."""
-
-Outputs = tuple[str, ...]
 
 Pieces = Callable[[int, int], torch.Tensor]
 """Returns the tensor over the rows from one number on and before another."""
@@ -95,18 +89,6 @@ class Executor(Protocol):
         """Do once what would make the first batch wait."""
 
 
-def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
-    """Return each step's tensors on the device, by the value that the step makes: the kernel's, or plain torch's."""
-    return {
-        step.output: {
-            name: torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
-            for name, array in (op.plain_parameters() if plain else op.parameters()).items()
-        }
-        for step in plan.steps
-        for op in [step.operation]
-    }
-
-
 class KernelExecutor:
     """Runs the kernels, on a GPU or through the interpreter.
 
@@ -116,7 +98,8 @@ class KernelExecutor:
     """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
-        self._plan = plan = plan.on_device(device)
+        self._program = Program(plan, device)
+        self._plan = plan = self._program.plan
         self._on_gpu = device.type == "cuda"
         self._device = device
         self._staging = staging
@@ -125,12 +108,11 @@ class KernelExecutor:
         self._chunk_rows = staging.chunk_rows
         self._chunks = len(staging.tensor) // self._chunk_rows
         self._widths = plan.widths()
-        self._parameters = bind_parameters(plan, device)
         self._lanes = _lanes(device, min(self._chunks, LANES))
         self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
         self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
-        self._resident: dict[Outputs, tuple[Chunk, dict[str, torch.Tensor]]] = {}
+        self._resident: Resident | None = None
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Gather or stage rows and begin to compute their outputs, piece by piece."""
@@ -194,75 +176,24 @@ class KernelExecutor:
         return found
 
     def answer_on_device(self, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor] | None:
-        """Return outputs of rows in the device's memory as new tensors there, or None where a number is not allowed.
+        """Return outputs of rows in the device's memory as new tensors there; see `Resident.answer`."""
+        return self._residing().answer(X, outputs)
 
-        Everything runs on torch's current stream, which is waited for at the end: what made `X` there comes before, and
-        no other stream waits. A chunk of rows is a graph, captured when its size is met first. More rows are read
-        where they lie, piece by piece, unless they begin between the 16 bytes for which kernels are compiled.
+    def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
+        """Return what answers so many rows in the device's memory by a captured graph; see `Resident.prepared`."""
+        return None if self._resident is None else self._resident.prepared(rows, outputs)
 
-        Args:
-            X: contiguous `[rows, n_features]` of the plan's dtype, at least one row.
-            outputs: their names.
-        """
-        gathering = self._gathering
-        if gathering is None:
-            raise PlanError("Only an executor with a gathering on this device reads rows there.")
-        if graph_rows(len(X)) <= self._chunk_rows:
-            answers = self._replay(gathering, X, outputs)
-        else:
-            answers = self._in_pieces(gathering, X if X.data_ptr() % ALIGNED_BYTES == 0 else X.clone(), outputs)
-        if self._on_gpu:
-            torch.cuda.current_stream(self._device).synchronize()
-        return answers if gathering.allowed() else None
-
-    def _replay(self, gathering: Gathering, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor]:
-        """Begin to gather and compute at most a chunk of rows."""
-        rows = len(X)
-        chunk, buffers = self._resident.get(outputs) or self._bind_resident(gathering, outputs)
-        gathering.lay([X], rows)
-        if not self._on_gpu:
-            chunk.launch(rows)
-        else:
-            if not chunk.captured(rows):
-                chunk.launch(graph_rows(rows))  # compiles before anything is captured
-                self._lanes[0].streams[0].synchronize()
-                chunk.capture([graph_rows(rows)])
-                gathering.lay([X], rows)  # once more: these launches did not wait for what makes X
-            chunk.replay(rows)
-        return {name: buffer[:rows].clone() for name, buffer in buffers.items()}
-
-    def _in_pieces(self, gathering: Gathering, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor]:
-        """Begin to search and compute any number of rows where they lie."""
-        steps, rows, size = self._plan.steps_for(outputs), len(X), self._chunk_rows
-        if len(steps) == 1 and steps[0].operation.reads_input_once():
-            size = max(min(MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS // X.shape[1]), size)
-        size = max(size // ALIGNED_BYTES * ALIGNED_BYTES, 1)
-        answers = {name: self._answer_buffer(rows, name) for name in outputs}
-        gathering.search(X)
-        for start in range(0, rows, size):
-            given = X[start : start + size]
-            for task in self._compute(steps, self._lanes[0], answers, start, given):
-                task.launch(len(given))
-        return answers
-
-    def _bind_resident(self, gathering: Gathering, outputs: Outputs) -> tuple[Chunk, dict[str, torch.Tensor]]:
-        """Lay out what computes a chunk of rows from the device's memory to buffers there."""
-        lane, buffers = self._lanes[0], {name: self._answer_buffer(self._chunk_rows, name) for name in outputs}
-        given = self._device_buffer(lane, INPUT)
-        gather = Task((), INPUT, functools.partial(gathering.launch, given, 0))
-        compute = self._compute(self._plan.steps_for(outputs), lane, buffers, 0, given)
-        self._resident[outputs] = found = Chunk((gather, *compute), lane), buffers
-        self._settle()
-        return found
+    def _residing(self) -> Resident:
+        if self._resident is None:
+            if self._gathering is None:
+                raise PlanError("Only an executor with a gathering on this device reads rows there.")
+            self._resident = Resident(self._program, self._lanes[0], self._gathering, self._staging.tensor.dtype)
+        return self._resident
 
     def _settle(self) -> None:
         """Wait for the stream on which buffers were made: what lay there before may still be read on it."""
         if self._on_gpu:
             torch.cuda.current_stream(self._device).synchronize()
-
-    def _answer_buffer(self, rows: int, output: str) -> torch.Tensor:
-        width = self._widths[self._plan.outputs[output]]
-        return torch.empty(rows, width, dtype=torch.float32, device=self._device)
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
@@ -327,31 +258,10 @@ class KernelExecutor:
     ) -> tuple[Task, ...]:
         """Return what makes outputs, given by name as buffers, of the rows `given`, the batch's from `start` on."""
         host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
-        values = {INPUT: given}
-        tasks: list[Task] = []
-        read = {name for step in steps for name in step.inputs}
-        direct = {self._plan.outputs[name]: name for name in host if self._plan.outputs[name] not in read}
-        for step in steps:
-            inputs = [values[name] for name in step.inputs]
-            target = host[direct[step.output]] if step.output in direct else self._device_buffer(lane, step.output)
-            values[step.output] = target
-            launch = _launch(step, self._parameters[step.output], inputs, target)
-            tasks.append(Task(step.inputs, step.output, launch))
-        for name, buffer in host.items():
-            value = self._plan.outputs[name]
-            if values[value] is not buffer:
-                tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
-        return tuple(tasks)
+        return self._program.tasks(steps, lane.values, self._chunk_rows, host, given)
 
     def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
-        if value not in lane.values:
-            lane.values[value] = torch.empty(
-                self._chunk_rows,
-                self._widths[value],
-                dtype=self._staging.tensor.dtype if value == INPUT else torch.float64,
-                device=self._device,
-            )
-        return lane.values[value]
+        return self._program.buffer(lane.values, value, self._chunk_rows, self._staging.tensor.dtype)
 
     def _host_buffer(self, width: int) -> torch.Tensor:
         return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
@@ -420,14 +330,3 @@ def _lanes(device: torch.device, count: int) -> list[Lane]:
         return [Lane(())]
     own_and_shared = streams(device, count + MOST_BRANCHES - 1)
     return [Lane((stream, *own_and_shared[count:])) for stream in own_and_shared[:count]]
-
-
-def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
-    def copy(rows: int) -> None:
-        target[:rows].copy_(source[:rows], non_blocking=True)
-
-    return copy
-
-
-def _launch(step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor) -> Launch:
-    return lambda rows: step.operation.launch(parameters, inputs, output, rows)

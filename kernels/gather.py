@@ -94,30 +94,8 @@ def gather_kernel(
             tl.store(wrong, 1)
 
 
-@triton.jit(do_not_specialize=["size", "n_features"])
-def search_kernel(
-    x,  # [size]
-    nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
-    wrong,  # int32 [1]: becomes 1 where a number is not allowed
-    size,
-    n_features,
-    NAN: tl.constexpr,  # whether any column may hold NaN
-    BLOCK: tl.constexpr,
-):
-    """A program searches `BLOCK` numbers for infinity, and for NaN in columns that may not hold it."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    here = at < size
-    x = tl.load(x + at, mask=here, other=0)
-    not_allowed = here & ~(tl.abs(x) < float("inf"))
-    if NAN:
-        may = tl.load(nan_allowed + at % n_features, mask=here, other=1) != 0
-        not_allowed = not_allowed & ~(may & (x != x))
-    if tl.max(not_allowed.to(tl.int32), 0) > 0:
-        tl.store(wrong, 1)
-
-
 class Gathering:
-    """What `launch` reads: where the parts of a batch lie, and which columns may hold NaN."""
+    """What `launch` reads: where the parts of a batch lie, and which columns may hold NaN (`nan_allowed`, `nan`)."""
 
     def __init__(self, n_features: int, nan_columns: Sequence[int], dtype: str, device: torch.device) -> None:
         kind: torch.dtype = getattr(torch, dtype)
@@ -132,7 +110,7 @@ class Gathering:
         self._found = self._wrong.numpy()
         allowed = torch.zeros(n_features, dtype=torch.uint8)
         allowed[list(nan_columns)] = 1
-        self._nan_allowed, self._nan = allowed.to(device), len(nan_columns) > 0
+        self.nan_allowed, self.nan = allowed.to(device), len(nan_columns) > 0
 
     def lay(self, parts: Sequence[Part], rows: int) -> bool:
         """Note where the parts of a batch lie, `rows` in all.
@@ -157,30 +135,15 @@ class Gathering:
         size = rows * self._n_features
         gather_kernel[(triton.cdiv(size, BLOCK),)](
             table=self._table,
-            nan_allowed=self._nan_allowed,
+            nan_allowed=self.nan_allowed,
             wrong=self._wrong,
             out=target,
             first=first_row * self._n_features,
             size=size,
             n_features=self._n_features,
-            NAN=self._nan,
+            NAN=self.nan,
             WORD=WORDS[self._item_bytes],
             PARTS=MOST_PARTS,
-            BLOCK=BLOCK,
-            num_warps=WARPS,
-        )
-
-    def search(self, X: torch.Tensor) -> None:
-        """Begin to search a contiguous matrix in the device's memory, which is read where it lies."""
-        self._found[0] = 0
-        size = X.numel()
-        search_kernel[(triton.cdiv(size, BLOCK),)](
-            x=X,
-            nan_allowed=self._nan_allowed,
-            wrong=self._wrong,
-            size=size,
-            n_features=self._n_features,
-            NAN=self._nan,
             BLOCK=BLOCK,
             num_warps=WARPS,
         )

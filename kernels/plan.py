@@ -134,6 +134,10 @@ class Operation(ABC):
         """Return how many kernels `launch` starts for that many inputs."""
         return 1
 
+    def passes_on_not_finite(self) -> bool:
+        """Whether each number of an output's row is infinite or NaN if a number of the input's row is."""
+        return False
+
     def reads_input_once(self) -> bool:
         """Whether the kernel reads every input element once, so that it may as well read it from host memory."""
         return False

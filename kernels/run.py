@@ -15,9 +15,10 @@ import torch
 
 from .allowed import Allowed
 from .errors import PlanError
-from .executors import Answers, Executor, KernelExecutor, Outputs
+from .executors import Answers, Executor, KernelExecutor
 from .gather import Gathering, Part
 from .plan import Plan
+from .resident import Outputs, Prepared
 from .staging import Staging
 from .torch_executor import TorchExecutor
 
@@ -100,8 +101,18 @@ class Runner:
         widths = self.plan.output_widths()
         return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
 
+    def predict_allowed(
+        self, X: np.ndarray, allowed: Allowed, outputs: Outputs = ("y",)
+    ) -> dict[str, np.ndarray] | None:
+        """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
+        rows = len(X)
+        answers = self._executor.launch((X,), rows, outputs)
+        if not self._executor.allowed(rows, allowed.holds):
+            return None
+        return {name: array.copy() for name, array in answers.arrays.items()}
+
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
-        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `answer_on_device`.
+        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
 
         Args:
             X: contiguous `[rows, n_features]` of the plan's dtype on the runner's device, at least one row.
@@ -113,13 +124,21 @@ class Runner:
         Raises:
             PlanError: X is another matrix, or the runner was not given what numbers are allowed, or computes on a CPU.
         """
-        wanted = [len(X), self.plan.n_features], getattr(torch, self.dtype.name), self.device
-        if not isinstance(self._executor, KernelExecutor) or (list(X.shape), X.dtype, X.device) != wanted:
+        fits = X.dim() == 2 and X.shape[1] == self.plan.n_features and X.dtype is getattr(torch, self.dtype.name)
+        if not isinstance(self._executor, KernelExecutor) or not fits or X.device != self.device:
             raise PlanError(
                 f"X must be {self.dtype} [rows, {self.plan.n_features}] on {self.device} for engine {self.engine}, "
                 f"not {X.dtype} {list(X.shape)} on {X.device}."
             )
         return self._executor.answer_on_device(X.contiguous(), outputs)
+
+    def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
+        """Return what answers so many rows in the GPU's memory as `predict_on_device` does, and checks nothing of them.
+
+        It launches one captured graph. Asked to by its second argument, it gives an output of one column as `[rows]`.
+        None: `predict_on_device` has captured none yet, or so many rows take none.
+        """
+        return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
         """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""

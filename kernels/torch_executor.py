@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from .executors import Answers, Outputs, Search, bind_parameters
+from .executors import Answers, Search
 from .gather import Part, on_cpu
 from .plain_steps import SharedPoints, with_shared_points, with_whole_sums
 from .plan import INPUT, Plan, Step
+from .program import bind_parameters
+from .resident import Outputs
 from .staging import Staging, unlocked
 from .tiles import one_thread
 

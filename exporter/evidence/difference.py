@@ -153,20 +153,14 @@ class Difference:
                 return f"Cause: {cell!r} is no category that the model knows in column {called}."
             if is_missing(cell) or cell == "":
                 return self._missing(table, row, column, cell)
-        rounded = self._inputs.rounded(X)
-        if (rounded != X).any() and self._holds(found, self._oracle.of_matrix(rounded)):
-            return (
-                "Cause: FP32 rounds a number of this row, and the estimator answers the rounded one as the entry does: "
-                "choose input='fp64' (--input fp64)."
-            )
         if self._holds(found, self._oracle.of_matrix(X)):
-            types = sorted({str(getattr(_cell(table, row, column), "dtype", type(_cell(table, row, column)).__name__))
-                            for column in columns}) or ["its types"]  # fmt: skip
+            cells = [_cell(table, row, column) for column in columns or range(X.shape[1])]
+            types = sorted({str(getattr(cell, "dtype", type(cell).__name__)) for cell in cells})
             return (
                 f"Cause: the estimator answers the row's values in other types ({', '.join(types)}) than as float64 "
                 "numbers and strings, which is what an entry gets."
             )
-        return "None of the usual causes explains it (equal distances, missing values, unknown categories, FP32)."
+        return "None of the usual causes explains it (equal distances, missing values, unknown categories, types)."
 
     def _missing(self, table: Any, row: int, column: int, cell: Any) -> str:
         """Return what a missing value of a row does to the answers, in a sentence."""

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from triton_regressors.defaults import DEFAULT_PRECISION
-from triton_regressors.kernels.executors import bind_parameters
 from triton_regressors.kernels.ops.pairwise import Pairwise
 from triton_regressors.kernels.ops.squared_norm import SquaredNorm
 from triton_regressors.kernels.parity import units
 from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.program import bind_parameters
 from triton_regressors.kernels.tiles import one_thread
 
 PRECISIONS = (DEFAULT_PRECISION, "fast")

@@ -72,5 +72,8 @@ class Affine(Contraction):
     def reads_input_once(self) -> bool:
         return self.weight.shape[1] <= target_block(self.weight.shape[1])
 
+    def passes_on_not_finite(self) -> bool:
+        return self.function == "identity" and bool((self.weight != 0).any(axis=1).all())
+
     def describe(self) -> str:
         return f"{self.weight.shape[0]} → {self.weight.shape[1]}" + function_suffix(self.function)

@@ -62,6 +62,6 @@ def test_errors_name_rows_of_the_whole_table(error: InferenceError, says: str) -
 
 
 def test_predict_has_the_shape_of_scikit_learns() -> None:
-    assert as_predicted(np.zeros((5, 1), np.float32)).shape == (5,)
-    assert as_predicted(np.zeros((1, 1), np.float32)).shape == (1,)
-    assert as_predicted(np.zeros((5, 3), np.float32)).shape == (5, 3)
+    assert as_predicted(np.zeros((5, 1), np.float32), False).shape == (5,)
+    assert as_predicted(np.zeros((1, 1), np.float32), False).shape == (1,)
+    assert as_predicted(np.zeros((5, 3), np.float32), True).shape == (5, 3)

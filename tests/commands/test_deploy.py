@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -318,6 +319,43 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     assert str(done.exception).endswith("holds something already; give another --output, or --overwrite.")
     assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
     assert (tmp_path / "out/mine").exists()
+
+
+def test_what_a_former_run_wrote_and_this_one_does_not_is_removed(tmp_path: Path) -> None:
+    models, out = repository(tmp_path), tmp_path / "out"
+    rates = ("--for", "kubernetes", *CLUSTER, *MEMORY)
+    assert deploy(tmp_path, *rates, models=models).exit_code == 0
+    scaled = out / "overlays/autoscaled"
+    (out / "overlays/mine").mkdir()
+    (out / "overlays/mine/kustomization.yaml").write_text("resources: [../gpu]\n")
+    assert (scaled / "scaling.yaml").is_file()
+    once = ("--for", "kubernetes", *CLUSTER[:4], *MEMORY, "--overwrite", "--service-account", "team")
+    done = deploy(tmp_path, *once, models=models)
+    assert done.exit_code == 0, done.exception
+    assert not scaled.exists()
+    assert not (out / "base/serviceaccount.yaml").exists()
+    assert (out / "overlays/mine/kustomization.yaml").read_text() == "resources: [../gpu]\n"
+    assert f"Removed {scaled / 'scaling.yaml'}: a former run wrote it, and this one does not." in done.output
+    assert deploy(tmp_path, *rates, "--overwrite", models=models).exit_code == 0
+    (scaled / "scaling.yaml").write_text("mine: now\n")
+    for _ in range(2):  # it is told each time
+        done = deploy(tmp_path, *once, models=models)
+        assert "scaling.yaml: a former run wrote it, this one does not, and it was changed since." in done.output
+        assert [path.name for path in scaled.iterdir()] == ["scaling.yaml"]
+
+
+@pytest.mark.parametrize("listed", ["[]", "{", '{"../mine": "DIGEST", "base/up/mine": "DIGEST", "mine": 1}'])
+def test_a_list_that_is_not_a_former_runs_removes_nothing(tmp_path: Path, listed: str) -> None:
+    models, out = repository(tmp_path), tmp_path / "out"
+    (out / "base").mkdir(parents=True)
+    (out / "base/up").symlink_to(tmp_path)
+    for path in (tmp_path / "mine", out / "mine"):
+        path.write_text("mine")
+    digest = hashlib.sha256(b"mine").hexdigest()
+    (out / ".triton-regressors-deploy.json").write_text(listed.replace("DIGEST", digest))
+    assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
+    assert (tmp_path / "mine").exists()
+    assert (out / "mine").exists()
 
 
 def test_names_and_sizes() -> None:

@@ -145,3 +145,33 @@ def test_refused_rows_are_empty_on_request_and_said(
         "Refused: row 1500 is odd.",
         "2 of 2,000 rows were refused; their answers are nan.",
     ]
+
+
+def test_a_word_in_a_column_of_numbers_is_its_rows_error(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = [
+        ["1", "2", "3"],
+        ["four", "5", "6"],
+        ["-7", "8", "9"],
+        ["10", "", "12"],
+        ["13", "14", "x,y"],
+        ["1e300", "0", "0"],
+    ]
+    rows = pd.DataFrame(cells, columns=["a", "b", "c"])
+    rows.to_csv("rows.csv", index=False)
+    arguments = ["predict", "echo", "rows.csv", "--url", url, "--outputs", "std", "-o", "answers.csv", "--errors"]
+    stopped = CliRunner().invoke(make_app(), [*arguments, "stop"])
+    assert (stopped.exit_code, Path("answers.csv").exists()) == (1, False)
+    done = CliRunner().invoke(make_app(), [*arguments, "row"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert pd.read_csv("answers.csv")["std"].fillna(-1).tolist() == [3, -1, -1, 12, -1, -1]
+    assert done.stderr.splitlines()[:4] == [
+        "Refused: Row 1 of column 'a' holds 'four', which is no number.",
+        "Refused: row 2 is odd.",
+        "Refused: Row 4 of column 'c' holds 'x,y', which is no number.",
+        "Refused: X[5, 0] is 1e+300, beyond float32, whose largest value is about 3.4e38.",
+    ]
+    rows.iloc[[1, 4]].to_csv("rows.csv", index=False)
+    assert CliRunner().invoke(make_app(), [*arguments, "row"]).exit_code == 1

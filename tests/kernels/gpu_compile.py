@@ -31,6 +31,7 @@ from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
 from triton_regressors.kernels import digit_norm, nearest, symmetric_sum, within
+from triton_regressors.kernels.chunks import Lane
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
 from triton_regressors.kernels.launch_shapes import table
@@ -38,7 +39,9 @@ from triton_regressors.kernels.ops import pairwise_affine
 from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.elementwise import Elementwise
 from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.program import Program
+from triton_regressors.kernels.resident import Resident
 from triton_regressors.kernels.tree_tile import tree_ensemble_shape
 
 POINTERS = {
@@ -154,7 +157,7 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *on_smaller_gpus()]
+    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *resident(), *on_smaller_gpus()]
     return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows()]
 
 
@@ -258,8 +261,18 @@ def gathered() -> Iterator[Launch]:
     for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
         gathering = Gathering(8, nan_columns, dtype, torch.device("cpu"))
         target = torch.empty(ROWS, 8, dtype=getattr(torch, dtype))
-        for work in (lambda g=gathering, t=target: g.launch(t, 0, ROWS), lambda g=gathering, t=target: g.search(t)):
-            for launch in launched_by(work):
+        for launch in launched_by(lambda g=gathering, t=target: g.launch(t, 0, ROWS)):
+            yield from ((capability, *launch) for capability in TARGETS)
+
+
+def resident() -> Iterator[Launch]:
+    """Yield what reads rows that lie in a GPU's memory, a few in a graph and many, and answers there."""
+    plan = Plan(8, (Step(Affine(np.ones((8, 1)), np.zeros(1)), ("X",), "v0"),), {"y": "v0"})
+    for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
+        kind, device = getattr(torch, dtype), torch.device("cpu")
+        answers = Resident(Program(plan, device), Lane(()), Gathering(8, nan_columns, dtype, device), kind)
+        for given in (torch.empty(ROWS, 8, dtype=kind), torch.empty(2**17, 8, dtype=kind)):
+            for launch in launched_by(lambda a=answers, x=given: a.answer(x, ("y",))):
                 yield from ((capability, *launch) for capability in TARGETS)
 
 

@@ -1,20 +1,22 @@
 """Rows that the device gathers itself: chunks of them, and the way back to staging."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import executors, gather, staging
+from triton_regressors.kernels import chunks, gather, resident, staging
 from triton_regressors.kernels.allowed import Allowed
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.executors import KernelExecutor
 from triton_regressors.kernels.gather import Gathering
+from triton_regressors.kernels.ops.affine import Affine
 from triton_regressors.kernels.ops.concatenate import Concatenate
 from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.resident import Resident
 from triton_regressors.kernels.staging import Staging
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -34,21 +36,21 @@ PLANS = {
         {"y": "v4", "scaled": "v0"},
     ),
 }
-Make = Callable[[Plan], KernelExecutor]
+Make = Callable[..., KernelExecutor]
 
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """make(plan) returns an executor that gathers, with chunks of 64 rows."""
+    """make(plan, nan_columns) returns an executor that gathers, with chunks of 64 rows."""
     monkeypatch.setattr(gather, "LEAST_BYTES", 0)
     monkeypatch.setattr(staging, "CHUNK_BYTES", 64 * 4 * 5)
     if DEVICE.type == "cpu":
         monkeypatch.setattr(gather, "_registered", lambda *region: True)
         monkeypatch.setattr(gather, "driver", object())
 
-    def made(plan: Plan) -> KernelExecutor:
+    def made(plan: Plan, nan_columns: Sequence[int] = (2,)) -> KernelExecutor:
         lying = Staging(MAX_ROWS, 5, "float32", pinned=DEVICE.type == "cuda")
-        return KernelExecutor(plan, lying, DEVICE, Gathering(5, (2,), "float32", DEVICE))
+        return KernelExecutor(plan, lying, DEVICE, Gathering(5, nan_columns, "float32", DEVICE))
 
     return made
 
@@ -129,7 +131,8 @@ def test_rows_on_the_device_give_the_bits_of_staged_ones(
     plan: Plan, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a graph and piece by piece, from wherever they begin, and in answers that later calls leave alone."""
-    monkeypatch.setattr(executors, "MOST_STREAMED_ROWS", 80)
+    monkeypatch.setattr(resident, "MOST_STREAMED_ROWS", 80)
+    monkeypatch.setattr(resident, "MOST_ROWS", 96)
     X, outputs, executor = rows(3 * MAX_ROWS), tuple(plan.outputs), make(plan)
     parts = [executor.answer(X[start : start + MAX_ROWS], outputs) for start in range(0, len(X), MAX_ROWS)]
     wanted = {name: np.concatenate([part[name] for part in parts]) for name in outputs}
@@ -155,6 +158,60 @@ def test_what_rows_on_the_device_may_not_hold_is_found(make: Make, count: int) -
         assert executor.answer_on_device(X, ("y",)) is not None
 
 
+def test_a_number_of_rows_that_was_met_is_prepared(make: Make) -> None:
+    executor, X, outputs = make(PLANS["several readers"]), torch.from_numpy(rows(150)).to(DEVICE), ("y", "scaled")
+    wanted = executor.answer_on_device(X, outputs)
+    assert wanted is not None
+    assert executor.prepared(17, outputs) is executor.prepared(150, outputs) is None
+    executor.answer_on_device(X[:20], outputs)
+    prepared = executor.prepared(17, outputs)
+    assert prepared is not None
+    assert prepared is executor.prepared(32, outputs)
+    assert executor.prepared(33, outputs) is executor.prepared(17, ("y",)) is None
+    wrong = X.clone()
+    wrong[3, 0] = torch.nan
+    flat = prepared(X[:9], True)
+    assert flat is not None
+    assert [list(answer.shape) for answer in flat.values()] == [[9, wanted[name].shape[1]] for name in outputs]
+    found = []
+    for first, count in ((0, 17), (40, 32), (5, 1)):
+        assert prepared(wrong[:count], False) is None or count == 1
+        found.append((first, count, prepared(X[first : first + count], False)))
+    for first, count, answers in found:
+        assert answers is not None
+        assert list(answers) == list(outputs)
+        for name, answer in answers.items():
+            assert answer.cpu().numpy().tobytes() == wanted[name][first : first + count].cpu().numpy().tobytes()
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_answers_are_searched_where_they_tell_what_rows_hold(
+    targets: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows too only where an answer is not finite, which a finite number may cause."""
+    plan = Plan(5, (Step(Affine(np.full((5, targets), 2.0), np.zeros(targets)), ("X",), "v0"),), {"y": "v0"})
+    searched: list[list[int]] = []
+    search = Resident._search
+    monkeypatch.setattr(
+        Resident, "_search", lambda self, x, nan: (searched.append(list(x.shape)), search(self, x, nan=nan))[1]
+    )
+    X, executor = torch.from_numpy(rows(150)).to(DEVICE), make(plan, ())
+    assert executor.answer_on_device(X, ("y",)) is not None
+    assert searched == [[150, targets]]
+    for value, allowed in ((torch.nan, False), (-torch.inf, False), (3.4e38, True)):
+        wrong = X.clone()
+        wrong[149] = value
+        answers = executor.answer_on_device(wrong, ("y",))
+        assert (answers is not None) == allowed
+        assert answers is None or not bool(answers["y"][149].isfinite().any())
+        assert executor.answer_on_device(X, ("y",)) is not None
+    assert searched == [[150, targets]] + [[150, targets], [150, 5], [150, targets]] * 3
+    searched.clear()
+    make(plan, (2,)).answer_on_device(X, ("y",))
+    make(PLANS["several readers"], ()).answer_on_device(X, ("y",))
+    assert searched == [[150, 5]] * 2
+
+
 def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
     plan = PLANS["one step"]
     executor = KernelExecutor(plan, Staging(MAX_ROWS, 5, "float32", pinned=False), DEVICE)
@@ -163,8 +220,11 @@ def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
 
 
 @pytest.mark.gpu
-def test_rows_are_read_on_the_stream_that_makes_them(make: Make) -> None:
+@pytest.mark.parametrize("by", ["the driver", "torch"])
+def test_rows_are_read_on_the_stream_that_makes_them(by: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing begins before what the caller has put on the stream, and no other stream is waited for."""
+    if by == "torch":
+        monkeypatch.setattr(chunks, "driver", None)
     executor = make(PLANS["one step"])
     for count in (40, 150):
         X = torch.from_numpy(rows(count)).to(DEVICE)

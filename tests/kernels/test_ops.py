@@ -185,6 +185,26 @@ def test_rows_across_the_bus_give_the_same_bits(name: str, dtype: type) -> None:
     assert run_kernel(op, arrays, torch.device("cuda"), pinned=True).tobytes() == here.tobytes()
 
 
+@pytest.mark.parametrize("name", [name for name, (op, _) in OPERATIONS.items() if op.passes_on_not_finite()])
+def test_what_is_not_finite_is_passed_on(device: torch.device, name: str) -> None:
+    """Whatever a row holds beside it: then a search of the output finds it."""
+    op, (width,) = OPERATIONS[name]
+    (X,) = inputs_for([width], 3 * width)
+    for number, value in enumerate((np.nan, np.inf, -np.inf)):
+        X[np.arange(number * width, (number + 1) * width), np.arange(width)] = value
+    X[:, 0] = np.where(np.isfinite(X[:, 0]), -np.inf, X[:, 0])  # what infinities add up to is not finite either
+    for found in (run_kernel(op, [X], device), run_reference(op, [X])):
+        assert not np.isfinite(found).any()
+
+
+def test_an_affine_map_passes_on_what_it_looks_at() -> None:
+    weight, intercept = np.array([[1.0, 2.0], [0.0, 3.0]]), np.zeros(2)
+    assert Affine(weight, intercept).passes_on_not_finite()
+    assert not Affine(weight, intercept, "exp").passes_on_not_finite()  # exp(-inf) is 0
+    assert not Affine(weight * [[1.0], [0.0]], intercept).passes_on_not_finite()
+    assert {op.kind() for op, _ in OPERATIONS.values() if op.passes_on_not_finite()} == {"affine"}
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_reference_row_bits_do_not_depend_on_the_batch(name: str) -> None:
     op, widths = OPERATIONS[name]

@@ -188,6 +188,37 @@ def test_what_is_refused_ends_the_run_or_is_left_out_or_empty(entry: Path, rows:
     assert [path.parent.name for path in (tmp_path / "files").rglob("*.parquet")] == ["day=1"]
 
 
+def test_cells_that_are_no_numbers_are_their_rows_errors(entry: Path, tmp_path: Path) -> None:
+    cells = table().astype({"bp": object, "age": object})
+    cells.loc[0, "bp"], cells.loc[[17, 900], "age"], cells.loc[3, "bmi"] = "high", ["unknown", "1_000"], np.nan
+    cells.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(tr.ScoringError, match="conversion error"):
+        tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id"])
+    done = tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id", "age"], errors="row")
+    assert (done.rows, done.empty) == (ROWS, 4)
+    found, clean = pd.read_parquet(tmp_path / "out.parquet"), table()
+    clean.to_csv(tmp_path / "clean.csv", index=False)
+    tr.score(entry, tmp_path / "clean.csv", tmp_path / "clean.parquet", keep=["id", "age"])
+    wanted, wrong = pd.read_parquet(tmp_path / "clean.parquet"), [0, 3, 17, 900]
+    assert np.flatnonzero(found["y"].isna()).tolist() == wrong
+    assert same(found.drop(index=wrong), wanted.drop(index=wrong))
+    with (tmp_path / "out.refused.csv").open() as file:
+        reasons = {int(each["row"]): each["reason"] for each in csv.DictReader(file)}
+    assert list(reasons) == wrong
+    assert reasons[0] == "Row 0 of column 'bp' holds 'high', which is no number."
+    assert reasons[17] == "Row 17 of column 'age' holds 'unknown', which is no number."
+    assert reasons[900] == "Row 900 of column 'age' holds '1_000', which is no number."
+    assert "row 3, column 1 ('bmi') is nan" in reasons[3]
+
+
+def test_a_csv_without_words_is_scored_alike_row_by_row(entry: Path, tmp_path: Path) -> None:
+    given = table().assign(bp=lambda rows: rows["bp"] > 100, age=[f" {age!r}" for age in table()["age"].tolist()])
+    given.to_csv(tmp_path / "rows.csv", index=False)
+    for errors in ("stop", "row"):
+        tr.score(entry, tmp_path / "rows.csv", tmp_path / f"{errors}.parquet", keep=["id"], errors=errors)
+    assert same(tmp_path / "row.parquet", pd.read_parquet(tmp_path / "stop.parquet"))
+
+
 def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
 

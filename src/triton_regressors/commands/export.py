@@ -72,8 +72,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="That file's column of targets; by default the one that the model does not know, or the last where "
-            "columns have no names. Can be repeated.",
+            help="The column of targets in that file; repeatable. Default: the column that the model does not "
+            "know, or the last one if columns have no names.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -81,7 +81,7 @@ def export(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
+            help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -89,14 +89,16 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="The MODEL of a lower quantile to make them of, as above.",
+            help="A model of a lower quantile, in a file as MODEL. With --upper it makes lower and upper.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
     upper: Annotated[
         Path | None,
         typer.Option(
-            metavar="MODEL", help="The same of an upper quantile; both go together.", rich_help_panel=_INTERVAL
+            metavar="MODEL",
+            help="A model of an upper quantile, in a file as MODEL. It goes with --lower.",
+            rich_help_panel=_INTERVAL,
         ),
     ] = None,
     profile: Annotated[
@@ -112,7 +114,7 @@ def export(
         bool,
         typer.Option(
             "--out-of-range",
-            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
+            help="Add the output out_of_range: the number of columns in which a row is unlike those rows.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -123,7 +125,7 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Neighbours equally near: refuse or accept.",
+            help="Rows with neighbours at equal distance: refuse the export, or accept other answers there.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
@@ -136,26 +138,26 @@ def export(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where MLflow is, for a MODEL in it; default: as MLFLOW_TRACKING_URI says.",
+            help="MLflow's tracking URI for a MODEL in it; default: $MLFLOW_TRACKING_URI.",
             rich_help_panel=READING,
         ),
     ] = None,
     max_batch_size: Annotated[
         int | None,
-        typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
+        typer.Option(metavar="ROWS", help="Most rows in one execution; default 4096.", rich_help_panel=_RUN),
     ] = None,
     dynamic_batching: Annotated[
         bool | None,
         typer.Option(
             "--dynamic-batching/--no-dynamic-batching",
-            help="Whether requests are gathered into batches; default: they are.",
+            help="Gather requests into batches; default: yes.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     max_queue_delay_us: Annotated[
         int | None,
         typer.Option(
-            metavar="US", help="Microseconds that a request may wait for others; default 0.", rich_help_panel=_RUN
+            metavar="US", help="Longest wait of a request for others, in microseconds; default 0.", rich_help_panel=_RUN
         ),
     ] = None,
     preferred_batch_size: Annotated[
@@ -164,7 +166,7 @@ def export(
     ] = None,
     instances: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Copies that run side by side; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Copies of the model that run side by side; default 1.", rich_help_panel=_RUN),
     ] = None,
     instance_kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="auto, gpu or cpu; default auto.", rich_help_panel=_RUN)
@@ -173,7 +175,7 @@ def export(
         bool | None,
         typer.Option(
             "--gpu-inputs/--no-gpu-inputs",
-            help="Whether rows that a request has in a GPU's memory stay there; default no.",
+            help="Leave rows that are in a GPU's memory there; default no.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -184,13 +186,13 @@ def export(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            help="Rows that the server's metrics count: off, sampled or on; default sampled.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     versions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Newest versions that are served; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Number of newest versions that are served; default 1.", rich_help_panel=_RUN),
     ] = None,
     missing_string: Annotated[
         list[str] | None,

@@ -33,8 +33,8 @@ class GpuMemory:
         """Return it as a sentence."""
         rest = self.process - self.context - self.weights
         return (
-            f"GPU memory of a process that serves it: {self.process / MIB:,.0f} MiB, of which a CUDA context takes "
-            f"{self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, and the rest {rest / MIB:,.0f} "
+            f"GPU memory of a process that serves it: {self.process / MIB:,.0f} MiB. The CUDA context takes "
+            f"{self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, the rest {rest / MIB:,.0f} "
             f"({self.device})."
         )
 
@@ -76,8 +76,8 @@ def _measure_here(version: Path, max_rows: int) -> GpuMemory:
     import torch
 
     from triton_regressors.kernels.allowed import Allowed
-    from triton_regressors.kernels.executors import bind_parameters
     from triton_regressors.kernels.plan import load_plan
+    from triton_regressors.kernels.program import bind_parameters
     from triton_regressors.kernels.run import Runner
 
     torch.cuda.set_device(0)

@@ -43,25 +43,25 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the predictions to this .npy (one column as [rows], several side by side), .csv or .parquet; "
+            help="Write the predictions to this .npy (in the shape of the estimator's predict), .csv or .parquet; "
             "-: as CSV to stdout.",
         ),
     ] = None,
-    outputs: Annotated[
-        str, typer.Option(metavar="NAMES", help="Which outputs, with commas between them: y or y,std.")
-    ] = "y",
-    version: Annotated[str, typer.Option(metavar="N", help="Which version; by default the server's choice.")] = "",
+    outputs: Annotated[str, typer.Option(metavar="NAMES", help="Outputs, separated by commas: y or y,std.")] = "y",
+    version: Annotated[str, typer.Option(metavar="N", help="Version; default: the server's choice.")] = "",
     errors: Annotated[
         Errors,
-        typer.Option(help="A row that the model refuses: stop at it, or leave its answers empty (row) and say why."),
+        typer.Option(
+            help="Reaction to a refused row: stop ends the command; row leaves its answers empty and says why."
+        ),
     ] = Errors.stop,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
-            "strings, those of one input after those of another. Default: those that it was trained with, which the "
-            "server names, if they and those of ROWS have names; else all.",
+            help="Columns of ROWS that are the features, in order, separated by commas. A model with several "
+            "inputs takes one input's columns after the other's. Default: the columns that the model was "
+            "trained with, by name; all columns if either side has no names.",
         ),
     ] = None,
 ) -> None:
@@ -77,15 +77,20 @@ def predict(
         triton-regressors predict diabetes rows.npy --url gpu-server:8001
     """
     with loading():
-        from triton_regressors.clients.rows import read_tensors
+        from triton_regressors.clients.rows import read_by_row, read_tensors
     to_file = None if output == _STDOUT else output
     if to_file is not None:
         _check_writable(to_file)
     named = columns.split(",") if columns else None
     wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
     with connect(url, protocol) as client:
-        tensors = read_tensors(rows, client.config(name), named)
-        answers = client.infer(name, tensors, outputs=wanted, version=version, errors=errors.value)
+        if errors is Errors.row:
+            given, kept, refused = read_by_row(rows, client.config(name), named)
+            answers = client.infer(name, given, outputs=wanted, version=version, errors="row").among(kept, refused)
+        else:
+            answers = client.infer(
+                name, read_tensors(rows, client.config(name), named), outputs=wanted, version=version
+            )
     table = _as_columns(answers)
     notes = Console(stderr=True)
     for reason in list(answers.refused.values())[:_SHOWN_ROWS]:
@@ -101,7 +106,7 @@ def predict(
             more = f"and {len(table) - _SHOWN_ROWS:,} more rows; `> FILE.csv` or --output FILE has all."
             notes.print(Text(more, "dim"), soft_wrap=True)
     if to_file is not None:
-        _write(to_file, table)
+        _write(to_file, table, answers.column)
         notes.print(Text(f"Wrote {len(table):,} rows to {to_file}."), soft_wrap=True)
 
 
@@ -110,13 +115,11 @@ def verify(
         str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
     ],
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
+        Path, typer.Option(metavar="DIR", help="The model repository with the golden rows, on this machine.")
     ] = DEFAULT_REPOSITORY,
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
-    version: Annotated[
-        str, typer.Option(metavar="N", help="Which version; by default the newest in the repository.")
-    ] = "",
+    version: Annotated[str, typer.Option(metavar="N", help="Version; default: the newest in the repository.")] = "",
 ) -> None:
     """Send an entry's golden rows to a running server and compare with the estimator's own predictions.
 
@@ -130,7 +133,7 @@ def verify(
         result = verify_entry(client, name, repository=repository, version=version or None)
     console = Console()
     table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
-    for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
+    for heading in ("output", "largest error in standard deviations of the predictions", "tolerance", ""):
         table.add_column(heading)
     for check in result.outputs:
         mark = Text("ok", "green") if check.within else Text("beyond tolerance", "red")
@@ -179,15 +182,17 @@ def _write_csv(table: Any, to: Path | TextIO) -> None:
     table.to_csv(to, index=False, na_rep="nan", lineterminator="\n")
 
 
-def _write(output: Path, table: Any) -> None:
+def _write(output: Path, table: Any, column: bool) -> None:
+    """Write predictions to a file; `column` says that a single column is `[rows, 1]` in .npy."""
     import numpy as np
 
     from triton_regressors.clients.errors import RowsError
+    from triton_regressors.clients.parts import as_predicted
 
     try:
         if output.suffix.lower() == ".npy":
             with output.open("wb") as file:  # np.save would add a second suffix to .NPY
-                np.save(file, table.to_numpy()[:, 0] if table.shape[1] == 1 else table.to_numpy())
+                np.save(file, as_predicted(table.to_numpy(), column))
         elif output.suffix.lower() == ".csv":
             _write_csv(table, output)
         else:

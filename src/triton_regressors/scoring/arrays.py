@@ -132,7 +132,7 @@ def _of_torch(X: torch.Tensor, name: str, give: Callable[[Any], Any]) -> Given:
         raise InvalidRequest(f"{name} is sparse ({X.layout}); use .to_dense().")
     if X.requires_grad and torch.is_grad_enabled():
         raise InvalidRequest(f"{name} requires a gradient, which answers do not have; give {name}.detach().")
-    X = X.detach()
+    X = X.detach().resolve_neg()
     if X.is_cuda:
         return Given(X, X.device, give)
     return Given(_array(X), give=give)
@@ -142,7 +142,7 @@ def _array(X: torch.Tensor) -> np.ndarray:
     """Return a tensor as an array, over the same memory where it lies in the CPU's."""
     import torch
 
-    X = X.cpu().resolve_conj().resolve_neg()
+    X = X.cpu().resolve_conj()
     return np.asarray((X.float() if X.dtype == torch.bfloat16 else X).numpy())
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from pyarrow import types
+from pyarrow import compute, types
 
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tables import check_columns
@@ -102,8 +103,10 @@ def find_files(inputs: Sequence[Path | str]) -> list[tuple[Path, Path]]:
     return list(found.items())
 
 
-def look(path: Path, base: Path, scorer: Scorer) -> Source:
+def look(path: Path, base: Path, scorer: Scorer, *, by_row: bool = False) -> Source:
     """Return what a file is, after reading no more than where it says so.
+
+    With `by_row` a cell of a .csv that is no number is the matter of its row, and not looked at here.
 
     Raises:
         Unreadable: it cannot be read, or lacks a column that the entry takes, or has one of another kind.
@@ -112,8 +115,11 @@ def look(path: Path, base: Path, scorer: Scorer) -> Source:
     try:
         status = path.stat()
         if path.suffix.lower() == ".csv":
-            with _csv_reader(str(path), scorer) as reader:
-                groups, own = (), reader.schema
+            kinds, found = _kinds(str(path), scorer)
+            groups, own = (), pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in found])
+            if not by_row:
+                with _csv_reader(str(path), kinds) as reader:
+                    own = reader.schema
         else:
             with pq.ParquetFile(path) as file:
                 groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
@@ -164,12 +170,15 @@ def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
     return fields
 
 
-def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
-    """Yield the rows of a part in their order, with the columns that are needed and no others."""
+def batches(source: Source, part: Part, scorer: Scorer, *, by_row: bool = False) -> Iterator[pa.Table]:
+    """Yield the rows of a part in their order, with the columns that are needed and no others.
+
+    With `by_row` the numbers of a .csv are strings still: see `as_numbers`.
+    """
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in scorer.inputs for name in each.columns), *scorer.keep]))
     own = [name for name in wanted if name not in stated]
-    for batch in _own_batches(source, part, scorer, own, rows_together(len(wanted))):
+    for batch in _own_batches(source, part, scorer, own, rows_together(len(wanted)), by_row=by_row):
         if batch.num_rows:
             table = pa.Table.from_batches([batch])
             for field in (field for field in source.schema if field.name in stated and field.name in wanted):
@@ -179,7 +188,7 @@ def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
 
 
 def _own_batches(
-    source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int
+    source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int, *, by_row: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of a part that stand in the file itself.
 
@@ -187,7 +196,8 @@ def _own_batches(
     """
     try:
         if source.csv:
-            with _csv_reader(source.path, scorer, names) as reader:
+            kinds = dict.fromkeys(names, pa.string()) if by_row else _kinds(source.path, scorer)[0]
+            with _csv_reader(source.path, kinds, names) as reader:
                 yield from reader
         else:
             with pq.ParquetFile(source.path) as file:
@@ -196,13 +206,50 @@ def _own_batches(
         raise Unreadable(f"Cannot read rows from {source.path}: {one_line(error)}.") from None
 
 
+def as_numbers(table: pa.Table, source: Source, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
+    """Return a table of `batches` with numbers where the entry takes them, and the reason for each row without.
+
+    A cell that is no number is null in the table.
+    """
+    refused: dict[int, str] = {}
+    if not source.csv:
+        return table, refused
+    missing = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
+    for name in (name for tensor in scorer.inputs if not tensor.text for name in tensor.columns):
+        place, kind = table.schema.get_field_index(name), source.schema.field(name).type
+        column = table.column(place)
+        if not types.is_string(column.type):  # a folder's name states it
+            continue
+        trimmed = compute.utf8_trim_whitespace(column)
+        cells = compute.if_else(compute.is_in(trimmed, value_set=missing), pa.scalar(None, pa.string()), trimmed)
+        try:
+            numbers = cells.cast(kind)
+        except pa.ArrowInvalid:
+            found = list(map(partial(_number, kind=kind), cells.to_pylist()))
+            for row, (number, cell) in enumerate(zip(found, cells.to_pylist(), strict=True)):
+                if number is None and cell is not None:
+                    what = "whole number" if types.is_integer(kind) else "number"
+                    refused.setdefault(row, f"Row {row} of column '{name}' holds {cell!r}, which is no {what}.")
+            numbers = pa.array(found, kind)
+        table = table.set_column(place, name, numbers)
+    return table, refused
+
+
+def _number(cell: str | None, kind: pa.DataType) -> Any:
+    """Return what a cell of a .csv holds, None where that is nothing of this type."""
+    try:
+        return pa.scalar(cell, pa.string()).cast(kind).as_py()
+    except pa.ArrowInvalid:
+        return None
+
+
 def one_line(error: Exception) -> str:
     """Return what an error of pyarrow's or the system's says."""
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _csv_reader(path: str, scorer: Scorer, names: Sequence[str] | None = None) -> Any:
-    """Return what reads a .csv block by block, of these columns.
+def _kinds(path: str, scorer: Scorer) -> tuple[dict[str, Any], pa.Schema]:
+    """Return the types that columns of a .csv are read as, and those that pyarrow takes its first rows for.
 
     Numbers are read as floats or whole numbers as the entry takes them, strings and what is kept as they stand there.
     A column of numbers whose first cells are True and False is read as booleans.
@@ -215,6 +262,11 @@ def _csv_reader(path: str, scorer: Scorer, names: Sequence[str] | None = None) -
     with pyarrow.csv.open_csv(path) as reader:
         first = reader.schema
     kinds |= {name: pa.bool_() for name in numbers if name in first.names and types.is_boolean(first.field(name).type)}
+    return kinds, first
+
+
+def _csv_reader(path: str, kinds: Mapping[str, Any], names: Sequence[str] | None = None) -> Any:
+    """Return what reads a .csv block by block, with columns of these types, and these columns alone."""
     options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
     return pyarrow.csv.open_csv(path, convert_options=options)
 

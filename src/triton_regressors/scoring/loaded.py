@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.scoring.ahead import ahead
-from triton_regressors.scoring.arrays import given, on_gpu
+from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
 from triton_regressors.scoring.errors import ScoringError
@@ -116,7 +118,8 @@ class Model:
             return_std: return the predictions and their standard deviations, as scikit-learn's Gaussian processes do.
 
         Returns:
-            `[rows]`, or `[rows, n_targets]` of several targets; with `return_std` two of these.
+            `[rows]`, `[rows, 1]` where the estimator answers one target so, or `[rows, n_targets]` of several targets;
+            with `return_std` two of these.
 
         Raises:
             InvalidRequest: the rows do not fit, or a row holds what the model does not take, with the sentence that a
@@ -156,17 +159,41 @@ class Model:
         """Return names of outputs; raise `InvalidRequest` unless there are such, one at least."""
         unknown = [name for name in outputs if name not in self.widths]
         if unknown or not outputs or isinstance(outputs, str):
-            asked = f"no output {unknown[0]!r}" if unknown else "outputs, of which one at least is named"
+            asked = f"no output {unknown[0]!r}" if unknown else "no answer without the name of an output"
             raise InvalidRequest(f"Model '{self.name}' has {asked}; it has {', '.join(self.widths)}.")
         return tuple(dict.fromkeys(outputs))
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
-        names, rows = self.check_outputs(outputs), given(X)
-        matrix = rows.matrix(self.inputs[0].name)
-        found: Mapping[str, Any] | None = None if matrix is None else self._of_gpu(matrix, names)
+        names, rows = self.check_outputs(outputs), None
+        found: Mapping[str, Any] | None = self._as_it_lies(X, names, flat=squeeze and not self._answers_column)
         if found is None:
-            found = self._of_host(rows.host(), names)
-        return {name: rows.answer(as_predicted(answer) if squeeze else answer) for name, answer in found.items()}
+            rows = given(X)
+            found = self._of_given(rows, names)
+        if squeeze:
+            found = {name: as_predicted(answer, self._answers_column) for name, answer in found.items()}
+        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+
+    @functools.cached_property
+    def _answers_column(self) -> bool:
+        """Whether the estimator's `predict` answers one target as `[rows, 1]`."""
+        return bool(read_document(self.entry.version_directory, check_files=False).answers_column)
+
+    def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:
+        """Return the outputs of rows in any form, tensors on the model's device or arrays."""
+        matrix = rows.matrix(self.inputs[0].name)
+        found = None if matrix is None else self._of_gpu(matrix, outputs)
+        return self._of_host(rows.host(), outputs) if found is None else found
+
+    def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
+        """Return the outputs of a tensor or an array with nothing to convert; None where the longer way has to judge.
+
+        It has to where X is anything else, or holds a number that is refused. See `LocalModel.answer` for `flat`.
+        """
+        model = self._loaded
+        if model is None or not model.takes(X):
+            return None
+        found: dict[str, Any] | None = model.answer(X, outputs, flat=flat)
+        return found
 
     def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
         """Return the outputs of rows that the model's GPU reads where they lie; None where the CPU has to look at them.
@@ -183,7 +210,7 @@ class Model:
         matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
         if matrix is None:
             return None
-        found: dict[str, torch.Tensor] | None = model.on_device(matrix, outputs)
+        found: dict[str, torch.Tensor] | None = self._as_it_lies(matrix, outputs) or model.on_device(matrix, outputs)
         return found
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
@@ -216,6 +243,9 @@ class Model:
 
     def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of tensors of any number of rows."""
+        answers = self._as_it_lies(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
+        if answers is not None:
+            return answers
         found = []
         for part in self._parts(tensors):
             (answer,) = self._model().execute([part.of(tensors)], outputs)

@@ -75,9 +75,17 @@ class LocalModel:
                 self._model.initialize(arguments)
         except Exception as error:  # whatever stands in the way: the entry's own classes of errors among them
             raise ScoringError(f"{self._name} does not load: {plain_reason(str(error))}.") from error
-        self.engine: str = self._model.runner.engine
-        self.device: torch.device = self._model.runner.device
+        runner = self._model.runner
+        self.engine: str = runner.engine
+        self.device: torch.device = runner.device
         self.reads_gpu: bool = self.device.type == "cuda" and self._model.inputs.plain_matrix
+        self._width: int = self._model.inputs.n_features
+        self._kind: torch.dtype = getattr(torch, self._model.inputs.dtype)
+        self._array_kind = np.dtype(self._model.inputs.dtype)
+        # Entries of earlier releases have neither of the two.
+        self._prepared: Any = getattr(runner, "prepared", None) if self.reads_gpu else None
+        plain_on_cpu = self.device.type == "cpu" and self._model.inputs.plain_matrix
+        self._on_cpu: Any = getattr(runner, "predict_allowed", None) if plain_on_cpu else None
         self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
     def execute(
@@ -90,6 +98,69 @@ class LocalModel:
                 sent = [{name: self._brought(X) for name, X in tensors.items()} for tensors in requests]
             responses = self._model.execute([Request(tensors, outputs) for tensors in sent])
             return [self._answer(response) for response in responses]
+
+    def takes(self, X: Any) -> bool:
+        """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that is read as it lies.
+
+        Then there is nothing to convert and nothing to refuse but its numbers.
+        """
+        if self._prepared is not None:
+            return (
+                type(X) is torch.Tensor
+                and X.dtype is self._kind
+                and X.layout is torch.strided
+                and X.device == self.device
+                and X.dim() == 2
+                and X.shape[1] == self._width
+                and X.shape[0] > 0
+                and X.is_contiguous()
+                and not (X.requires_grad or X.is_neg())
+            )
+        return (
+            self._on_cpu is not None
+            and type(X) is np.ndarray
+            and X.dtype == self._array_kind
+            and X.ndim == 2
+            and X.shape[1] == self._width
+            and 0 < X.shape[0] <= self.max_rows
+        )
+
+    def answer(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
+        """Return outputs of rows that `takes` accepts, where they lie; None where a number is refused.
+
+        If `flat`, an output of one column may be `[rows]`.
+
+        On a GPU a number of rows that was met before is one graph. The caller's settings of torch cannot reach it, and
+        only inference mode would reach its answers, by making them tensors that autograd refuses.
+
+        Raises:
+            ServerFault: the model failed.
+        """
+        if self._prepared is None:
+            return self._of_array(X, outputs)
+        with self._lock:
+            here = self._process == os.getpid() and torch.cuda.current_device() == self._gpu
+            prepared = self._prepared(X.shape[0], outputs) if here else None
+            found: dict[str, torch.Tensor] | None
+            if prepared is not None:
+                if not torch.is_inference_mode_enabled():
+                    found = prepared(X, flat)
+                    return found
+                with torch.inference_mode(mode=False):
+                    found = prepared(X, flat)
+                    return found
+            if here and _is_plain():
+                found = self._model.runner.predict_on_device(X, outputs)
+                return found
+        return self.on_device(X, outputs)
+
+    def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
+        try:
+            with self._alone(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
+                found: dict[str, np.ndarray] | None = self._on_cpu(X, self._model.allowed, outputs)
+                return found
+        except Exception as error:
+            raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
 
     def on_device(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
         """Return outputs of a matrix in this GPU's memory, new tensors beside it; None where a number is refused.
@@ -129,8 +200,8 @@ class LocalModel:
         """Have the model's device for this thread, and torch as it is in a process of its own."""
         if self._gpu >= 0 and self._process != os.getpid():
             raise ScoringError(
-                f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not survive that: "
-                "start processes by 'spawn', or load the model in them alone."
+                f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not survive a "
+                "fork: start processes by 'spawn', or load the model in them alone."
             )
         with self._lock, torch.cuda.device(self._gpu), _plain_torch():
             yield
@@ -184,15 +255,25 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def _is_plain() -> bool:
+    """Return whether torch is as in a process of its own: no mode is on, and every default is torch's."""
+    return (
+        torch.get_default_dtype() is torch.float32
+        and not torch.is_inference_mode_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and torch.get_float32_matmul_precision() == "highest"
+        and torch.get_default_device().type == "cpu"
+    )
+
+
 @contextmanager
 def _plain_torch() -> Iterator[None]:
     """Undo what the caller has told torch and what would reach the model: modes, autocast and defaults."""
-    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    on_cpu = torch.get_default_device().type == "cpu"
-    modes = torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")
-    if on_cpu and not modes and dtype == torch.float32 and precision == "highest":
+    if _is_plain():
         yield
         return
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_cpu = torch.get_default_device().type == "cpu"
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.autocast("cpu", enabled=False))

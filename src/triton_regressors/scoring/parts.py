@@ -26,7 +26,7 @@ from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, Unreadable, batches, one_line
+from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, one_line
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
@@ -135,15 +135,16 @@ def _answered(
     `clock` runs while the model computes.
     """
     scorer, first = job.scorer, part.first_row
-    for table, tensors in ahead(_converted(source, part, scorer)):
+    for table, tensors, no_numbers in ahead(_converted(source, part, scorer, by_row=job.by_row)):
         empty: np.ndarray | None = None
         if job.by_row:
             with clock:
-                answers, refused = scorer.by_row(table, tensors)
+                answers, found = scorer.by_row(table, tensors)
+            refused = {**dict(found), **no_numbers}
             if refused:
                 empty = np.zeros(len(table), dtype=bool)
-                empty[[row for row, _ in refused]] = True
-                wrong += [(first + row, renumbered(reason, first)) for row, reason in refused]
+                empty[list(refused)] = True
+                wrong += [(first + row, renumbered(reason, first)) for row, reason in sorted(refused.items())]
         else:
             try:
                 with clock:
@@ -160,15 +161,21 @@ def _answered(
         raise ScoringError("the file has changed while it was read.")
 
 
-def _converted(source: Source, part: Part, scorer: Scorer) -> Iterator[tuple[pa.Table, Tensors | None]]:
-    """Yield tables and their tensors; None where a table does not fit, which is said when it is asked for."""
-    for table in batches(source, part, scorer):
+def _converted(
+    source: Source, part: Part, scorer: Scorer, *, by_row: bool
+) -> Iterator[tuple[pa.Table, Tensors | None, dict[int, str]]]:
+    """Yield tables, their tensors, and the reason for each row that holds no number where one belongs.
+
+    The tensors are None where a table does not fit, which is said when it is asked for.
+    """
+    for table in batches(source, part, scorer, by_row=by_row):
+        numbers, refused = as_numbers(table, source, scorer) if by_row else (table, {})
         try:
-            tensors = scorer.tensors(Columns(table))
+            tensors = scorer.tensors(Columns(numbers))
         except InvalidRequest:
-            yield table, None
+            yield numbers, None, refused
         else:
-            yield table, tensors
+            yield numbers, tensors, refused
 
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:

@@ -39,7 +39,9 @@ class Plan:
         }
 
 
-def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any], *, leave_out: bool) -> Plan:
+def make_plan(
+    entry: Path | str, given: Sequence[Any], options: Mapping[str, Any], *, leave_out: bool, by_row: bool
+) -> Plan:
     """Look at every file before the first is scored.
 
     Args:
@@ -47,6 +49,7 @@ def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any
         given: files, folders and globs.
         options: the scorer's.
         leave_out: whether files that do not fit are left out; else they are errors.
+        by_row: whether a cell of a .csv that is no number is the matter of its row alone.
 
     Raises:
         ScoringError: there are no files, or one does not fit.
@@ -54,10 +57,10 @@ def make_plan(entry: Path | str, given: Sequence[Any], options: Mapping[str, Any
     scorer, left_out, sources = Scorer(entry, **options), dict[str, str](), list[Source]()
     for path, base in find_files(given):
         try:
-            source = look(path, base, scorer)
+            source = look(path, base, scorer, by_row=by_row)
             if not all(tensor.columns for tensor in scorer.inputs):  # all others then go by the names of the first
                 scorer = Scorer(entry, **{**options, "columns": _features(source, scorer)})
-                source = look(path, base, scorer)
+                source = look(path, base, scorer, by_row=by_row)
         except Unreadable as error:
             if not leave_out:
                 raise ScoringError(str(error)) from None
@@ -77,7 +80,7 @@ def _features(source: Source, scorer: Scorer) -> list[str]:
     width = sum(tensor.width for tensor in scorer.inputs)
     if len(names) != width:
         raise ScoringError(
-            f"Model '{scorer.name}' was trained without names and takes {width} columns; {source.path} has "
-            f"{len(names)} that are not kept: --columns (columns=[...]) names the features."
+            f"Model '{scorer.name}' was trained without column names and takes {width} columns. {source.path} has "
+            f"{len(names)} besides the kept ones: name the features with --columns (columns=[...])."
         )
     return names

@@ -122,7 +122,7 @@ def score(
     given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     output = Path(output).absolute()
     options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
-    plan = make_plan(entry, given, options, leave_out=errors == "file")
+    plan = make_plan(entry, given, options, leave_out=errors == "file", by_row=errors == "row")
     check_output(output, given, [source.path for source in plan.sources])
     goals, work = targets(output, plan.sources), work_folder(output)
     there = [path for path in goals if path.exists()]
@@ -206,7 +206,7 @@ class _Run:
             return
         if self.errors != "file" or outcome.fatal:
             hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
-            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
+            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call continues."
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
         self.plan.left_out.setdefault(source.path, outcome.error)
 

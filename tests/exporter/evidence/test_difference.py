@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -108,3 +110,54 @@ def test_where_no_row_is_answered_alike_no_column_is_blamed(tmp_path: Path, monk
     said = refusal(Everywhere().fit(NUMBERS, NUMBERS[:, 0]), tmp_path, sample=NUMBERS)
     assert "200 of 200 rows of the sample differ: 0, 1, 2 and 197 more" in said
     assert "No row of them is answered alike" in said
+
+
+class Careful(RegressorMixin, BaseEstimator):
+    """A regressor of a user's own that answers less where it does not know the city; its lowering forgot that."""
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> "Careful":
+        encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+        self.model_ = make_pipeline(encoded, Ridge()).fit(X, y)
+        self.feature_names_in_, self.n_features_in_ = X.columns.to_numpy(), X.shape[1]
+        self.known_ = set(X["city"])
+        return self
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        found: np.ndarray = self.model_.predict(X) - 5.0 * ~X["city"].isin(self.known_)
+        return found
+
+
+def test_an_unknown_category_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, Careful, None)
+    lowers(Careful)(lambda estimator, x, builder: builder.lower(estimator.model_, x))
+    sample = towns("Thun")
+    model = Careful().fit(sample, NUMBERS[:, 0] + 2.0 * CITIES)
+    sample.loc[[7, 30], "city"] = "Chur"
+    said = refusal(model, tmp_path, sample=sample)
+    assert "2 of 200 rows of the sample differ: 7 and 30 (counted from 0)." in said
+    assert "The column 'city' makes the difference" in said
+    assert said.endswith("Cause: 'Chur' is no category that the model knows in column 'city'.")
+
+
+def test_rounding_that_the_user_asked_for_is_no_cause(tmp_path: Path) -> None:
+    """Without a wish FP64 is taken where rounding moves answers; with one parity is that of the rounded rows."""
+    X = 1e9 + NUMBERS
+    model = HistGradientBoostingRegressor(max_iter=5).fit(X, NUMBERS[:, 0])
+    rounded = export(model, tmp_path / "fp32", sample=X, input="fp32").compilation.report
+    assert rounded.within
+    assert rounded.outputs["y"].max_error > 0.1
+    kept = export(model, tmp_path / "auto", sample=X).compilation
+    assert (kept.inputs.dtype, kept.report.within) == ("float64", True)
+
+
+def test_numbers_in_place_of_strings_are_named_by_their_types(tmp_path: Path) -> None:
+    model = fitted("3")
+    known = export(model, tmp_path / "same", sample=towns("3"))
+    assert known.compilation.report.within
+    (tmp_path / "other").mkdir()
+    said = refusal(model, tmp_path / "other", sample=towns(3))
+    assert "The column 'city' makes the difference" in said
+    assert said.endswith(
+        "Cause: the estimator answers the row's values in other types (int) than as float64 numbers and strings, which "
+        "is what an entry gets."
+    )
