@@ -33,7 +33,8 @@ from benchmarks.works import Work, alone
 from triton_regressors.kernels.ops.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.neighbors import Neighbors
 from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.plan import INPUT, Plan
+from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.plan import INPUT, Plan, Step
 from triton_regressors.kernels.program import bind_parameters
 
 LIKE, TORCH = "like", "torch"
@@ -67,7 +68,7 @@ def all_works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterato
             if "fast" not in work.title and "× 128" not in work.title:
                 yield dataclasses.replace(work, rows=(1, 4096))
     if "trees" in chosen:
-        for work in trees(device, toy):
+        for work in (*trees(device, toy), symmetric(toy)):
             yield dataclasses.replace(work, rows=(1, 4096, 65536), beside=None)
     if "layers" in chosen:
         for work in layers(device, toy):
@@ -103,6 +104,25 @@ def searches(device: torch.device, toy: bool) -> Iterator[Work]:
         operation = RadiusNeighbors(points, targets, np.ones(points.shape[1]), np.zeros(1), radius, weights=weights)
         title = f"{share:.2%} of {len(points):,} × {points.shape[1]} within a radius, {weights} weights"
         yield Work("neighbors", title, alone(operation), (1, 4096))
+
+
+def symmetric(toy: bool) -> Work:
+    """Return CatBoost's trees as `export` writes them: one question a level, of a feature's 254 borders."""
+    rng, features, borders, depth = np.random.default_rng(6), 4 if toy else 64, 254, 6
+    count = 5 if toy else 1000
+    asked = rng.integers(0, features * borders, count * depth)
+    used, asked = np.unique(asked, return_inverse=True)
+    operation = SymmetricTrees(
+        feature=(used // borders).astype(np.int32),
+        threshold=np.sort(rng.standard_normal((features, borders)).astype(np.float32), axis=1).reshape(-1)[used],
+        missing=np.zeros(len(used), np.uint8),
+        asked=asked.astype(np.int32),
+        depth=np.full(count, depth, np.int32),
+        values=rng.standard_normal((count << depth, 1)),
+        baseline=np.zeros(1),
+    )
+    plan = Plan(features, (Step(operation, (INPUT,), "y"),), {"y": "y"})
+    return Work("trees", f"symmetric trees, {count:,} of depth {depth}", plan, (1,))
 
 
 def stored(count: int, features: int) -> tuple[np.ndarray, np.ndarray]:

@@ -193,8 +193,8 @@ def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float
 def _other_protocol(url: str, asked: str, other: str) -> str:
     """Return the sentence on an address that takes connections and does not speak the protocol."""
     return (
-        f"The server at {url} does not speak {asked}; is it the port for {other}? A Triton server has gRPC at "
-        "port 8001 and HTTP at port 8000 by default."
+        f"What answers at {url} does not speak {asked}; is it the port for {other}? A Triton server has gRPC at port "
+        "8001 and HTTP at port 8000, unless it is told otherwise."
     )
 
 
@@ -204,8 +204,8 @@ def _server_said(error: InferenceServerException, url: str, where: str, timeout_
     reason = plain_reason(text)
     if "is restricted, expecting header" in text:
         return InvalidRequest(
-            f"{where[0].upper()}{where[1:]} needs its key to load, unload and list models; set ${VARIABLE}, or "
-            "give admin_key, to the key that it was started with."
+            f"{where[0].upper()}{where[1:]} lets only holders of its key load, unload and list models; set "
+            f"${VARIABLE}, or give admin_key, to the key that it was started with."
         )
     if text.startswith("an exception occurred in the client while decoding"):
         return ServerFault(f"{where[0].upper()}{where[1:]} answered status {status}, but not as a Triton server does.")

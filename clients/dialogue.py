@@ -131,7 +131,7 @@ class Dialogues:
                 found.append((first, answers))
                 origins.add(origin)
         if len(origins) > 1:
-            raise ServerUnavailable(f"Model '{model}' was loaded again while a table was asked; ask again.")
+            raise ServerUnavailable(f"Model '{model}' was loaded anew while a table was asked; ask again.")
         known = self._known[model]
         widths, column = dict(known.widths), column or known.answers_column
         whole = {name: np.full((total, widths.get(name, 1)), np.nan, np.float32) for name in outputs}
@@ -164,8 +164,8 @@ class Dialogues:
             if known.inputs == used.inputs:
                 return answers[0].origin, joined(answers), {}, known.answers_column
         raise ServerUnavailable(
-            f"Model '{model}' changed its version or inputs each of the {ATTEMPTS} times that it was asked; "
-            "answers of two versions are not joined."
+            f"Model '{model}' was loaded anew, as another version or with other inputs, each of the {ATTEMPTS} times "
+            "that it was asked; nothing is joined from two versions' answers."
         )
 
     def _learn(self, model: str) -> Dialogue[Configuration]:

@@ -88,13 +88,10 @@ def unfinished(entry: Path) -> str | None:
     file = config.default_model_filename or "model.py"
     for name in (entry.name, file):
         if not plain(name):
-            return (
-                f"the name {name!r} has a character that a shell would read; accepted: ASCII letters, digits "
-                "and -_.,:@%+="
-            )
+            return f"the name {name!r} holds what a shell would read; accepted: ASCII letters, digits and -_.,:@%+="
     for version in served_versions(entry, config):
         if not (entry / str(version) / file).is_file():
-            return f"version {version} has no {file}; it may still be copied"
+            return f"version {version} has no {file}, as in the middle of a copy"
     return None
 
 

@@ -310,11 +310,9 @@ class TritonServer:
         if len(set(chosen)) < len(chosen):
             raise ServerError(f"The gRPC, HTTP and metrics ports must differ; they are {', '.join(map(str, chosen))}.")
         if self._poll_s is not None and not (math.isfinite(self._poll_s) and self._poll_s >= 1):
-            raise ServerError(
-                f"poll_s is {self._poll_s}; the Triton server polls at most once a second, in whole seconds."
-            )
+            raise ServerError(f"poll_s is {self._poll_s}; the Triton server polls every whole second at most.")
         if self._poll_s is not None and self.models is not None:
-            raise ServerError("models cannot be chosen when the Triton server polls; it then loads all of them.")
+            raise ServerError("models cannot be chosen when the Triton server polls: it loads all of them.")
 
     def _url(self, service: str) -> str:
         if not self._ports:
@@ -407,7 +405,7 @@ class TritonServer:
         assert self._process is not None
         headers = {} if self.closed else keys.key_headers("http", self.admin_key)
         if self.closed:
-            self._say(f"The Triton server cannot load or unload models on request: {self.closed}.")
+            self._say(f"The Triton server loads and unloads no model on request: {self.closed}.")
         else:
             keys.remember(self._addresses(), self.admin_key)
         self.failures = self._entries.left_out | wait_until_ready(
@@ -423,7 +421,7 @@ class TritonServer:
 
     def _watch(self) -> None:
         if self.closed and self._poll_s is not None:
-            raise ServerError(f"The Triton server cannot poll, since it cannot load models later: {self.closed}.")
+            raise ServerError(f"The Triton server cannot poll, since it loads no model later: {self.closed}.")
         if self.closed:
             return
         self._watcher = Watcher(

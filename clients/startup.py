@@ -86,7 +86,7 @@ class Progress:
         if now - self._work_at > self._patience_s:
             return f"did nothing for {self._patience_s:g} s"
         if now - self._step_at > _BUSY * self._patience_s:
-            return f"worked for {_BUSY * self._patience_s:g} s without progress"
+            return f"worked for {_BUSY * self._patience_s:g} s and got no further"
         return ""
 
     def still_loading(self) -> str:
@@ -159,7 +159,7 @@ def ending(code: int, lines: Sequence[str]) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = ", as the system does when memory runs out," if -code == signal.SIGKILL else ""
+    hint = ", as the system does where memory runs out," if -code == signal.SIGKILL else ""
     return f"was ended by {name}{hint}"
 
 

@@ -79,7 +79,7 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
         raise ServerFault(
-            f"Parameter {parameter} of model '{config.name}' is not readable as a description of its inputs' columns."
+            f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
         ) from None
 
 

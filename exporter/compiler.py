@@ -30,7 +30,6 @@ from triton_regressors.exporter.out_of_range import STAGE as COUNT_STAGE
 from triton_regressors.exporter.out_of_range import add_count, with_count
 from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_error, in_words
 from triton_regressors.exporter.quantiles import check_quantiles
-from triton_regressors.exporter.read_columns import ReadColumns
 from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
@@ -124,15 +123,15 @@ def compile_estimator(
             oracle = Oracle(estimator, lowered.profile, outputs, interval, ends, types)
         rows = take_rows(oracle, lowered, sample)
         choice = choose_inputs(oracle, lowered, rows, input, tolerance)
-        sent, read = as_sent(rows, choice.inputs, oracle), ReadColumns(choice.inputs)
+        sent = as_sent(rows, choice.inputs, oracle)
         try:
             limit = allowed_error(precision, tolerance)
-            stages, choices = optimise(round_input(read.plan(lowered.plan), read.inputs), read.rows(sent.X), limit)
+            stages, choices = optimise(round_input(lowered.plan, choice.inputs), sent.X, limit)
         except PlanError as error:
             raise ExportError(f"Cannot export {type(estimator).__name__}: {error}") from error
         if interval is not None:
             stages.append((STAGE, interval.after(stages[-1][1])))
-        runner = Runner(read.of_whole_rows(stages[-1][1]), max_rows=min(len(sent.X), ROWS_AT_ONCE))
+        runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
         tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
         if ties == "accept" and found_ties is not None:
@@ -140,22 +139,18 @@ def compile_estimator(
         del lowered  # whose thresholds may be wider than those that are served
         accept = ties == "accept"
         nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
-        inputs, kept_rows, with_nan = read.inputs, read.sample(sent), read.sample(with_nan)
-        seen, nan = read.profile(seen), list(read.places(nan))
         if out_of_range:
-            stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, inputs)))
+            stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
             assert seen is not None
-            kept_rows, with_nan = (with_count(each, seen, inputs) for each in (kept_rows, with_nan))
-        served = stages[-1][1]
-        of_served = runner if runner.plan is served else Runner(served, max_rows=min(len(sent.X), ROWS_AT_ONCE))
-        report = verify(of_served, kept_rows, choice, tolerance)
+            sent, with_nan = (with_count(each, seen, choice.inputs) for each in (sent, with_nan))
+            runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
+        report = verify(runner, sent, choice, tolerance)
         report = dataclasses.replace(report, ties=ties_in_words(found_ties, accepted=accept, closed=closed))
         if not report.within and not types.float32:
             difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
-        called = read.names(names)
-        whole = Compilation(estimator, stages, inputs, kept_rows, report, lost, nan, with_nan, found, called, seen)
+        whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
         return dataclasses.replace(whole, answers_column=oracle.answers_column), oracle, sums
 
     types = row_types(sample, feature_names(estimator))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -20,7 +19,7 @@ except ImportError:
 SMALLEST_GRAPH_ROWS = 16
 
 MOST_STREAMS = 64
-"""How many of the caller's streams a thread keeps in mind."""
+"""The number of the caller's streams whose launches are kept."""
 
 
 class Lane:
@@ -176,28 +175,21 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
     return launch
 
 
-class _Streams(threading.local):
-    """What a thread has to start a graph on a stream and to wait for it, by the stream's handle."""
-
-    def __init__(self) -> None:
-        self.known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
-
-
 def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
     """Return what launches a captured graph on torch's current stream of a GPU, and returns what waits for the stream.
 
     The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
     """
-    handle_of, index, streams = triton.runtime.driver.active.get_current_stream, device.index, _Streams()
+    handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
+    known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
 
     def begin() -> Callable[[], None]:
-        known, handle = streams.known, handle_of(index)
+        handle = handle_of(index)
         found = known.get(handle)
         if found is None:
             if len(known) == MOST_STREAMS:
                 known.clear()
             stream = torch.cuda.current_stream(device)
-            stream.query()  # makes the device's context this thread's, which the driver does not
             found = known[handle] = graph_starter(graph, stream), stream.synchronize
         start, wait = found
         start()

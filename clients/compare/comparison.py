@@ -120,5 +120,5 @@ class Comparison:
             found.append(f"{len(failed)} of {len(self.points)} points had errors: {listed}.")
         unsound = [point for point in self.points if point.floor is not None and point.floor.failed]
         if unsound:
-            found.append(f"The model that computes nothing had errors in {len(unsound)} of {len(self.points)} points.")
+            found.append(f"The do-nothing model had errors in {len(unsound)} of {len(self.points)} points.")
         return found

@@ -73,7 +73,7 @@ ENVIRONMENT = {
     "tritonclient": "Client's tritonclient",
 }
 """What was measured on, in words."""
-UNKNOWN = "unknown: the server does not say"
+UNKNOWN = "not known from here: the server does not say"
 TEXT_COLUMNS = ("configuration", "via", "")
 
 
@@ -100,8 +100,8 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
         "<h2>What the batches held</h2>",
         _figure(
             [inline_svg(batch_sizes(points, narrow), "Executions per batch size") for narrow in (False, True)],
-            "From the server's statistics: the number of rows in its executions. If every execution has the rows "
-            "of one request, nothing was batched.",
+            "From the server's statistics: how many rows its executions really had. All executions at the rows of one "
+            "request mean that nothing was batched.",
         ),
         "<h2>All points</h2>",
         _points(columns, [point.configuration.label for point in points], best),

@@ -258,8 +258,7 @@ def running_server(
     with TritonServer([repository], models=[name], python=python) as server:
         if server.closed:
             raise ComparisonError(
-                "Configurations cannot be compared here, since the Triton server cannot load models on request: "
-                f"{server.closed}."
+                f"Configurations cannot be compared here: the Triton server loads none on request, as {server.closed}."
             )
         yield Server(server.grpc_url, server.http_url, own=True)
 

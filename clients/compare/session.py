@@ -113,8 +113,8 @@ class BatchingOverride:
             self._client.load(floor.name, config=floor, files={"1/model.py": FLOOR_SOURCE.read_bytes()})
         except ServerFault as error:
             raise ComparisonError(
-                "The model that computes nothing cannot be loaded. It needs the server's Python backend with "
-                f"torch; --no-floor leaves it out: {error}"
+                "The do-nothing model cannot be loaded; it needs the server's Python backend with torch, or leave it "
+                f"out with --no-floor: {error}"
             ) from error
 
     def _verify(self, configuration: BatchingConfiguration) -> None:

@@ -90,8 +90,8 @@ def read_capacity(
     within = [point for point in sound if point["model"]["latency"]["p99_ms"] <= limit]
     if not within:
         raise ComparisonError(
-            f"{file} has no load without errors at which {name}, with its config.pbtxt, keeps p99 within "
-            f"{limit:g} ms; allow more, or compare again with --apply."
+            f"{file} has no load without errors at which {name!r}, as its config.pbtxt is, keeps p99 within {limit:g} "
+            "ms; allow more, or compare again with --apply."
         )
     point = max(within, key=lambda point: float(point["model"]["requests_per_s"]))
     figures = point["model"]

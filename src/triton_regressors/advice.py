@@ -155,7 +155,7 @@ class Advice:
         found, times = self.worth_from(), self.on_gpu
         if not times:
             why = "a model like this has not been measured on a GPU" if not self.machine.gpu else "it did not run here"
-            return f"torch, on the CPU: {why}; measure on a machine with one."
+            return f"torch, on the CPU: {why}, and a machine with one would tell."
         largest = max(set(times) & set(SIZES))
         if self.machine.gpu:
             if found is None:
@@ -164,7 +164,7 @@ class Advice:
         else:
             assert self.like is not None
             if not self.beside:
-                return "torch, on this CPU: no CPU was measured beside the GPU; measure on a machine with one."
+                return "torch, on this CPU: no CPU was measured beside the GPU, and a machine with one would tell."
             lead = f"torch, on this CPU. The most similar model that was measured ({self.like.title}) was on "
             lead += f"{_a(self.gpu)}, against the {_cores(self.like.cores)} of its host, "
             if found is None:

@@ -212,8 +212,8 @@ class Contract:
                     why = f"is within one unit in the answer's last float32 place{rest}"
                 else:
                     why = (
-                        "comes from rounding to FP32, which was asked for; the entry answers the rounded rows as "
-                        "predict does"
+                        "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict "
+                        "does"
                     )
                 notes.append(f"Output {output.name} passes: its error of {found.max_error:.1e} {why}.")
         return notes
@@ -295,7 +295,7 @@ def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
     if not single:
         return ()
     where = "" if inputs.columns() == {NUMBERS: inputs.float32} else f" in {', '.join(single)}"
-    return (f"Exact for a table with float32{where}: the answers are predict's answers to it.",)
+    return (f"Exact for a table with float32{where}: the answers are those of predict to it.",)
 
 
 def _notes_on_float32(found: Float32Rows) -> list[str]:
@@ -304,14 +304,14 @@ def _notes_on_float32(found: Float32Rows) -> list[str]:
     if found.answered:
         return [f"{sums}: on another processor the last bits, and so predict's own answers, may be others."]
     moved = (
-        f"predict answers {found.moved:,} of {found.rows:,} float32 rows differently from the same rows as "
-        f"float64, by up to {found.max_error:.2g} std"
+        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64, by "
+        f"up to {found.max_error:.2g} std"
     )
     why = f", as {sums}, in an order that depends on the processor" if found.sums else ", as it sums in float32"
     return [
         f"{moved}{why}.",
-        'The entry gives predict\'s answers to float64 rows: compare it with predict(sample.astype("float64")), '
-        "and use predict in the same way.",
+        "The entry answers what predict answers to float64 rows: compare it with "
+        'predict(sample.astype("float64")), and ask predict so too.',
     ]
 
 

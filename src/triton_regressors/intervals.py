@@ -25,15 +25,13 @@ def in_words(report: IntervalReport) -> list[str]:
     if report.crossed:
         sentences.append(f"The quantiles cross in {report.crossed:,} of these rows; the smaller one is the lower end.")
     if report.y_outside:
-        sentences.append(f"In {report.y_outside:,} of these rows y lies outside, as another model gives it.")
+        sentences.append(f"In {report.y_outside:,} of these rows y lies outside: it is another model's answer.")
     if report.coverage is None:
-        sentences.append(
-            "There are too few of these rows to hold some out and count how many targets the interval covers."
-        )
+        sentences.append("These rows are too few to hold some out and count how many targets the interval covers.")
     else:
         sentences.append(
-            f"On the last {report.held_out_rows:,} of these rows, the interval from the first "
-            f"{report.rows - report.held_out_rows:,} covers {_percent(*report.coverage)}."
+            f"Of the last {report.held_out_rows:,} of these rows, the interval that the first "
+            f"{report.rows - report.held_out_rows:,} give covers {_percent(*report.coverage)}."
         )
     return sentences
 

@@ -123,7 +123,7 @@ def read_mlmodel(folder: Path) -> MLmodel:
     try:
         whole = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RegistryError("MLflow did not save this model: there is no file MLmodel.") from None
+        raise RegistryError("It is no model that MLflow saved: it has no file MLmodel.") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise RegistryError(f"Its file MLmodel cannot be read: {_words(error)}.") from None
     flavors = whole.get("flavors") if isinstance(whole, dict) else None

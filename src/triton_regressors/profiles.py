@@ -33,8 +33,8 @@ def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list
         sentences.append(f"And {len(columns) - MOST:,} more columns.")
     if not np.isnan(profile.low).all():
         sentences.append(
-            f"In new rows like these, {100 * profile.expected_outside:.2g} % lie out of the range of a column on "
-            f"average, 2 / ({profile.rows:,} + 1)."
+            f"Of rows like these, {100 * profile.expected_outside:.2g} % lie out of the range of a column on average, "
+            f"2 / ({profile.rows:,} + 1)."
         )
     return sentences + [f"Answers {name}: {_three(each.deciles)}." for name, each in profile.answers.items()]
 
@@ -44,10 +44,10 @@ def few_rows(profile: RowProfile) -> str | None:
     if profile.rows >= ENOUGH_ROWS:
         return None
     return (
-        f"The profile has {profile.rows:,} row{'s' * (profile.rows != 1)}, which are few. "
-        f"{100 * profile.expected_outside:.2g} % of new rows like {'them' if profile.rows != 1 else 'it'} lie out "
-        "of the range of a column on average, 2 / (rows + 1), and the alerts on drift wait for more. Give the "
-        f"training rows as profile (--profile), or at least {ENOUGH_ROWS} rows."
+        f"The profile has {profile.rows:,} row{'s' * (profile.rows != 1)}, which are few: of rows like "
+        f"{'them' if profile.rows != 1 else 'it'} {100 * profile.expected_outside:.2g} % lie out of the range of a "
+        "column on average, 2 / (rows + 1), and the alerts on drift wait for more. Give the training rows as profile "
+        f"(--profile), or {ENOUGH_ROWS} rows at least."
     )
 
 

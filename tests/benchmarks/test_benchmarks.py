@@ -113,10 +113,21 @@ def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
 def test_rows_unlike_the_data_are_drawn_for_every_kind_of_work(capsys):
     unlike_rows.run(None, ["neighbors", "layers"], "5 of 1,100 × 4, euclidean", dry_run=True)
     unlike_rows.run(None, ["layers"], dry_run=True)
+    unlike_rows.run(None, ["trees"], "symmetric trees", dry_run=True)
     printed = capsys.readouterr().out
     for kind in unlike_rows.KINDS:
         assert kind in printed
     assert "layers 4-8-1: 5 rows" in printed
+    assert "symmetric trees, 5 of depth 6: 5 rows" in printed
+
+
+def test_borders_of_symmetric_trees_are_asked_by_rows_beside_them():
+    work = unlike_rows.symmetric(toy=True)
+    (step,) = work.plan.steps
+    x = unlike_rows.rows_of(work, "beside", 50, 0)
+    for feature in range(x.shape[1]):
+        borders = step.operation.threshold[step.operation.feature == feature]
+        assert (np.isin(x[:, feature], borders) | np.isin(np.nextafter(x[:, feature], -np.inf), borders)).all()
 
 
 @pytest.mark.usefixtures("_torch_threads")

@@ -300,7 +300,7 @@ def test_what_becomes_of_optional_columns_is_said(export, saved):
     takes_nan = make_pipeline(SimpleImputer(), Ridge()).fit(X, y)
     saved(["b", "a", "c"], ["b", "a"], ["c"], takes_nan)
     said = export("models:/saved/1")
-    where = "Optional columns of the signature are all required in requests to the entry: "
+    where = "Optional in the signature, and all the same in every request to the entry: "
     assert f"{where}'c' (NaN or null where it is unknown).\n" in said
     assert "on 5 rows from the given sample" in said
     saved(["b", "a", "c"], ["b", "a", "c"], ["b", "c"])

@@ -1,6 +1,5 @@
 """Columns that a Pipeline drops: no inputs, not asked for, in no profile, and whatever they hold in a table."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 import triton_regressors as tr
 from triton_regressors.clients.tensors import input_tensors, model_tensors
@@ -54,7 +53,7 @@ def test_a_whole_table_is_a_sample_and_columns_that_are_dropped_are_no_inputs(ex
     for dropped in ("when", "note", "id"):
         assert dropped not in contract.text().replace("id='", "")
         assert dropped not in contract.python
-    assert exported.compilation.sample.X.shape == (80, 2)
+    assert exported.compilation.sample.X.shape == (80, 5)
     config = read_config(exported.entry.directory)
     assert [list(tensor.dims) for tensor in config.input] == [[2]]
 
@@ -73,10 +72,10 @@ def test_clients_and_scoring_take_any_table_that_has_the_columns(exported: Any, 
 
 def test_a_sample_may_lack_what_the_model_drops() -> None:
     found = compile_estimator(pipeline(), sample=TABLE[["rooms", "area"]])
-    assert found.columns == ("area", "rooms")
+    assert found.inputs.columns() == {"X": (1, 3)}
     with pytest.raises(ExportError, match="lacks column 'rooms', which the model was fitted on"):
         compile_estimator(pipeline(), sample=TABLE.drop(columns="rooms"))
-    assert compile_estimator(pipeline()).columns == ("area", "rooms")
+    assert compile_estimator(pipeline()).inputs.columns() == {"X": (1, 3)}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +112,7 @@ def test_a_sample_may_lack_what_the_model_drops() -> None:
 )
 def test_columns_are_inputs_if_a_part_of_the_model_is_given_them(estimator: Any, columns: tuple[int, ...]) -> None:
     found = compile_estimator(estimator.fit(TABLE, PRICE), sample=TABLE)
-    assert found.columns == tuple(TABLE.columns[list(columns)])
-    assert found.inputs.plain_matrix
+    assert found.inputs.columns() == {"X": columns}
 
 
 def test_what_a_selection_leaves_out_stays_an_input_since_the_next_fit_may_take_it() -> None:
@@ -143,39 +141,3 @@ def test_the_profile_has_the_columns_that_are_inputs_alone(exported: Any) -> Non
     assert "area: " in said
     assert "rooms: " in said
     assert not any(f"{name}: " in said for name in ("when", "note", "id"))
-
-
-TREES = make_pipeline(
-    ColumnTransformer([("some", "passthrough", ["id", "area", "rooms"])]),
-    HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5),
-)
-LINEAR = make_pipeline(ColumnTransformer([("all", SimpleImputer(), ["rooms", "area"])]), Ridge())
-
-
-@pytest.mark.parametrize("estimator", [TREES, LINEAR], ids=["trees", "linear"])
-def test_the_columns_that_are_read_are_a_plain_matrix(estimator: Any, tmp_path: Path) -> None:
-    """A GPU reads rows where they lie only if the tensor is the plan's matrix as it comes."""
-    table = TABLE.copy()
-    table.loc[::9, "area"] = np.nan
-    estimator = estimator.fit(table, PRICE)
-    done = tr.export(estimator, tmp_path, name="rents", sample=table, out_of_range=True)
-    found = done.compilation
-    assert found.inputs == Inputs.plain(len(found.columns), found.inputs.dtype)
-    assert found.plan.n_features == len(found.columns) == found.sample.X.shape[1] == found.golden().X.shape[1]
-    assert "area" in [found.columns[column] for column in found.nan_columns]
-    version = done.entry.version_directory
-    assert found.inputs.dtype == "float64" or json.loads((version / "plan.json").read_text())["inputs"] is None
-    served = tr.load(tmp_path / "rents", device="cpu")
-    np.testing.assert_allclose(served.predict(table), estimator.predict(table), rtol=1e-5)
-    count = served.infer(table.assign(area=1e6), outputs=["out_of_range"])["out_of_range"]
-    assert count.tolist() == [[1.0]] * 80
-
-
-def test_beside_strings_columns_keep_their_places(tmp_path: Path) -> None:
-    table = TABLE.assign(note=TABLE["note"].fillna("old"))
-    chosen = ColumnTransformer([("words", OneHotEncoder(), ["note"]), ("numbers", "passthrough", ["rooms"])])
-    estimator = make_pipeline(chosen, HistGradientBoostingRegressor(max_iter=5)).fit(table, PRICE)
-    done = tr.export(estimator, tmp_path, name="rents", sample=table)
-    assert done.compilation.inputs.columns() == {"X": (3,), "words": (2,)}
-    found = tr.load(tmp_path / "rents", device="cpu").predict(table)
-    np.testing.assert_allclose(found, estimator.predict(table), rtol=1e-5)

@@ -67,7 +67,7 @@ def compare(
         list[float] | None,
         typer.Option(
             metavar="PER_S",
-            help="Open loop instead: Poisson arrivals at this many requests/s; repeatable.",
+            help="Open loop instead: Poisson arrivals at so many requests/s; repeatable.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -85,8 +85,8 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. A table may have more "
-            "columns: those that the model was trained with are taken by name.",
+            help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. Of a table with more columns, "
+            "those that the model was trained with are taken by name.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -94,8 +94,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="gRPC address of a running server. `serve` and the server in docker/ load models only for "
-            "holders of a key: put it into $TRITON_ADMIN_KEY.",
+            help="gRPC address of a running server. If it loads models only for holders of a key, as `serve` and the "
+            "one in docker/ do, put the key into $TRITON_ADMIN_KEY.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
@@ -126,7 +126,7 @@ def compare(
         typer.Option("--apply", help="Write the recommended configuration into config.pbtxt.", rich_help_panel=_RESULT),
     ] = False,
     floor: Annotated[
-        bool, typer.Option(help="Measure a model that computes nothing beside every point.", rich_help_panel=_COMPARED)
+        bool, typer.Option(help="Measure the do-nothing model beside every point.", rich_help_panel=_COMPARED)
     ] = True,
     quick: Annotated[
         bool,
@@ -156,7 +156,7 @@ def compare(
         int | None,
         typer.Option(
             metavar="N",
-            help="Stop waiting for stable figures after this many windows. Default: 8; with --quick 6.",
+            help="Give up waiting for stable figures after so many windows. Default: 8; with --quick 6.",
             rich_help_panel=_WINDOWS,
         ),
     ] = None,
@@ -176,7 +176,7 @@ def compare(
         GeneratorName,
         typer.Option(
             metavar="NAME",
-            help="The load generator: builtin, or NVIDIA's perf_analyzer, which must be installed.",
+            help="What makes the load: builtin, or perf_analyzer, which is NVIDIA's, where it is installed.",
             rich_help_panel=_LOAD,
         ),
     ] = GeneratorName.BUILTIN,
@@ -187,7 +187,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Python interpreter of the models on a server started here; default: this one.",
+            help="The interpreter whose packages the models of a server started here see; by default this.",
             rich_help_panel=_SERVER,
         ),
     ] = None,

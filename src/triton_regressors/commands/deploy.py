@@ -50,7 +50,7 @@ def deploy(
         Platform, typer.Option("--for", metavar="WHAT", help="kserve, kubernetes or compose.", rich_help_panel=_WHERE)
     ],
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="The model repository on this machine. All of its entries are served.")
+        Path, typer.Option(metavar="DIR", help="Its model repository here, all of which is served.")
     ] = DEFAULT_REPOSITORY,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; default: ./deploy-NAME.")
@@ -81,34 +81,30 @@ def deploy(
     service: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The service's name in the cluster; default: the entry's.", rich_help_panel=_WHERE
+            metavar="NAME", help="What it is called in the cluster; default: as the entry.", rich_help_panel=_WHERE
         ),
     ] = None,
     service_account: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="An existing service account; default: a new one without rights.",
-            rich_help_panel=_WHERE,
+            metavar="NAME", help="An account that is there; default: a new one, without rights.", rich_help_panel=_WHERE
         ),
     ] = None,
     pull_secret: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The pull secret of the image's registry.", rich_help_panel=_WHERE),
+        typer.Option(metavar="NAME", help="The secret for the image's registry.", rich_help_panel=_WHERE),
     ] = None,
     device: Annotated[
         Device | None,
         typer.Option(
-            metavar="cpu|gpu",
-            help="The device of the replicas; default: the one that `compare` measured.",
-            rich_help_panel=_SIZE,
+            metavar="cpu|gpu", help="What replicas compute on; default: as `compare` did.", rich_help_panel=_SIZE
         ),
     ] = None,
     gpu_resource: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The cluster's resource name of a GPU, or of a share of one; default: nvidia.com/gpu.",
+            help="What the cluster calls a GPU, or a share of one; default: nvidia.com/gpu.",
             rich_help_panel=_SIZE,
         ),
     ] = None,
@@ -117,7 +113,7 @@ def deploy(
         typer.Option(
             min=1,
             metavar="MIB",
-            help="Memory of the server with all its models; default: measured on a server started here.",
+            help="What the server takes with all its models; by default it is started here and measured.",
             rich_help_panel=_SIZE,
         ),
     ] = None,
@@ -129,13 +125,13 @@ def deploy(
     ] = None,
     p99_ms: Annotated[
         float | None,
-        typer.Option(metavar="MS", help="The latency limit; default: the comparison's.", rich_help_panel=_SCALING),
+        typer.Option(metavar="MS", help="The latency limit, if not the comparison's.", rich_help_panel=_SCALING),
     ] = None,
     requests_per_s: Annotated[
         float | None,
         typer.Option(
             metavar="R",
-            help="Requests per second for one replica, in place of a comparison.",
+            help="Instead of a comparison: requests per second that one replica is to get.",
             rich_help_panel=_SCALING,
         ),
     ] = None,
@@ -163,6 +159,7 @@ def deploy(
     with loading():
         from triton_regressors import deployment
         from triton_regressors.clients.entries import read_config
+        from triton_regressors.deployed_files import write
     directory = output or Path(f"deploy-{name}")
     configs = _configs(repository, name, read_config)
     if platform is not Platform.compose:
@@ -176,7 +173,7 @@ def deploy(
     scaling = None
     if platform is Platform.compose:
         if gpu_resource is not None:
-            raise TritonRegressorsError("--gpu-resource is for Kubernetes; --for compose does not use it.")
+            raise TritonRegressorsError("--gpu-resource is Kubernetes' name of a GPU; --for compose has no use for it.")
     else:
         called = service or deployment.service_name(name)
         access = deployment.Access(service_account, pull_secret)
@@ -212,7 +209,7 @@ def deploy(
             gpu_resource=resource,
             access=access,
         )
-    removed, changed = deployment.write(files, directory, overwrite)
+    removed, changed = write(files, directory, overwrite)
     console = Console()
     for name in removed:
         console.print(
@@ -256,7 +253,7 @@ def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tup
         return True, f"config.pbtxt of {fixed[0]} has its instances there"
     if measured is not None and measured.startswith(("CPU", "GPU")):
         return "GPU" in measured, f"as compared on {measured}"
-    return True, "assumed, since config.pbtxt allows both; --device cpu chooses the CPU"
+    return True, "assumed, as config.pbtxt allows both; --device cpu is the other"
 
 
 def _scaling(
@@ -289,7 +286,7 @@ def _scaling(
         if gpu and found.measured_on == "CPU":
             source += "; replicas use a GPU, so compare again on one"
         if not found.reached:
-            source += "; every measured load kept the limit, and a higher --concurrency may too"
+            source += "; no load that was measured breaks the limit, so more --concurrency may allow more"
     elif asked:
         raise TritonRegressorsError(
             f"There is no comparison {report}, from which the autoscaler's thresholds come: `triton-regressors compare "
@@ -368,9 +365,7 @@ def _report(
             Number("Prometheus", scaling.prometheus, "by --prometheus; not asked from here"),
         ]
     elif platform is not Platform.compose:
-        why = (
-            "without a comparison nothing says when to scale; `compare` measures one, and --requests-per-s replaces it"
-        )
+        why = "there is no comparison from which to scale; `compare` makes one, and --requests-per-s does without"
         numbers = [*numbers, Number("replicas", "1", why)]
     for number in numbers:
         console.print(Text.assemble((f"  {number.name} ", "bold"), f"{number.value}: {number.source}"), soft_wrap=True)
@@ -388,7 +383,7 @@ def _report(
         ]
         if scaling is not None:
             scaled = f"{directory}/overlays/autoscaled"
-            steps.append(f"kubectl apply -k {scaled}   # scaled by KEDA and Prometheus")
+            steps.append(f"kubectl apply -k {scaled}   # as many as are needed, by KEDA and Prometheus")
             if storage.startswith("pvc:"):
                 console.print(
                     Text(f"  the volume of {storage} must let several nodes read it (ReadOnlyMany or ReadWriteMany)"),

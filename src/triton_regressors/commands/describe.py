@@ -56,25 +56,26 @@ def describe(
         bool,
         typer.Option(
             "--advise",
-            help="Time the model on this machine, and suggest engine, instances and batch limit.",
+            help="Time the model on this machine instead, and suggest engine, instances and batch limit.",
             rich_help_panel=ADVICE,
         ),
     ] = False,
     gpu_price: Annotated[
         float | None,
-        typer.Option(min=0, metavar="USD", help="Price of a host with the GPU, per hour.", rich_help_panel=ADVICE),
+        typer.Option(min=0, metavar="USD", help="What a host with the GPU costs an hour.", rich_help_panel=ADVICE),
     ] = None,
     cpu_price: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="USD", help="Price of this machine without a GPU, per hour.", rich_help_panel=ADVICE
+            min=0, metavar="USD", help="What this machine costs an hour, a GPU aside.", rich_help_panel=ADVICE
         ),
     ] = None,
     gpu_memory: Annotated[
-        bool,
-        typer.Option("--gpu-memory", help="Also measure the GPU memory that serving an entry takes on this machine."),
+        bool, typer.Option("--gpu-memory", help="Measure what serving an entry takes of this machine's GPU too.")
     ] = False,
-    version: Annotated[int | None, typer.Option(metavar="N", help="Version of the entry; default: the newest.")] = None,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
+    ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,

@@ -72,8 +72,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="The column of targets in that file; repeatable. Default: the column that the model does not "
-            "know, or the last one if columns have no names.",
+            help="That file's column of targets; by default the one that the model does not know, or the last where "
+            "columns have no names. Can be repeated.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -81,7 +81,7 @@ def export(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
+            help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -89,16 +89,14 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="A model of a lower quantile, in a file as MODEL. With --upper it makes lower and upper.",
+            help="The MODEL of a lower quantile to make them of, as above.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
     upper: Annotated[
         Path | None,
         typer.Option(
-            metavar="MODEL",
-            help="A model of an upper quantile, in a file as MODEL. It goes with --lower.",
-            rich_help_panel=_INTERVAL,
+            metavar="MODEL", help="The same of an upper quantile; both go together.", rich_help_panel=_INTERVAL
         ),
     ] = None,
     profile: Annotated[
@@ -114,7 +112,7 @@ def export(
         bool,
         typer.Option(
             "--out-of-range",
-            help="Add the output out_of_range: the number of columns in which a row is unlike those rows.",
+            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -125,7 +123,7 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Rows with neighbours at equal distance: refuse the export, or accept other answers there.",
+            help="Neighbours equally near: refuse or accept.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
@@ -138,26 +136,26 @@ def export(
         str | None,
         typer.Option(
             metavar="URI",
-            help="MLflow's tracking URI for a MODEL in it; default: $MLFLOW_TRACKING_URI.",
+            help="Where MLflow is, for a MODEL in it; default: as MLFLOW_TRACKING_URI says.",
             rich_help_panel=READING,
         ),
     ] = None,
     max_batch_size: Annotated[
         int | None,
-        typer.Option(metavar="ROWS", help="Most rows in one execution; default 4096.", rich_help_panel=_RUN),
+        typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
     ] = None,
     dynamic_batching: Annotated[
         bool | None,
         typer.Option(
             "--dynamic-batching/--no-dynamic-batching",
-            help="Gather requests into batches; default: yes.",
+            help="Whether requests are gathered into batches; default: they are.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     max_queue_delay_us: Annotated[
         int | None,
         typer.Option(
-            metavar="US", help="Longest wait of a request for others, in microseconds; default 0.", rich_help_panel=_RUN
+            metavar="US", help="Microseconds that a request may wait for others; default 0.", rich_help_panel=_RUN
         ),
     ] = None,
     preferred_batch_size: Annotated[
@@ -166,7 +164,7 @@ def export(
     ] = None,
     instances: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Copies of the model that run side by side; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Copies that run side by side; default 1.", rich_help_panel=_RUN),
     ] = None,
     instance_kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="auto, gpu or cpu; default auto.", rich_help_panel=_RUN)
@@ -175,7 +173,7 @@ def export(
         bool | None,
         typer.Option(
             "--gpu-inputs/--no-gpu-inputs",
-            help="Leave rows that are in a GPU's memory there; default no.",
+            help="Whether rows that a request has in a GPU's memory stay there; default no.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -186,13 +184,13 @@ def export(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="Rows that the server's metrics count: off, sampled or on; default sampled.",
+            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     versions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Number of newest versions that are served; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Newest versions that are served; default 1.", rich_help_panel=_RUN),
     ] = None,
     missing_string: Annotated[
         list[str] | None,

@@ -33,8 +33,8 @@ class GpuMemory:
         """Return it as a sentence."""
         rest = self.process - self.context - self.weights
         return (
-            f"GPU memory of a process that serves it: {self.process / MIB:,.0f} MiB. The CUDA context takes "
-            f"{self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, the rest {rest / MIB:,.0f} "
+            f"GPU memory of a process that serves it: {self.process / MIB:,.0f} MiB, of which a CUDA context takes "
+            f"{self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, and the rest {rest / MIB:,.0f} "
             f"({self.device})."
         )
 

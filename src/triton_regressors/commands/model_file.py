@@ -25,7 +25,7 @@ SampleOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Rows to verify on: .npy, .csv or .parquet. Default: random rows on the fitted scale.",
+        help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale.",
         rich_help_panel=VERIFIED,
     ),
 ]
@@ -41,7 +41,7 @@ PrecisionOption = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="Error that kernels may add: exact, 5e-07 standard deviations, or fast, a quarter of the tolerance.",
+        help="Kernels may lose: exact, 5e-07 standard deviations, or fast, a quarter of the tolerance.",
         rich_help_panel=VERIFIED,
     ),
 ]
@@ -50,13 +50,13 @@ InputOption = Annotated[
     typer.Option(
         "--input",
         metavar="TYPE",
-        help="Type of numbers in requests: fp32, fp64, or auto, which is FP32 if rounding moves no answer.",
+        help="Numbers in requests: fp32, fp64, or auto, FP32 where rounding moves no answer.",
         rich_help_panel=WHAT,
     ),
 ]
 TrustPickle = Annotated[
     bool,
-    typer.Option("--trust-pickle", help="Load a pickle. It may run any code.", rich_help_panel=READING),
+    typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.", rich_help_panel=READING),
 ]
 TrustType = Annotated[
     list[str] | None,
@@ -73,7 +73,7 @@ Import = Annotated[
 ]
 LargestMb = Annotated[
     int,
-    typer.Option(min=1, metavar="MB", help="Largest size of a .skops file unpacked, in MB.", rich_help_panel=READING),
+    typer.Option(min=1, metavar="MB", help="Megabytes that a .skops file may unpack to.", rich_help_panel=READING),
 ]
 
 
@@ -81,7 +81,7 @@ Missing = Annotated[
     float | None,
     typer.Option(
         metavar="NUMBER",
-        help="The missing value of the model in XGBoost's file, which does not say it; mostly nan.",
+        help="What stands for a missing value in the model of XGBoost's file, which does not hold it: nan, mostly.",
         rich_help_panel=READING,
     ),
 ]

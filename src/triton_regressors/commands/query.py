@@ -47,21 +47,21 @@ def predict(
             "-: as CSV to stdout.",
         ),
     ] = None,
-    outputs: Annotated[str, typer.Option(metavar="NAMES", help="Outputs, separated by commas: y or y,std.")] = "y",
-    version: Annotated[str, typer.Option(metavar="N", help="Version; default: the server's choice.")] = "",
+    outputs: Annotated[
+        str, typer.Option(metavar="NAMES", help="Which outputs, with commas between them: y or y,std.")
+    ] = "y",
+    version: Annotated[str, typer.Option(metavar="N", help="Which version; by default the server's choice.")] = "",
     errors: Annotated[
         Errors,
-        typer.Option(
-            help="Reaction to a refused row: stop ends the command; row leaves its answers empty and says why."
-        ),
+        typer.Option(help="A row that the model refuses: stop at it, or leave its answers empty (row) and say why."),
     ] = Errors.stop,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns of ROWS that are the features, in order, separated by commas. A model with several "
-            "inputs takes one input's columns after the other's. Default: the columns that the model was "
-            "trained with, by name; all columns if either side has no names.",
+            help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
+            "strings, those of one input after those of another. Default: those that it was trained with, which the "
+            "server names, if they and those of ROWS have names; else all.",
         ),
     ] = None,
 ) -> None:
@@ -115,11 +115,13 @@ def verify(
         str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
     ],
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="The model repository with the golden rows, on this machine.")
+        Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
     ] = DEFAULT_REPOSITORY,
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
-    version: Annotated[str, typer.Option(metavar="N", help="Version; default: the newest in the repository.")] = "",
+    version: Annotated[
+        str, typer.Option(metavar="N", help="Which version; by default the newest in the repository.")
+    ] = "",
 ) -> None:
     """Send an entry's golden rows to a running server and compare with the estimator's own predictions.
 
@@ -133,7 +135,7 @@ def verify(
         result = verify_entry(client, name, repository=repository, version=version or None)
     console = Console()
     table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
-    for heading in ("output", "largest error in standard deviations of the predictions", "tolerance", ""):
+    for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
         table.add_column(heading)
     for check in result.outputs:
         mark = Text("ok", "green") if check.within else Text("beyond tolerance", "red")

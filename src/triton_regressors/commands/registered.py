@@ -83,7 +83,7 @@ def optional_columns(read: ModelRead, compilation: Compilation) -> str | None:
     takes_nan = {compilation.columns[place] for place in compilation.nan_columns}
     unknown = {True: "NaN or null where it is unknown", False: "which must be known: the model refuses NaN"}
     told = ", ".join(f"'{name}' ({unknown[name in takes_nan]})" for name in optional)
-    return f"Optional columns of the signature are all required in requests to the entry: {told}."
+    return f"Optional in the signature, and all the same in every request to the entry: {told}."
 
 
 def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading: Any) -> ModelRead:

@@ -50,7 +50,7 @@ def score(
     ],
     repository: Annotated[Path, typer.Option(metavar="DIR", help="Where the entry lies.")] = DEFAULT_REPOSITORY,
     version: Annotated[
-        str | None, typer.Option(metavar="N", help="Version; default: the one that a server answers with.")
+        str | None, typer.Option(metavar="N", help="Which version; by default the one that a server answers with.")
     ] = None,
     outputs: Annotated[
         str, typer.Option(metavar="NAMES", help="Which outputs: y or y,std.", rich_help_panel=_WHAT)
@@ -58,15 +58,15 @@ def score(
     keep: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="Columns of ROWS to copy into OUTPUT, such as an id.", rich_help_panel=_WHAT
+            metavar="NAMES", help="Columns of ROWS that OUTPUT has too, such as an id.", rich_help_panel=_WHAT
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns of ROWS that are the features, in order, separated by commas. Default: the columns "
-            "that the model was trained with, by name; if these have no names, every column without --keep.",
+            help="The columns of ROWS that are the features, in order, with commas between them. Default: those that "
+            "the model was trained with, by name; if these had no names, all that are not kept.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -74,8 +74,8 @@ def score(
         Errors,
         typer.Option(
             metavar="WHAT",
-            help="Reaction to a refused row: stop ends the run; row leaves the row's outputs empty; file leaves "
-            "out the file, as it does with files that cannot be read.",
+            help="Where the model refuses a row: stop ends there; row leaves the row's outputs empty; file leaves out "
+            "the file, and files that cannot be read.",
             rich_help_panel=_WHAT,
         ),
     ] = Errors.stop,
@@ -87,8 +87,8 @@ def score(
         typer.Option(
             min=1,
             metavar="N",
-            help="Processes side by side: one thread each on a CPU, or Ray's actors. Default: this process; on "
-            "Ray one for each GPU, or for each core without GPUs.",
+            help="Processes side by side, each in one thread on a CPU, or Ray's actors. Default: this one; on Ray one "
+            "for each GPU, or else core.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -96,7 +96,7 @@ def score(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Score on a Ray cluster: auto, local or HOST:PORT. Its machines need all files at the same paths.",
+            help="Score on a Ray cluster: auto, local or HOST:PORT. Its machines find all files by the same paths.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -104,10 +104,7 @@ def score(
         bool, typer.Option("--overwrite", help="Replace an OUTPUT that is there.", rich_help_panel=_AGAIN)
     ] = False,
     restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="Forget an earlier run that did not end, and begin anew.", rich_help_panel=_AGAIN
-        ),
+        bool, typer.Option("--restart", help="Begin anew what an earlier run has begun.", rich_help_panel=_AGAIN)
     ] = False,
 ) -> None:
     """Write an entry's answers to files of rows, without a server.
@@ -163,7 +160,7 @@ def _kept_parts(console: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print("Stopped. Finished parts are kept, and the same command continues.")
+        console.print("Stopped. What is done is kept, and the same command goes on from there.")
         raise
 
 

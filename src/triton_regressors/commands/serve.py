@@ -34,12 +34,11 @@ def serve(
     http_port: Annotated[int, typer.Option(metavar="PORT", help="For HTTP; 0: a free one.")] = 8000,
     metrics_port: Annotated[int, typer.Option(metavar="PORT", help="For metrics; 0: a free one.")] = 8002,
     poll: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Seconds between looks for new and changed entries, 1 or more."),
+        float | None, typer.Option(metavar="SECONDS", help="Look for new and changed entries that often, 1 or more.")
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Python interpreter of the models; default: this one."),
+        typer.Option(metavar="FILE", help="The interpreter whose packages the models see; by default this one."),
     ] = None,
     complete_configs: Annotated[
         bool, typer.Option("--complete-configs", help="Accept models whose config.pbtxt leaves out inputs and outputs.")
@@ -187,9 +186,9 @@ def _how_to_load(server: TritonServer) -> Text:
     with loading():
         from triton_regressors.clients.admin_key import VARIABLE
     if server.closed:
-        return Text(f"No model can be loaded, unloaded or compared while it runs: {server.closed}.")
+        return Text(f"Models are neither loaded, unloaded nor compared while it runs: {server.closed}.")
     if os.environ.get(VARIABLE):
         return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
-    return Text("To load, unload or compare models from another terminal, first run: ").append(
+    return Text("To load, unload or compare models from another terminal, first: ").append(
         f"export {VARIABLE}={server.admin_key}", "bold"
     )

@@ -39,7 +39,7 @@ def choose_entry(directory: Path, version: int | str | None) -> Entry:
     except PlanError as error:
         raise ScoringError(str(error)) from None
     if not entry.exported:
-        raise ScoringError(f"{entry.version_directory} has no plan, so it is not an entry of triton_regressors.")
+        raise ScoringError(f"{entry.version_directory} holds no plan, as entries of triton_regressors do.")
     return entry
 
 

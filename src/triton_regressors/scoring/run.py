@@ -206,7 +206,7 @@ class _Run:
             return
         if self.errors != "file" or outcome.fatal:
             hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
-            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call continues."
+            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
         self.plan.left_out.setdefault(source.path, outcome.error)
 

@@ -46,7 +46,7 @@ class Scorer(Model):
             raise InvalidRequest(f"{in_words(sorted(clash)).capitalize()} cannot be kept: an output has this name.")
         if len(self.inputs) > 1 and not all(tensor.columns for tensor in self.inputs):
             width = sum(tensor.width for tensor in self.inputs)
-            raise InvalidRequest(f"Model '{self.name}' has no column names; name the {width} columns that it takes.")
+            raise InvalidRequest(f"Model '{self.name}' has no names of its columns; name the {width} that it takes.")
 
     def __call__(self, table: Any) -> Any:
         """Return the kept columns and the outputs of a table, in its rows' order.
@@ -162,7 +162,7 @@ def predictor(entry: Path | str, **options: Any) -> type[Scorer]:
 
         def __init__(self, *given: Any) -> None:
             if given:
-                raise ScoringError("predictor(...) makes a class for Ray's actors; use `tr.load(...)` to predict rows.")
+                raise ScoringError("predictor(...) makes a class for Ray's actors; `tr.load(...)` predicts of rows.")
             super().__init__(path, **options)
 
     OfEntry.__name__ = OfEntry.__qualname__ = f"PredictorOf_{path.name}"
