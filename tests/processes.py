@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 MARK = "TRITON_REGRESSORS_TESTED_BY"
@@ -57,6 +58,16 @@ def running(command: Sequence[str], **options: Any) -> Iterator["subprocess.Pope
             yield process
         finally:
             process.kill()
+
+
+def processes_with(argument: str) -> list[int]:
+    """Return the processes that have an argument in their command line; others may end while they are looked at."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if argument.encode() in (path / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+    return found
 
 
 def guard_descendants(patience_s: float = PATIENCE_S) -> "subprocess.Popen[bytes]":

@@ -25,6 +25,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
+from tests.processes import processes_with
 from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
 from triton_regressors.clients.installation import find_installation, prepare
@@ -283,15 +284,14 @@ def probe(url: str, repository: Path) -> tuple[int, str]:
 def test_the_health_check_finds_a_dead_entry_and_the_readme_mends_it(server: Server) -> None:
     url = f"http://{server.http}"
     assert probe(url, server.repository) == (0, "")
-    of_entry = str(server.repository / "ridge" / "1" / "model.py").encode()
-    (process,) = [path for path in Path("/proc").glob("[0-9]*") if of_entry in (path / "cmdline").read_bytes()]
-    os.kill(int(process.name), signal.SIGKILL)
+    (process,) = processes_with(str(server.repository / "ridge" / "1" / "model.py"))
+    os.kill(process, signal.SIGKILL)
     status, text = probe(url, server.repository)
     assert status == 1
     assert re.fullmatch(r"ridge does not answer its golden row: .*Stub process 'ridge_0_0' is not healthy.*\s", text)
     assert server.request("/v2/models/ridge/ready")[0] == 200  # what the server itself says
     counted = 'nv_inference_request_failure{model="ridge",reason="BACKEND",version="1"} 1'  # by the alert EntryDead
-    assert counted in server.metrics_page().splitlines()
+    wait_for(lambda: counted in server.metrics_page().splitlines())
 
     commands = re.findall(r"(?s)## When an entry stops answering\n.*?\n## ", (DOCKER / "README.md").read_text())[0]
     steps = re.findall(r"localhost:8000(/v2/repository/models/)house_prices(/\w+)", commands)

@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from tests.docker.process import Process, started
 from tests.documents import golden_of
 from tests.exporter.cases import CASES
-from tests.processes import running
+from tests.processes import processes_with, running
 from triton_regressors import export
 from triton_regressors.kernels.entry import read_document, write_document
 
@@ -124,15 +124,7 @@ def write_model(version: Path, code: str) -> None:
 
 def processes(models: Path, entry: str) -> list[int]:
     """The processes of an entry."""
-    model = str(models / entry / "1" / "model.py").encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if model in (path / "cmdline").read_bytes().split(b"\0"):
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
+    return processes_with(str(models / entry / "1" / "model.py"))
 
 
 @contextmanager
