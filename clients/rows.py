@@ -137,8 +137,9 @@ def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise RowsError(f"Cannot read rows from {path}: the suffix must be {', '.join(SUFFIXES)}.")
-    if not path.is_file():
-        raise RowsError(f"Cannot read rows from {path}: there is no such file.")
+    if not path.is_file():  # reading a pipe may never end
+        what = "it is not a regular file" if path.exists() else "there is no such file"
+        raise RowsError(f"Cannot read rows from {path}: {what}.")
     if suffix == ".csv":
         return _read_csv(path, text, names)
     return _read_npy(path) if suffix == ".npy" else _read_parquet(path)

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -147,6 +148,13 @@ def test_dates_are_not_numbers(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(RowsError, match="there is no such file"):
         read_rows(tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".parquet"])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"x{suffix}")
+    with pytest.raises(RowsError, match=rf"x{re.escape(suffix)}: it is not a regular file\.$"):
+        read_rows(tmp_path / f"x{suffix}")
 
 
 def test_a_header_that_has_a_name_twice_is_refused(tmp_path: Path) -> None:
