@@ -44,7 +44,7 @@ The server takes a second to say that an entry's process has died.
 STATISTICS_S = 5.0
 """How long the server's statistics are waited for, also when patience has ended."""
 STUCK_S = 300.0
-"""A process that computes one batch for longer is stuck: the largest batches take seconds."""
+"""A process that computes one batch for longer is taken for stuck."""
 WORKING = "/memfd:triton_regressors_working"
 """The memory in which an entry's process says since when it computes a batch, as /proc calls it."""
 SILENCE = (OSError, http.client.HTTPException, ValueError)

@@ -304,14 +304,11 @@ def _working() -> memoryview:
     system gives none, nobody else sees it.
     """
     try:
-        file = os.memfd_create(WORKING)
+        with os.fdopen(os.memfd_create(WORKING), "r+b") as file:
+            file.truncate(8)
+            return memoryview(mmap.mmap(file.fileno(), 8)).cast("q")  # which keeps the memory open
     except OSError:
         return memoryview(bytearray(8)).cast("q")
-    try:
-        os.ftruncate(file, 8)
-        return memoryview(mmap.mmap(file, 8)).cast("q")  # which keeps the file open
-    finally:
-        os.close(file)
 
 
 def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> None:

@@ -1,5 +1,6 @@
 """`tr.load`: rows as any library holds them, answers where they were, the same bits however they come."""
 
+import mmap
 import os
 import pickle
 import subprocess
@@ -22,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
+from triton_regressors.scoring.model import _loaded
 
 NAMES = ["age", "bmi", "bp"]
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
@@ -179,6 +181,24 @@ def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monk
     found = [risk.predict(each) for each in asks for _ in range(2)]
     for one, other in zip(found, wanted, strict=True):
         assert torch.as_tensor(one).cpu().numpy().tobytes() == torch.as_tensor(other).cpu().numpy().tobytes()
+
+
+@pytest.mark.parametrize("stands_in_the_way", ["memfd_create", "mmap"])
+def test_a_system_that_gives_no_shared_memory_computes_the_same(
+    entries: Path, stands_in_the_way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance then tells nobody since when it computes."""
+    words, asked = pd.DataFrame(X[:5], columns=NAMES).assign(city="Ulm"), []
+    wanted = tr.load(entries / "words", device="cpu").predict(words)
+
+    def refuse(*given: Any, **_: Any) -> Any:
+        asked.append(given)
+        raise OSError("none is left")
+
+    monkeypatch.setattr(mmap if stands_in_the_way == "mmap" else os, stands_in_the_way, refuse)
+    _loaded.cache_clear()  # the entry is loaded anew
+    assert np.array_equal(tr.load(entries / "words", device="cpu").predict(words), wanted)
+    assert asked
 
 
 @pytest.mark.gpu

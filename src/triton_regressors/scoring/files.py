@@ -322,7 +322,7 @@ def _check(schema: pa.Schema, scorer: Scorer) -> None:
         owner = owners[tensor.name]
         for name in tensor.columns:
             kind = _plain(schema.field(name).type)
-            if not (types.is_null(kind) or (_is_text(kind) if tensor.text else _is_number(kind))):
+            if not (types.is_null(kind) or (_is_text(kind) if tensor.text else is_number(kind))):
                 takes = "strings" if tensor.text else "numbers"
                 raise InvalidRequest(f"The table's column '{name}'{owner} is {kind}; the model takes {takes} there.")
 
@@ -337,7 +337,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type of Arrow's holds numbers, booleans among them."""
     return any(check(kind) for check in (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal))
 
 

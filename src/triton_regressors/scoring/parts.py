@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import compute, types
+from pyarrow import compute
 
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.parts import renumbered
@@ -27,7 +27,7 @@ from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, one_line
+from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number, one_line
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
@@ -164,15 +164,11 @@ def _answered(
 
 def _kept(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Return a column in the type that the output has it in; a number that this type does not hold is null."""
-    if column.type == kind or not (_is_number(column.type) and _is_number(kind)):
+    if column.type == kind or not (is_number(column.type) and is_number(kind)):
         return column.cast(kind)
     made, given = column.cast(kind, safe=False), column.cast(pa.float64(), safe=False)
     same = compute.equal(made.cast(pa.float64(), safe=False), given)
     return compute.if_else(same, made, pa.scalar(None, kind))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _converted(
