@@ -71,7 +71,7 @@ def launch(
         _ptrace(_SEIZE, process.pid, _TRACE_EXEC | _EXIT_KILL)
         process.stdin.write("\n")
         process.stdin.close()
-        if _stopped_at_exec(process.pid):
+        if _stopped_at_program(process.pid):
             _exchange(process.pid, list(private))
             _ptrace(_DETACH, process.pid)
     except BaseException:
@@ -101,14 +101,19 @@ def _ptrace(request: int, pid: int, data: int = 0) -> None:
         raise PrivacyError(f"ptrace is not allowed here ({os.strerror(ctypes.get_errno())})")
 
 
-def _stopped_at_exec(pid: int) -> bool:
-    """Wait until a traced process is stopped at the end of its `exec`; False if it has ended instead."""
+def _stopped_at_program(pid: int) -> bool:
+    """Wait until a traced process is stopped at the end of its `exec` of the program; False if it has ended instead.
+
+    The waiting shell can still be in its own `exec` when it is traced, and then stops there first. Its arguments must
+    not be exchanged: it would hand the private ones to the program as arguments that every user may read.
+    """
     while True:
         state = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         if state is None or state.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
             return False
         os.waitid(os.P_PID, pid, os.WSTOPPED)
-        if state.si_status == _AT_EXEC:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if state.si_status == _AT_EXEC and _WAITING.encode() not in arguments:
             return True
         event = state.si_status >> 8
         _ptrace(_CONT, pid, 0 if event else state.si_status)  # a signal is delivered, any other event passed

@@ -134,6 +134,22 @@ def test_another_user_cannot_steal_the_key_while_the_server_starts(
                 assert not client.ready("theirs")
 
 
+def test_a_shell_that_is_traced_in_its_own_exec_keeps_the_private_argument(tmp_path: Path) -> None:
+    """The system may return from the shell's start before its `exec` has ended, and tracing then sees two of them."""
+    slow = tmp_path / "slow"  # stands in for the shell's `exec`, which ends only when it is traced
+    slow.write_text('#!/bin/sh\nwhile grep -q "^TracerPid:.0$" /proc/$$/status; do :; done\nexec /bin/sh "$@"\n')
+    slow.chmod(0o700)
+    told = "import sys; print(sys.argv[1], open('/proc/self/cmdline').read().split(chr(0))[-2], flush=True)"
+    process = private_arguments.launch(
+        [sys.executable, "-I", "-S", "-c", told, "shown"],
+        {"shown": "secret"},
+        os.environ,
+        executable=str(slow),
+        stdout=subprocess.PIPE,
+    )
+    assert process.communicate() == ("secret shown\n", None)
+
+
 def forbidden(*arguments: int) -> None:
     """Stand in for ptrace where the system forbids it, as hardened ones and emulators of a processor do."""
     raise private_arguments.PrivacyError("ptrace is not allowed here (Operation not permitted)")
