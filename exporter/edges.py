@@ -2,7 +2,7 @@
 
 What rounding does to a model is seen where its answers jump, and rows drawn at random seldom lie there. The edges are
 read off the plan as it was lowered, as numbers of the input's features: a step that selects, scales or imputes columns
-is followed back; what lies behind anything else is left out.
+is followed back. Features whose edges lie behind anything else are named, and `evidence/jumps.py` looks for these.
 
 Beside an edge is what the data could hold. Where every number of a column lies on a grid of whole numbers or of some
 decimals, as prices, counts and times do, these are the two numbers of the grid around the edge. Elsewhere they are the
@@ -49,37 +49,63 @@ class Edges:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the columns of a value come from: `x[feature] = z · factor + shift`; −1 where that is not known."""
+    """Where the columns of a value come from: `x[feature] = z · factor + shift`; −1 where that is not known.
+
+    `mixed` are the features that the columns of unknown source are made of.
+    """
 
     feature: np.ndarray  # int64 [width]
     factor: np.ndarray
     shift: np.ndarray
+    mixed: frozenset[int] = frozenset()
 
     def take(self, columns: np.ndarray) -> _Source:
-        return _Source(self.feature[columns], self.factor[columns], self.shift[columns])
+        return _Source(self.feature[columns], self.factor[columns], self.shift[columns], self.mixed)
+
+    def features(self) -> frozenset[int]:
+        """Return the features that any column comes from."""
+        return self.mixed | frozenset(self.feature[self.feature >= 0].tolist())
 
     @staticmethod
-    def unknown(width: int) -> _Source:
-        return _Source(np.full(width, -1), np.ones(width), np.zeros(width))
+    def unknown(width: int, mixed: frozenset[int] = frozenset()) -> _Source:
+        return _Source(np.full(width, -1), np.ones(width), np.zeros(width), mixed)
 
 
 def find_edges(plan: Plan) -> dict[int, Edges]:
     """Return the edges of each feature of a lowered plan that has some, ascending."""
-    widths = plan.widths()
-    sources = {INPUT: _Source(np.arange(plan.n_features), np.ones(plan.n_features), np.zeros(plan.n_features))}
     jumps: dict[int, list[np.ndarray]] = {}
     keys: dict[int, list[np.ndarray]] = {}
-    for step in plan.steps:
-        first = sources[step.inputs[0]]
+    for operation, source in _with_sources(plan):
         for found, numbers_of in ((jumps, _jumps), (keys, _keys)):
-            for column, numbers in numbers_of(step.operation):
-                feature = int(first.feature[column])
+            for column, numbers in numbers_of(operation):
+                feature = int(source.feature[column])
                 if feature >= 0:
-                    found.setdefault(feature, []).append(numbers * first.factor[column] + first.shift[column])
-        followed = _followed(step.operation, [sources[name] for name in step.inputs])
-        sources[step.output] = _Source.unknown(widths[step.output]) if followed is None else followed
+                    found.setdefault(feature, []).append(numbers * source.factor[column] + source.shift[column])
     features = sorted(jumps.keys() | keys.keys())
     return {feature: Edges(_finite(jumps.get(feature)), _finite(keys.get(feature))) for feature in features}
+
+
+def features_behind(plan: Plan) -> frozenset[int]:
+    """Return the features that reach a threshold through a step that is not followed back."""
+    found: frozenset[int] = frozenset()
+    for operation, source in _with_sources(plan):
+        if any(source.feature[column] < 0 for column, _ in _jumps(operation)):
+            found |= source.mixed
+    return found
+
+
+def _with_sources(plan: Plan) -> Iterator[tuple[Operation, _Source]]:
+    """Yield each operation of a plan with the source of its first input."""
+    widths = plan.widths()
+    sources = {INPUT: _Source(np.arange(plan.n_features), np.ones(plan.n_features), np.zeros(plan.n_features))}
+    for step in plan.steps:
+        inputs = [sources[name] for name in step.inputs]
+        yield step.operation, inputs[0]
+        followed = _followed(step.operation, inputs)
+        if followed is None:
+            mixed = frozenset().union(*(source.features() for source in inputs))
+            followed = _Source.unknown(widths[step.output], mixed)
+        sources[step.output] = followed
 
 
 def rows_at_edges(edges: Mapping[int, Edges], X: np.ndarray) -> np.ndarray:
@@ -164,13 +190,13 @@ def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
         case Scale() if np.all(operation.factor != 0):
             (x,) = inputs  # z = (x − shift) · factor
             factor = x.factor / operation.factor
-            return _Source(x.feature, factor, x.factor * operation.shift + x.shift)
+            return _Source(x.feature, factor, x.factor * operation.shift + x.shift, x.mixed)
     return None
 
 
 def _side_by_side(sources: list[_Source]) -> _Source:
     parts = [np.concatenate([getattr(source, name) for source in sources]) for name in ("feature", "factor", "shift")]
-    return _Source(*parts)
+    return _Source(*parts, frozenset().union(*(source.mixed for source in sources)))
 
 
 def _finite(parts: list[np.ndarray] | None) -> np.ndarray:

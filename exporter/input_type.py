@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from triton_regressors.exporter.edges import find_edges, rows_at_edges
+from triton_regressors.exporter.edges import features_behind, find_edges, rows_at_edges
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.evidence.jumps import rows_at_jumps
 from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.sample import GivenRows, differ
 from triton_regressors.kernels.inputs import NUMBERS, Inputs, IntegerInput
 from triton_regressors.kernels.parity import ulps
-from triton_regressors.kernels.plan import Plan
 
 INPUT_TYPES = ("auto", "fp32", "fp64")
 
@@ -96,7 +96,7 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str
         ExportError: FP32 is wanted and has one number for two categories.
     """
     plain, profile = lowered.inputs, lowered.profile
-    probe = _Probe(oracle, lowered.plan, rows, tolerance)
+    probe = _Probe(oracle, lowered, rows, tolerance)
     rounding = probe.rounding(plain)
     chosen = dataclasses.replace(plain, dtype="float64")
     if wanted == "fp32":
@@ -114,14 +114,39 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str
 class _Probe:
     """Rows, given and at edges, with the estimator's answers to them, to be asked again with rounded numbers."""
 
-    def __init__(self, oracle: Oracle, lowered: Plan, rows: GivenRows, tolerance: float) -> None:
+    def __init__(self, oracle: Oracle, lowered: Lowered, rows: GivenRows, tolerance: float) -> None:
         self._oracle, self._rows = oracle, rows
         self._limit = SHARE_OF_TOLERANCE * tolerance
-        at_edges = oracle.types.of_matrix(rows_at_edges(find_edges(lowered), rows.X))
+        known = rows_at_edges(find_edges(lowered.plan), rows.X)
+        at_edges = oracle.types.of_matrix(np.concatenate([known, self._rows_at_jumps(lowered)]))
         answers = oracle.finite_answers(at_edges) if len(at_edges) else None
         self._edges = at_edges if answers is not None else at_edges[:0]
         expected = {name: [values] + ([answers[name]] if answers else []) for name, values in rows.expected.items()}
         self._expected = {name: np.concatenate(parts) for name, parts in expected.items()}
+
+    def _rows_at_jumps(self, lowered: Lowered) -> np.ndarray:
+        """Return rows at jumps along the columns whose thresholds the plan does not show.
+
+        FP32 holds every number of a column that is float32, and of one whose numbers all are as short.
+        """
+        X, inputs = self._rows.X, lowered.inputs
+        with np.errstate(over="ignore"):
+            rounds = differ(X.astype(np.float32).astype(np.float64), X).any(axis=0)
+        sought = features_behind(lowered.plan) & set(inputs.numeric) - set(inputs.categorical)
+        along = sorted(column for column in sought - set(self._oracle.types.float32) if rounds[column])
+        return rows_at_jumps(self._apart, X, along, self._limit) if along else X[:0]
+
+    def _apart(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+        """Return how far the answers to two matrices of rows lie apart, in standard deviations."""
+        found = self._oracle.finite_answers(np.concatenate([a, b]))
+        if found is None:
+            return None
+        apart = np.zeros(len(a))
+        for name, values in found.items():
+            first, second = np.split(values.reshape(len(values), -1), 2)
+            unit = np.broadcast_to(self._rows.units[name], first.shape[1:])
+            apart = np.maximum(apart, (np.abs(first - second) / unit).max(axis=1))
+        return apart
 
     def rounding(self, inputs: Inputs) -> Rounding:
         """Return what these inputs do to the rows."""

@@ -1,5 +1,6 @@
 """Which types numbers come in: FP32 where rounding a user's rows moves no answer, FP64 or INT64 where it does."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,20 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
+    FunctionTransformer,
     KBinsDiscretizer,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    SplineTransformer,
     StandardScaler,
     TargetEncoder,
 )
@@ -95,6 +101,40 @@ def test_fp64_where_rounding_moves_answers(name: str, drawn: bool) -> None:
     expected = compilation.estimator.predict(TABLE[columns])[:, None]
     found = Runner(compilation.plan, engine="torch").predict(TABLE[columns].to_numpy(np.float64))["y"]
     assert measure(found, expected, compilation.report.units["y"]).within(1e-5)
+
+
+HIDDEN = {
+    "products": lambda: PolynomialFeatures(2),
+    "functions": lambda: FunctionTransformer(np.arcsinh),
+    "powers": PowerTransformer,
+    "ranks": lambda: QuantileTransformer(n_quantiles=77),
+    "splines": lambda: SplineTransformer(4),
+    "components": PCA,
+}
+
+
+def behind(step: str, table: pd.DataFrame, sample: pd.DataFrame) -> Compilation:
+    """Compile boosting behind a transformer, fitted on half of the rows."""
+    estimator = make_pipeline(HIDDEN[step](), boosting()).fit(table[: ROWS // 2], Y[: ROWS // 2])
+    return compile_estimator(estimator, sample=sample)
+
+
+@pytest.mark.parametrize("step", HIDDEN)
+def test_fp64_where_a_transformer_hides_the_thresholds_which_the_sample_does_not_meet(step: str) -> None:
+    table = pd.DataFrame({"a": RNG.lognormal(12, 1, ROWS), "b": RNG.uniform(-1, 1, ROWS)})
+    compilation = behind(step, table, table[-100:])
+    assert compilation.inputs.datatypes() == {"X": "FP64"}
+    assert re.fullmatch(
+        r"FP64: rounding to FP32 would move .* answers beside the model's own thresholds, by up to .* std",
+        compilation.report.why,
+    )
+
+
+def test_fp32_where_it_holds_every_number_before_hidden_thresholds() -> None:
+    counts = TABLE[["rooms"]].assign(half=TABLE.rooms / 2)
+    assert behind("products", counts, counts[-100:]).inputs.datatypes() == {"X": "FP32"}
+    narrow = TABLE[MEASURES].astype(np.float32)
+    assert behind("products", narrow, narrow[-100:]).inputs.datatypes() == {"X": "FP32"}
 
 
 STILL = {
