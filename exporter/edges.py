@@ -195,8 +195,10 @@ def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
 
 
 def _side_by_side(sources: list[_Source]) -> _Source:
-    parts = [np.concatenate([getattr(source, name) for source in sources]) for name in ("feature", "factor", "shift")]
-    return _Source(*parts, frozenset().union(*(source.mixed for source in sources)))
+    feature, factor, shift = (
+        np.concatenate([getattr(source, name) for source in sources]) for name in ("feature", "factor", "shift")
+    )
+    return _Source(feature, factor, shift, frozenset().union(*(source.mixed for source in sources)))
 
 
 def _finite(parts: list[np.ndarray] | None) -> np.ndarray:

@@ -131,7 +131,7 @@ class _Probe:
         """
         X, inputs = self._rows.X, lowered.inputs
         with np.errstate(over="ignore"):
-            rounds = differ(X.astype(np.float32).astype(np.float64), X).any(axis=0)
+            rounds = np.any(differ(X.astype(np.float32).astype(np.float64), X), axis=0)
         sought = features_behind(lowered.plan) & set(inputs.numeric) - set(inputs.categorical)
         along = sorted(column for column in sought - set(self._oracle.types.float32) if rounds[column])
         return rows_at_jumps(self._apart, X, along, self._limit) if along else X[:0]

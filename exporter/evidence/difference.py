@@ -26,6 +26,9 @@ MOST_COLUMNS = 256
 FEW = 3
 """How many rows and columns a sentence names."""
 
+LAST_BITS = (1, 2, 4, 8, 16)
+"""How many float64 numbers further an answer is asked for, to see whether a row lies on a threshold."""
+
 SAMPLE_ROWS = 65_536
 """How many rows are looked at for one that can be named."""
 
@@ -160,7 +163,34 @@ class Difference:
                 f"Cause: the estimator answers the row's values in other types ({', '.join(types)}) than as float64 "
                 "numbers and strings, which is what an entry gets."
             )
-        return "None of the usual causes explains it (equal distances, missing values, unknown categories, types)."
+        for column in (columns or range(X.shape[1]))[:MOST_COLUMNS]:
+            if (beside := self._beside(found, X, column)) is not None:
+                return (
+                    f"Cause: the row lies on a threshold of the model. The estimator itself gives the entry's answer "
+                    f"where column {self._called(column)} is {beside:.17g} and not {X[0, column]:.17g}. The last bits "
+                    "of what a transformer makes of the number decide there, and the entry's may be others. Fit the "
+                    "model on numbers of fewer digits, or export it for float32 rows: give "
+                    'sample.astype("float32").'
+                )
+        return (
+            "None of the usual causes explains it (equal distances, missing values, unknown categories, types, rows "
+            "on thresholds)."
+        )
+
+    def _beside(self, found: Answers, X: np.ndarray, column: int) -> float | None:
+        """Return the number next to a row's at which the estimator answers what the entry does to the row, if any."""
+        number = X[0, column]
+        if column not in self._inputs.numeric or not np.isfinite(number):
+            return None
+        near = number + np.array([sign * steps for steps in LAST_BITS for sign in (-1, 1)]) * np.spacing(number)
+        rows = np.repeat(X, len(near), axis=0)
+        rows[:, column] = near
+        answers = self._oracle.finite_answers(rows)
+        if answers is None:
+            return None
+        wanted = {name: np.repeat(values, len(near), axis=0) for name, values in found.items()}
+        agrees = np.flatnonzero(errors(wanted, answers, self._units) <= self._tolerance)
+        return float(near[agrees[0]]) if len(agrees) else None
 
     def _missing(self, table: Any, row: int, column: int, cell: Any) -> str:
         """Return what a missing value of a row does to the answers, in a sentence."""

@@ -56,11 +56,12 @@ def rows_at_jumps(differ: Differ, X: np.ndarray, features: Sequence[int], least:
     if apart is None:
         return X[:0]
     left = apart > least
-    return np.concatenate([low[left], high[left]])
+    found: np.ndarray = np.concatenate([low[left], high[left]])
+    return found
 
 
 def _moved(rows: np.ndarray, along: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return rows with one column of each set to a number."""
-    moved = rows.copy()
+    moved: np.ndarray = rows.copy()
     moved[np.arange(len(rows)), along] = numbers
     return moved

@@ -11,7 +11,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 
 from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter.evidence import difference
@@ -85,6 +85,33 @@ def test_a_column_that_makes_the_difference_is_named(tmp_path: Path, wrong: None
     assert f"In row {worst} the estimator answers " in said
     assert f"The column {chr(39) + 'height' + chr(39) if frame else 2} makes the difference" in said
     assert "None of the usual causes explains it" in said
+
+
+class LastBit(RegressorMixin, BaseEstimator):
+    """A regressor of a user's own, whose last bits are other ones than its lowering's."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "LastBit":
+        bins = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")
+        self.model_, self.n_features_in_ = make_pipeline(bins, Ridge()).fit(X, y), X.shape[1]
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.model_.predict(np.nextafter(X, -np.inf))
+        return found
+
+
+def test_a_row_on_a_threshold_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, LastBit, None)
+    lowers(LastBit)(lambda estimator, x, builder: builder.lower(estimator.model_, x))
+    model = LastBit().fit(NUMBERS, NUMBERS[:, 1])
+    sample = NUMBERS.copy()
+    edge = sample[40, 1] = model.model_[0].bin_edges_[1][2]
+    said = refusal(model, tmp_path, sample=sample)
+    assert "1 of 200 rows of the sample differ: 40 (counted from 0)." in said
+    assert "The column 1 makes the difference" in said
+    assert "Cause: the row lies on a threshold of the model." in said
+    assert f"is {np.nextafter(edge, 9):.17g} and not {edge:.17g}." in said
+    assert 'give sample.astype("float32").' in said
 
 
 def test_many_columns_are_halved(tmp_path: Path, wrong: None, monkeypatch: pytest.MonkeyPatch) -> None:
