@@ -93,7 +93,7 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
             return torch.addmm(b[-1], x, w[-1])
 
         title = f"layers {'-'.join(map(str, widths))}"
-        yield Work("layers", title, compiled(estimator), (64, 4096, 262144), peer)
+        yield Work("layers", title, compiled(estimator), (1, 64, 4096, 8192, 16384, 262144), peer)
 
 
 def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None = None) -> Callable[[int], Tensor]:

@@ -111,8 +111,8 @@ def bound_exactly(
 ):
     """Bound rows by their float64 distances to all points of `TILES` tiles, where rounded numbers say nothing of them.
 
-    LINES rows and SPAN tiles are taken at once: what is loaded of a row serves several points, and of a point several
-    rows, so that arithmetic is all that takes time.
+    LINES rows and SPAN tiles are taken at once: a number of a row that is loaded serves several points, and a number of
+    a point several rows.
     """
     POINTS_AT_ONCE: tl.constexpr = SPAN * BLOCK_POINTS
     for start in tl.range(0, exact.shape[0], LINES):

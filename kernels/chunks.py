@@ -19,7 +19,7 @@ except ImportError:
 SMALLEST_GRAPH_ROWS = 16
 
 MOST_STREAMS = 64
-"""Of the caller's streams so many are kept in mind."""
+"""The number of the caller's streams whose launches are kept."""
 
 
 class Lane:

@@ -1,4 +1,4 @@
-"""What a configuration tells clients of a model's columns and answers, and how a request says what it goes by.
+"""Parameters of a configuration about a model's columns and answers, and the one by which a request names them.
 
 A client takes the columns of a table by their names, and rounds numbers that are no categories, as the configuration
 said when it asked; by then the model may have been loaded anew with other columns. So a request whose tensors depend on

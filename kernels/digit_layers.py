@@ -3,8 +3,9 @@
 A program takes a block of rows through all layers. Of one or two hidden layers that are narrow it keeps the weights in
 shared memory, and what a layer makes in registers (`resident_layers_kernel`). Other weights it reads anew for each
 block of rows, and what a layer makes lies in a workspace of the program, which a GPU keeps in its second-level cache
-(`digit_layers_kernel`). Where layers are wide and rows few, `digit_steps.py` shares each layer among programs. Whole
-numbers have no order of summation, so all answer the same bits.
+(`digit_layers_kernel`). Where layers are wide and rows few, `digit_steps.py` shares each layer among programs. Where
+layers are wide and rows many, a Hopper GPU runs `digit_layers_hopper.py`. Whole numbers have no order of summation, so
+all answer the same bits, and the number of rows may choose among them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .devices import program_limit, shared_memory
+from .devices import has_warp_groups, program_limit, shared_memory
 from .digit_network import RESIDENT_LAYERS, RESIDENT_WIDTH, UNITS, whole_width
 from .digit_products import (
     activated,
@@ -33,6 +34,9 @@ from .plan import Parameters
 
 FEW_ROWS = 1024
 """Up to so many rows programs share the layers that are not resident, if they are wide."""
+
+MANY_ROWS = 8192
+"""Rows from which `digit_layers_hopper.py` was measured to be faster on an H200: see benchmarks/README.md."""
 
 RESIDENT_ROWS = 64
 """How many rows a program with resident weights takes at once where there are many."""
@@ -63,7 +67,7 @@ def layer_outputs(
     w += tl.arange(0, INPUTS)[:, None] + unit[None, :] * INPUTS
     for start in tl.range(0, units, BLOCK_UNITS, num_stages=1):
         v = multiply(d0, d1, d2, d3, w + start * INPUTS, units * INPUTS)
-        made = activated(v, factor, tl.load(intercept + start + unit), inverse, ACTIVATION)
+        made = activated(v, factor[:, None], tl.load(intercept + start + unit)[None, :], inverse[:, None], ACTIVATION)
         if is_last:
             sums = last_sums(sums, made, last_weight + start + unit, TARGETS, WIDTH)
         else:
@@ -103,11 +107,11 @@ def digit_layers_kernel(
 ):
     """A program takes every `num_programs(0)`-th block of rows through all layers."""
     PART: tl.constexpr = BLOCK_ROWS * WIDTH
-    mine, column = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH)
+    mine, column, feature = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH), tl.arange(0, INPUTS)
     values += tl.program_id(0).to(tl.int64) * (2 * PART)
     for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=1):
         row = block * BLOCK_ROWS + mine.to(tl.int64)
-        q, unit, nothing = first_numbers(x, shift, scale, used, row, rows, FEATURES, INPUTS, SHIFTED, SPARSE)
+        q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
         factor, unit, inverse = next_units(squares(q), unit, limits)
         sums, total = layer_outputs(
             q, factor, inverse, weight, intercept, last_weight, values, tl.load(shapes), HIDDEN == 1,
@@ -143,7 +147,7 @@ def resident_outputs(q, unit, e0, e1, e2, e3, limits, intercept, ACTIVATION: tl.
     factor, following, inverse = next_units(squares(q), unit, limits)
     d0, d1, d2, d3 = split(q)
     v = multiply_all(d0, d1, d2, d3, e0, e1, e2, e3)
-    return activated(v, factor, intercept, inverse, ACTIVATION), following
+    return activated(v, factor[:, None], intercept[None, :], inverse[:, None], ACTIVATION), following
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -173,7 +177,7 @@ def resident_layers_kernel(
     BLOCK_TARGETS: tl.constexpr,
 ):
     """A program takes every `num_programs(0)`-th block of rows through one or two hidden layers."""
-    mine, column = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH)
+    mine, column, feature = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH), tl.arange(0, INPUTS)
     a0, a1, a2, a3 = resident_digits(weight, WIDTH, INPUTS)
     first_intercept = tl.load(intercept + column)
     if HIDDEN == 2:
@@ -181,7 +185,7 @@ def resident_layers_kernel(
         second_intercept = tl.load(intercept + WIDTH + column)
     for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=1):
         row = block * BLOCK_ROWS + mine.to(tl.int64)
-        q, unit, nothing = first_numbers(x, shift, scale, used, row, rows, FEATURES, INPUTS, SHIFTED, SPARSE)
+        q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
         q, unit = resident_outputs(q, unit, a0, a1, a2, a3, limits, first_intercept, ACTIVATION)
         if HIDDEN == 2:
             q, unit = resident_outputs(q, unit, e0, e1, e2, e3, limits + 3, second_intercept, ACTIVATION)
@@ -220,6 +224,12 @@ def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
     return {"BLOCK_ROWS": block_rows, "BLOCK_UNITS": min(width, UNITS), "num_warps": 4}
 
 
+def takes_warp_groups(rows: int, widths: tuple[int, ...], activation: str, device: torch.device) -> bool:
+    """Return whether `digit_layers_hopper.py` computes the layers: where it can, and was measured to be faster."""
+    wide = widths[0] <= UNITS and len(widths) > 3 and max(widths[1:-1]) > RESIDENT_WIDTH
+    return wide and activation == "relu" and rows >= MANY_ROWS and has_warp_groups(device)
+
+
 def launch_digit_layers(
     parameters: Parameters,
     x: torch.Tensor,
@@ -242,31 +252,35 @@ def launch_digit_layers(
     if width > RESIDENT_WIDTH and rows <= FEW_ROWS:
         launch_each_layer(parameters, x, output, rows, widths, constants)
         return
-    most, stays = program_limit(device), resident(widths, device)
-    shape = (resident_shape if stays else digit_shape)(rows, width, most // 2)
-    programs = min(triton.cdiv(rows, shape["BLOCK_ROWS"]), most)
-    names = ("shift", "scale", "weight", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
+    names = ("shift", "scale", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
     arguments = {
         **{name: parameters[name] for name in names},
         **constants,
-        **shape,
         "used": parameters.get("used", parameters["shift"]),
+        "out": output,
         "FEATURES": widths[0],
         "INPUTS": whole_width(widths[0]),
         "HIDDEN": len(widths) - 2,
         "WIDTH": width,
         "TARGETS": widths[-1],
-        "BLOCK_TARGETS": triton.next_power_of_2(widths[-1]),
     }
-    if stays:
-        resident_layers_kernel[(programs,)](x=x, out=output, rows=rows, **arguments)
+    if takes_warp_groups(rows, widths, constants["ACTIVATION"], device):
+        from .digit_layers_hopper import launch_hopper_layers  # imports Gluon, which not every installation has
+
+        launch_hopper_layers(parameters, x, rows, widths, arguments)
         return
-    size = 2 * programs * shape["BLOCK_ROWS"] * width
+    most, stays = program_limit(device), resident(widths, device)
+    arguments |= (resident_shape if stays else digit_shape)(rows, width, most // 2)
+    arguments |= {"weight": parameters["weight"], "BLOCK_TARGETS": triton.next_power_of_2(widths[-1])}
+    programs = min(triton.cdiv(rows, arguments["BLOCK_ROWS"]), most)
+    if stays:
+        resident_layers_kernel[(programs,)](x=x, rows=rows, **arguments)
+        return
+    size = 2 * programs * arguments["BLOCK_ROWS"] * width
     digit_layers_kernel[(programs,)](
         x=x,
         shapes=parameters["shapes"],
         values=torch.empty(size, dtype=torch.int32, device=device),
-        out=output,
         rows=rows,
         **arguments,
     )

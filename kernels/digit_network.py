@@ -41,13 +41,11 @@ def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str
     scale, layers = _balanced(layers, shift, activation)
     *hidden, (last, last_intercept) = layers
     width = whole_width(max(weight.shape[1] for weight, _ in hidden))
-    resident = len(hidden) <= RESIDENT_LAYERS and width <= RESIDENT_WIDTH
-    block = width if resident else min(width, UNITS)
     shapes, packed, limits, first = [], [], [], 0
     intercepts = np.zeros((len(hidden), width))
     for index, (weight, intercept) in enumerate(hidden):
         inputs, units = weight.shape
-        padded = np.zeros((width if index else whole_width(inputs), -(-units // block) * block))
+        padded = np.zeros((width if index else whole_width(inputs), filled_units(units, len(hidden), width)))
         padded[:inputs, :units] = weight
         digits, unit = _weight_digits(padded)
         intercepts[index, :units] = intercept
@@ -76,6 +74,18 @@ def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str
 def whole_width(width: int) -> int:
     """Return to how many numbers a layer's inputs are filled up, which a program takes at once."""
     return max(32, 1 << (width - 1).bit_length())
+
+
+def filled_units(units: int, hidden: int, width: int) -> int:
+    """Return the padded number of units of a layer.
+
+    Args:
+        units: the layer's units.
+        hidden: how many hidden layers the network has.
+        width: the padded width of its widest hidden layer.
+    """
+    block = width if hidden <= RESIDENT_LAYERS and width <= RESIDENT_WIDTH else min(width, UNITS)
+    return -(-units // block) * block
 
 
 def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, activation: str) -> np.ndarray:

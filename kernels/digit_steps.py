@@ -4,6 +4,9 @@ There a program takes a block of rows through all layers, which leaves most of a
 programs share a layer: each makes a block of its units for a block of rows. What it leaves to the next launch are the
 whole numbers and each row's unit; the sums that a row's next unit follows from, whole numbers too, each program adds
 up anew. So the bits are those of one launch.
+
+On Hopper GPUs a launch begins while the one ahead of it still runs: it loads its weights, then waits until that one has
+ended and its results can be read (programmatic dependent launch).
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from .devices import has_dependent_launches
 from .digit_network import UNITS, whole_width
-from .digit_products import activated, answer, first_numbers, last_sums, multiply_all, next_units, split, squares
+from .digit_products import activated, answer, first_numbers, last_sums, multiply_apart, next_units, split, squares
 from .plan import Parameters
 
 BLOCK_ROWS = 16
@@ -50,15 +55,24 @@ def digit_layer_kernel(
     SPARSE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_UNITS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """A program makes a block of a hidden layer's units for a block of rows."""
+    """A program makes a block of a hidden layer's units for a block of rows.
+
+    Where EARLY, it loads its weights before the launch ahead of it has ended, and then waits for that end.
+    """
+    if EARLY:
+        gdc_launch_dependents()
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
     column, feature = tl.program_id(1) * BLOCK_UNITS + tl.arange(0, BLOCK_UNITS), tl.arange(0, INPUTS)
     real = row < rows
     w, part = weight + feature[:, None] + column[None, :] * INPUTS, units * INPUTS
     e0, e1, e2, e3 = tl.load(w), tl.load(w + part), tl.load(w + 2 * part), tl.load(w + 3 * part)
+    b = tl.load(intercept + layer * WIDTH + column)
+    if EARLY:
+        gdc_wait()
     if FIRST:
-        q, unit, nothing = first_numbers(x, shift, scale, used, row, rows, FEATURES, INPUTS, SHIFTED, SPARSE)
+        q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
     else:
         written = real[:, None] & (feature < tl.multiple_of(inputs, 16))[None, :]
         q = tl.load(source + row[:, None] * INPUTS + feature[None, :], mask=written, other=0)
@@ -66,8 +80,8 @@ def digit_layer_kernel(
         nothing = tl.load(source_unit + rows + row, mask=real, other=0.0)
     factor, unit, inverse = next_units(squares(q), unit, limits + 3 * layer)
     d0, d1, d2, d3 = split(q)
-    v = multiply_all(d0, d1, d2, d3, e0, e1, e2, e3)
-    made = activated(v, factor, tl.load(intercept + layer * WIDTH + column), inverse, ACTIVATION)
+    v = multiply_apart(d0, d1, d2, d3, e0, e1, e2, e3)
+    made = activated(v, factor[:, None], b[None, :], inverse[:, None], ACTIVATION)
     tl.store(result + row[:, None] * WIDTH + column[None, :], made, mask=real[:, None])
     if tl.program_id(1) == 0:
         tl.store(result_unit + row, unit, mask=real)
@@ -89,8 +103,11 @@ def last_digit_layer_kernel(
     FUNCTION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """A program answers a block of rows from what the last hidden layer made."""
+    if EARLY:
+        gdc_wait()
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
     column, real = tl.arange(0, WIDTH), row < rows
     written = real[:, None] & (column < tl.multiple_of(inputs, 16))[None, :]
@@ -112,6 +129,8 @@ def launch_each_layer(
 ) -> None:
     """Do what `launch_digit_layers` does in one launch for each layer."""
     device, width, hidden = parameters["weight"].device, whole_width(max(widths[1:-1])), widths[1:-1]
+    early = has_dependent_launches(device)
+    dependent = {"launch_pdl": True} if early else {}  # what begins early, which the first launch does not
     block_units = UNITS // 2 if rows <= FEW_ROWS else UNITS
     values = torch.empty(2, rows, width, dtype=torch.int32, device=device)
     row_units = torch.empty(2, 2, rows, dtype=torch.float64, device=device)
@@ -141,7 +160,9 @@ def launch_each_layer(
             WIDTH=width,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_UNITS=block_units,
+            EARLY=early,
             num_warps=4,
+            **(dependent if layer else {}),
             **{name: constants[name] for name in ("ACTIVATION", "SHIFTED", "SPARSE")},
         )
         begin += 4 * units * size
@@ -159,5 +180,7 @@ def launch_each_layer(
         FUNCTION=constants["FUNCTION"],
         BLOCK_ROWS=LAST_BLOCK_ROWS,
         BLOCK_TARGETS=triton.next_power_of_2(widths[-1]),
+        EARLY=early,
         num_warps=4,
+        **dependent,
     )

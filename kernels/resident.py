@@ -33,11 +33,8 @@ MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**20, 2**26
 ALIGNED_BYTES = 16
 """Kernels are compiled for buffers that begin at a multiple of so many bytes; others might change an answer's bits."""
 
-TAKEN_BLOCK, GIVEN_BLOCK = 8192, 1024
-"""Each warp that takes rows reads the table across the bus, so that few are better than many."""
-
-SEARCHED_BLOCK = 8192
-WARPS = 8
+BLOCK, WARPS = 1024, 4
+SEARCHED_BLOCK, SEARCHED_WARPS = 8192, 8
 
 ADDRESS, NUMBERS, ROWS, WRONG, ANSWERS = range(5)
 """Places of a call's table: the address of its rows, how many numbers and how many rows they are, whether one of the
@@ -193,7 +190,7 @@ class Resident:
         return _Small(Chunk((take, *compute, *give), self._lane), buffers, table, given)
 
     def _take(self, table: torch.Tensor, copied: torch.Tensor, given: torch.Tensor, rows: int) -> None:
-        take_kernel[(triton.cdiv(rows * self._n_features, TAKEN_BLOCK),)](
+        take_kernel[(triton.cdiv(rows * self._n_features, BLOCK),)](
             table=table,
             copied=copied,
             nan_allowed=self._nan_allowed,
@@ -202,7 +199,7 @@ class Resident:
             WRONG=WRONG,
             NAN=self._nan,
             TABLE=len(table),
-            BLOCK=TAKEN_BLOCK,
+            BLOCK=BLOCK,
             num_warps=WARPS,
         )
 
@@ -262,7 +259,7 @@ class Resident:
             n_features=self._n_features,
             NAN=nan,
             BLOCK=SEARCHED_BLOCK,
-            num_warps=WARPS,
+            num_warps=SEARCHED_WARPS,
         )
 
     def _new(self, rows: int, output: str) -> torch.Tensor:
@@ -276,7 +273,7 @@ class Resident:
 
 
 class _Large(NamedTuple):
-    """How many rows of any number are computed: by which steps, how many at once, and what is searched.
+    """The way to compute any number of rows: the steps, the rows of a piece, and what is searched.
 
     `telling` is an output that is not finite where a number of its row is not; None: the rows are searched.
     """
@@ -301,18 +298,14 @@ class _Small:
     def prepare(self, size: int) -> Prepared:
         """Return what answers at most `size` rows, and keep it."""
         self._table.zero_()  # no rows: what compiles the kernels reads and writes nowhere
-        begin, n_features, device, widths = (
-            self._chunk.replayer(size, self._device),
-            self._n_features,
-            self._device,
-            self._widths,
-        )
+        begin = self._chunk.replayer(size, self._device)
+        n_features, widths = self._n_features, self._widths
         table = self._table.numpy().data
         lay = struct.Struct(f"{ANSWERS + len(widths)}q").pack_into
 
         def answer(X: torch.Tensor, flat: bool) -> Answers | None:
             rows = X.shape[0]
-            found = {name: torch.empty((rows, width), dtype=torch.float32, device=device) for name, width in widths}
+            found = {name: X.new_empty((rows, width), dtype=torch.float32) for name, width in widths}
             lay(table, 0, X.data_ptr(), rows * n_features, rows, 0, *[each.data_ptr() for each in found.values()])
             wait = begin()
             if flat:
@@ -326,6 +319,6 @@ class _Small:
 
 def _give(buffer: torch.Tensor, copied: torch.Tensor, place: int, rows: int) -> None:
     width = buffer.shape[1]
-    give_kernel[(triton.cdiv(rows * width, GIVEN_BLOCK),)](
-        source=buffer, copied=copied, ROWS=ROWS, PLACE=place, WIDTH=width, BLOCK=GIVEN_BLOCK, num_warps=4
+    give_kernel[(triton.cdiv(rows * width, BLOCK),)](
+        source=buffer, copied=copied, ROWS=ROWS, PLACE=place, WIDTH=width, BLOCK=BLOCK, num_warps=WARPS
     )

@@ -139,6 +139,10 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
         ("exporter.compiler", "exporter.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
+        (
+            "kernels.digit_layers",
+            "kernels.digit_layers_hopper",
+        ),  # which brings Gluon, and not every GPU has a use for it
         ("scoring.loaded", "scoring.model"),  # which brings torch
     }
     assert {other.partition(".")[0] for _, other in of_entries} <= {"kernels"}

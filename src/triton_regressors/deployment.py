@@ -6,8 +6,6 @@ where it stands. A template that has not the value, because somebody changed one
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 import textwrap
@@ -24,9 +22,6 @@ RULES = ("alerts.yaml", "drift.yaml")
 """What Prometheus evaluates: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""
 COMPOSED = ("compose.yaml", "prometheus.yaml", *RULES)
 """What the deployment by Compose needs, beside Grafana's folder."""
-WRITTEN = ".triton-regressors-deploy.json"
-"""Name of the file that lists the files which this command wrote into a directory."""
-
 NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
 MIB = 2**20
 STEP_MIB = 256
@@ -284,72 +279,6 @@ def compose_files(
     }
     texts[".env"] = _notes(numbers) + "".join(f"{name}={value}\n" for name, value in values.items())
     return texts
-
-
-def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> tuple[list[str], list[str]]:
-    """Write the files, by their paths in `directory`, which is new or empty unless they are to be overwritten.
-
-    `WRITTEN` keeps the SHA-256 of each. A file that a former run wrote and this one does not is removed, unless
-    somebody has changed it since.
-
-    Returns:
-        The paths that were removed, and those that were kept because they were changed.
-
-    Raises:
-        TritonRegressorsError: it holds something, or cannot be written to.
-    """
-    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
-    try:
-        if directory.is_dir() and any(directory.iterdir()) and not overwrite:
-            raise TritonRegressorsError(f"{directory} holds something already; give another --output, or --overwrite.")
-        directory.mkdir(parents=True, exist_ok=True)
-        before = _written(directory)
-        _note(directory, {**before, **digests})
-        for name, text in files.items():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            (directory / name).write_text(text, encoding="utf-8")
-        stale = [name for name in before if name not in files and (directory / name).is_file()]
-        changed = [name for name in stale if _digest(directory / name) != before[name]]
-        removed = [name for name in stale if name not in changed]
-        for name in removed:
-            (directory / name).unlink()
-            _remove_empty((directory / name).parent, directory)
-        _note(directory, {**{name: before[name] for name in changed}, **digests})
-        return removed, changed
-    except OSError as error:
-        raise TritonRegressorsError(f"Nothing can be written into {directory}: {error.strerror}.") from error
-
-
-def _written(directory: Path) -> dict[str, str]:
-    """Return the path and SHA-256 of each file that former runs wrote into a directory."""
-    try:
-        found = json.loads((directory / WRITTEN).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    inside = {name: digest for name, digest in found.items() if isinstance(digest, str)} if type(found) is dict else {}
-    return {name: digest for name, digest in inside.items() if _is_below(directory / name, directory)}
-
-
-def _is_below(path: Path, directory: Path) -> bool:
-    """Whether a path names something in a directory, and follows no link out of it."""
-    return path.parent.resolve().is_relative_to(directory.resolve()) and not path.is_symlink()
-
-
-def _note(directory: Path, digests: Mapping[str, str]) -> None:
-    """Write down which files are this command's own."""
-    text = json.dumps(dict(sorted(digests.items())), indent=1) + "\n"
-    (directory / WRITTEN).write_text(text, encoding="utf-8")
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _remove_empty(folder: Path, directory: Path) -> None:
-    """Remove a folder, and those above it in a directory, as far as they are empty."""
-    while folder != directory and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent
 
 
 def put(text: str, values: Mapping[str, str]) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_regressors.deployment import Scaling, manifests, resources_of, write
+from triton_regressors.deployed_files import write
+from triton_regressors.deployment import Scaling, manifests, resources_of
 
 
 @pytest.fixture(scope="session")

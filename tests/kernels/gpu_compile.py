@@ -23,14 +23,17 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
 from benchmarks.shape_classes import OPERATIONS as MEASURED
 from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
+from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_norm, nearest, symmetric_sum, within
+from triton_regressors.kernels import digit_layers, digit_norm, digit_steps, nearest, symmetric_sum, within
 from triton_regressors.kernels.chunks import Lane
 from triton_regressors.kernels.functions import FUNCTIONS
 from triton_regressors.kernels.gather import Gathering
@@ -123,13 +126,16 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
         elif isinstance(value, torch.Tensor):
             signature[name] = POINTERS[value.dtype]
             attributes[(index,)] = [["tt.divisibility", 16]]
+        elif isinstance(value, TensorDescriptor):
+            kind = POINTERS[value.base.dtype].removeprefix("*")
+            signature[name] = f"tensordesc<{kind}{list(value.block_shape)},{value.layout!r}>"
         else:
             signature[name] = "i32"
     if "PRECISION" in constants and constants["PRECISION"] != "float64":
         constants["PRECISION"] = "bf16x6" if capability >= 80 else "ieee"
     if "MATRIX_UNITS" in constants:
         constants["MATRIX_UNITS"] = capability >= 80
-    source = ASTSource(kernel, signature, constants, attributes)
+    source = (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, signature, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
@@ -158,7 +164,7 @@ def launches() -> list[Launch]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     known = [*found.values(), *tabled(), *in_parts(), *gathered(), *resident(), *on_smaller_gpus()]
-    return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows()]
+    return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows(), *on_hopper()]
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -177,6 +183,25 @@ def on_smaller_gpus() -> Iterator[Launch]:
                 yield (capability, *launch)
         finally:
             setattr(module, what, known)
+
+
+def on_hopper() -> Iterator[Launch]:
+    """Yield layers of networks as GPUs of 9.0 get them: in warp groups, and begun before the launch ahead has ended."""
+    networks = [
+        dense_layers(*widths, precision="int8", shift=shift, function=function)
+        for widths, shift, function in (
+            ((64, 256, 256, 256, 4), 0.0, "identity"),
+            ((9, 20, 150, 33), 2.0, "exp"),
+        )
+    ]
+    networks[1].weights[:20] = 0  # of a feature that is not looked at
+    with mock.patch.object(digit_layers, "has_warp_groups", return_value=True):
+        for network, dtype in zip(networks, (torch.float32, torch.float64), strict=True):
+            for launch in record(network, [network.widths[0]], dtype, rows=digit_layers.MANY_ROWS):
+                assert launch[0].is_gluon()
+                yield (TARGETS[-1], *launch)
+    with mock.patch.object(digit_steps, "has_dependent_launches", return_value=True):
+        yield from ((TARGETS[-1], *launch) for launch in record(networks[0], [networks[0].widths[0]], rows=1))
 
 
 def of_few_rows() -> Iterator[Launch]:

@@ -1,5 +1,7 @@
 """All layers of a neural network in one launch, in float64 and as float16 products."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
 from triton_regressors.kernels import digit_layers, digit_steps
+from triton_regressors.kernels.devices import has_dependent_launches, has_warp_groups
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops import dense_layers as dense_layers_module
 from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
@@ -116,6 +119,88 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     assert np.array_equal(few, many, equal_nan=True)
     known = np.delete(np.arange(37), 5)
     np.testing.assert_allclose(few[known], op.emulate(x[known]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("widths", [(40, 70, 20, 3), (9, 20, 150, 33), (33, 40, 200, 130, 2), (64, 256, 256, 256, 4)])
+@pytest.mark.parametrize("rows", [1, 63, 4096, 70_001])
+def test_hopper_layers_have_the_bits_of_plain_ones(
+    widths: tuple[int, ...], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the number of rows, the network, the magnitude of its rows, and the type of its answers."""
+    device, launched = torch.device("cuda"), []
+    if not has_warp_groups(device):
+        pytest.skip("needs a GPU of compute capability 9.0 and a version of the Triton language seen there")
+    from triton_regressors.kernels import digit_layers_hopper  # imports Gluon
+
+    launch = digit_layers_hopper.launch_hopper_layers
+    monkeypatch.setattr(
+        digit_layers_hopper, "launch_hopper_layers", lambda *given: (launched.append(1), launch(*given))
+    )
+    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    rng = np.random.default_rng(rows)
+    for draw, dtype in enumerate((torch.float32, torch.float64, torch.float32)):
+        op = dense_layers(*widths, precision="int8", shift=float(draw), function="exp" if draw == 1 else "identity")
+        op.weights[:] = rng.normal(size=op.weights.shape) / 8
+        x = (rng.normal(size=(rows, widths[0])) * 10.0 ** (2 * draw - 2)).astype(np.float32)
+        x[rows // 2, 0] = np.nan if draw else 1.0
+        monkeypatch.setattr(digit_layers, "takes_warp_groups", lambda *_: True)
+        found = run_kernel(op, [x], device, dtype)
+        monkeypatch.setattr(digit_layers, "takes_warp_groups", lambda *_: False)
+        plain = run_kernel(op, [x], device, dtype)
+        assert np.array_equal(np.isnan(found), np.isnan(plain))
+        assert np.nan_to_num(found).tobytes() == np.nan_to_num(plain).tobytes()
+    assert len(launched) == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [1, 16, 300, 1024])
+def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many calls in a row, none of which waits for the one before on the host."""
+    device = torch.device("cuda")
+    if not has_dependent_launches(device):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    op = dense_layers(64, 256, 256, 256, 4, precision="int8")
+    parameters = {name: torch.as_tensor(array).to(device) for name, array in op.parameters().items()}
+    draws = [torch.randn(rows, 64, device=device) for _ in range(50)]
+    outputs = {early: [torch.empty(rows, 4, device=device) for _ in draws] for early in (True, False)}
+    for early, answers in outputs.items():
+        monkeypatch.setattr(digit_steps, "has_dependent_launches", lambda _, early=early: early)
+        for x, output in zip(draws, answers, strict=True):
+            op.launch(parameters, [x], output, rows)
+    assert all(torch.equal(one, other) for one, other in zip(*outputs.values(), strict=True))
+
+
+def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were measured to take less time so."""
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
+    many, wide, device = digit_layers.MANY_ROWS, (64, 256, 256, 4), torch.device("cuda")
+    assert digit_layers.takes_warp_groups(many, wide, "relu", device)
+    for rows, widths, activation in (
+        (many - 1, wide, "relu"),
+        (many, wide, "tanh"),
+        (many, (65, 256, 256, 4), "relu"),
+        (many, (64, 256, 4), "relu"),
+        (many, (64, 128, 128, 4), "relu"),
+    ):
+        assert not digit_layers.takes_warp_groups(rows, widths, activation, device)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    assert not digit_layers.takes_warp_groups(many, wide, "relu", device)
+
+
+def test_layers_are_computed_without_gluon(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that an entry loads imports the module that needs it, and plain kernels answer however many rows."""
+    monkeypatch.setitem(sys.modules, "triton_regressors.kernels.digit_layers_hopper", None)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    op = dense_layers(9, 150, 150, 3, precision="int8")
+    (x,) = inputs_for([9], 10)
+    few = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    monkeypatch.setattr(digit_layers, "MANY_ROWS", 1)
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), few)
+    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
+    with pytest.raises(ImportError, match="digit_layers_hopper"):
+        run_kernel(op, [x], device, torch.float64)
 
 
 def test_rows_with_a_number_that_is_none_have_no_answer(device: torch.device) -> None:

@@ -261,7 +261,9 @@ class FailingDriver:
     """Stands for the CUDA driver, which fails only where a GPU does."""
 
     CUgraphExec = CUstream = int
-    CUresult = enum.IntEnum("CUresult", {"CUDA_SUCCESS": 0, "CUDA_ERROR_ILLEGAL_ADDRESS": 700})
+    CUresult = enum.IntEnum(
+        "CUresult", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_CONTEXT": 201, "CUDA_ERROR_ILLEGAL_ADDRESS": 700}
+    )
 
     @classmethod
     def cuGraphLaunch(cls, executable: int, stream: int) -> tuple[int]:  # noqa: N802

@@ -166,6 +166,21 @@ def test_rows_as_the_model_reads_them_and_rows_that_only_look_so(risk: tr.Model,
         assert risk.predict(given.clone().requires_grad_()).cpu().numpy().tobytes() == wanted.tobytes()
 
 
+def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no short way for rows as they lie."""
+    rows = torch.from_numpy(X[:40]).to(place(risk))
+    asks: list[Any] = [X[:40], rows, pd.DataFrame(X[:40], columns=NAMES)]
+    wanted = [risk.predict(each) for each in asks for _ in range(2)]
+    assert risk._model().takes(X[:40]) != risk._model().takes(rows)
+    monkeypatch.setattr(risk._model(), "_prepared", None)
+    monkeypatch.setattr(risk._model(), "_on_cpu", None)
+    assert not risk._model().takes(X[:40])
+    assert not risk._model().takes(rows)
+    found = [risk.predict(each) for each in asks for _ in range(2)]
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.as_tensor(one).cpu().numpy().tobytes() == torch.as_tensor(other).cpu().numpy().tobytes()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 700, 200_000])
 def test_cupy_gets_its_own_arrays(entries: Path, rows: int) -> None:

@@ -159,6 +159,7 @@ def deploy(
     with loading():
         from triton_regressors import deployment
         from triton_regressors.clients.entries import read_config
+        from triton_regressors.deployed_files import write
     directory = output or Path(f"deploy-{name}")
     configs = _configs(repository, name, read_config)
     if platform is not Platform.compose:
@@ -208,7 +209,7 @@ def deploy(
             gpu_resource=resource,
             access=access,
         )
-    removed, changed = deployment.write(files, directory, overwrite)
+    removed, changed = write(files, directory, overwrite)
     console = Console()
     for name in removed:
         console.print(

@@ -164,18 +164,19 @@ class Model:
         return tuple(dict.fromkeys(outputs))
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
-        names, rows = self.check_outputs(outputs), None
-        found: Mapping[str, Any] | None = self._as_it_lies(X, names, flat=squeeze and not self._answers_column)
-        if found is None:
-            rows = given(X)
-            found = self._of_given(rows, names)
+        names = self.check_outputs(outputs)
+        at_once = self._as_it_lies(X, names, flat=squeeze and not self._answers_column)
+        if at_once is not None:
+            return at_once
+        rows = given(X)
+        found = self._of_given(rows, names)
         if squeeze:
             found = {name: as_predicted(answer, self._answers_column) for name, answer in found.items()}
-        return dict(found) if rows is None else {name: rows.answer(answer) for name, answer in found.items()}
+        return {name: rows.answer(answer) for name, answer in found.items()}
 
     @functools.cached_property
     def _answers_column(self) -> bool:
-        """Whether the estimator's `predict` answers one target as `[rows, 1]`."""
+        """True if the estimator's `predict` answers one target as `[rows, 1]`."""
         return bool(read_document(self.entry.version_directory, check_files=False).answers_column)
 
     def _of_given(self, rows: Given, outputs: tuple[str, ...]) -> Mapping[str, Any]:

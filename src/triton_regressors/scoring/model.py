@@ -128,31 +128,38 @@ class LocalModel:
     def answer(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return outputs of rows that `takes` accepts, where they lie; None where a number is refused.
 
-        If `flat`, an output of one column may be `[rows]`.
-
         On a GPU a number of rows that was met before is one graph. The caller's settings of torch cannot reach it, and
         only inference mode would reach its answers, by making them tensors that autograd refuses.
+
+        Args:
+            X: the rows.
+            outputs: their names.
+            flat: return an output of one column as `[rows]`.
 
         Raises:
             ServerFault: the model failed.
         """
+        found: dict[str, Any] | None
         if self._prepared is None:
-            return self._of_array(X, outputs)
-        with self._lock:
-            here = self._process == os.getpid() and torch.cuda.current_device() == self._gpu
-            prepared = self._prepared(X.shape[0], outputs) if here else None
-            found: dict[str, torch.Tensor] | None
-            if prepared is not None:
-                if not torch.is_inference_mode_enabled():
-                    found = prepared(X, flat)
-                    return found
-                with torch.inference_mode(mode=False):
-                    found = prepared(X, flat)
-                    return found
-            if here and _is_plain():
-                found = self._model.runner.predict_on_device(X, outputs)
-                return found
-        return self.on_device(X, outputs)
+            found = self._of_array(X, outputs)
+        else:
+            with self._lock:
+                here = self._process == os.getpid() and torch.cuda.current_device() == self._gpu
+                prepared = self._prepared(X.shape[0], outputs) if here else None
+                if prepared is not None:
+                    if not torch.is_inference_mode_enabled():
+                        found = prepared(X, flat)
+                        return found
+                    with torch.inference_mode(mode=False):
+                        found = prepared(X, flat)
+                        return found
+                if here and _is_plain():
+                    found = self._model.runner.predict_on_device(X, outputs)
+                else:
+                    found = self.on_device(X, outputs)
+        if flat and found is not None:
+            return {name: each.reshape(-1) if each.shape[1] == 1 else each for name, each in found.items()}
+        return found
 
     def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         try:
