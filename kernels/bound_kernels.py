@@ -16,8 +16,12 @@ from .far_rows import (
     moved_offset,
 )
 from .powers import power
+from .selection import INFINITE_SINGLE
 
 LARGEST = tl.constexpr(3e38)
+BIASES = tl.constexpr(896 << 23)
+"""The difference between the biases of float64's and float32's exponents, where float32 has its exponent."""
+
 SINGLE_SLACK = tl.constexpr(2.0**-22)
 """The share of a number that rounding it to float32 may take, and more."""
 
@@ -47,22 +51,26 @@ def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.cons
 
 
 @triton.jit
-def store_least(bounds, distance, scale, offset, row, real, group, groups, LENGTH: tl.constexpr, ROUGH: tl.constexpr):
+def store_least(
+    bounds, distance, scale, offset, row, real, point, group, groups,
+    POINTS: tl.constexpr, LENGTH: tl.constexpr, ROUGH: tl.constexpr,
+):  # fmt: skip
     """Store the least of every `LENGTH` of the float64 distances of rows as a bound, rounded down to float32.
 
-    `distance` is `[rows, points]` and `group` the first group of these points. ROUGH says that the distances of a
-    search may differ from these in their last places.
+    `distance` is `[rows, points]`, `point` says which these are, and `group` is the first of their groups. ROUGH says
+    that the distances of a search may differ from these in their last places. Numbers of at least 0 rank as their bits
+    do, and the upper bits of a float64 number are those of the float32 number below it, but for the exponent's bias.
     """
     GROUPS: tl.constexpr = distance.shape[1] // LENGTH
-    least = tl.min(tl.reshape(distance, [distance.shape[0], GROUPS, LENGTH]), axis=2)
     if ROUGH:
-        least *= 1.0 - 2.0**-30
-    exact = tl.maximum(least * scale[:, None] - offset[:, None], 0.0)
-    single = exact.to(tl.float32)
-    single = tl.where(single.to(tl.float64) > exact, single * (1.0 - SINGLE_SLACK), single)
-    single = tl.where(single == single, tl.minimum(single, LARGEST), 0.0)
+        distance *= 1.0 - 2.0**-30
+    exact = tl.minimum(tl.maximum(distance * scale[:, None] - offset[:, None], 0.0), LARGEST)
+    bits = ((exact.to(tl.int64, bitcast=True) >> 29) - BIASES).to(tl.int32)
+    bits = tl.where((point < POINTS)[None, :], tl.maximum(bits, 0), INFINITE_SINGLE)
+    least = tl.min(tl.reshape(bits, [distance.shape[0], GROUPS, LENGTH]), axis=2).to(tl.float32, bitcast=True)
     group += tl.arange(0, GROUPS)
-    tl.store(bounds + row[:, None] * groups + group[None, :], single, mask=real[:, None] & (group < groups)[None, :])
+    inside = real[:, None] & (group < groups)[None, :]
+    tl.store(bounds + row[:, None] * groups + group[None, :], tl.minimum(least, LARGEST), mask=inside)
 
 
 @triton.jit
@@ -114,25 +122,27 @@ def bound_exactly(
             row, a, c = first + place, numbers_at(scale, place), numbers_at(offset, place)
             for some in tl.range(tile, tl.minimum(tile + TILES, tiles), SPAN):
                 point = some * BLOCK_POINTS + tl.arange(0, POINTS_AT_ONCE)
-                real = (point < POINTS)[None, :]
-                xs = x + row[:, None] * FEATURES
+                xs = x + tl.where(here, row, first)[:, None] * FEATURES
                 ys = (columns + (point // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + point % STRIDE)[None, :]
                 distance = tl.zeros([LINES, POINTS_AT_ONCE], tl.float64)
                 for feature in tl.range(0, FEATURES, loop_unroll_factor=2):
-                    v = tl.load(ys, mask=real, other=0.0)
-                    u = tl.load(xs + feature, mask=here[:, None], other=0.0).to(tl.float64)
+                    v = tl.load(ys, mask=(point < POINTS)[None, :], other=0.0)
+                    u = tl.load(xs + feature).to(tl.float64)
                     ys += STRIDE
                     weight = tl.load(factor + feature) if WEIGHTED else 1.0
                     distance = add_difference(
                         distance, tl.abs(u - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED
                     )
-                distance = tl.where((distance == distance) & real, distance, INFINITY)
                 if PART:
                     EACH: tl.constexpr = BLOCK_POINTS // PART
-                    store_least(finer, distance, a, c, row, here, some * EACH, tiles * EACH, LENGTH=PART, ROUGH=ROUGH)
+                    store_least(
+                        finer, distance, a, c, row, here, point, some * EACH, tiles * EACH,
+                        POINTS=POINTS, LENGTH=PART, ROUGH=ROUGH,
+                    )  # fmt: skip
                 store_least(
-                    bounds, distance, a, c, row, here, some * (BLOCK_POINTS // GROUP), groups, LENGTH=GROUP, ROUGH=ROUGH
-                )
+                    bounds, distance, a, c, row, here, point, some * (BLOCK_POINTS // GROUP), groups,
+                    POINTS=POINTS, LENGTH=GROUP, ROUGH=ROUGH,
+                )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -312,7 +322,9 @@ def euclidean_bounds_kernel(
         by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
     exact = by < 0.0
     stored = (row < rows) & (by >= 0.0)
-    for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
+    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction for two questions
+    last = tl.where(kinds % (BLOCK_ROWS + 1) > 0, tl.minimum(first + TILES, tiles), first)
+    for tile in tl.range(first, last):
         point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
         places = near + point.to(tl.int64)[None, :] * WIDTH + feature[:, None]
         if EARLY:
@@ -332,7 +344,7 @@ def euclidean_bounds_kernel(
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         least += squares[:, None]
         store_bounds(bounds, least, away, row, stored, tile, groups, SLACK=2.0**-20, ROOT=2.0)
-    if tl.max(exact.to(tl.int32), axis=0) > 0:
+    if kinds > BLOCK_ROWS:
         if not FUSED:
             a = tl.load(reach + 2 * row, mask=exact, other=0.0)
             c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
@@ -381,10 +393,12 @@ def difference_bounds_kernel(
     by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
     exact = by < 0.0
     stored = (row < rows) & (by >= 0.0)
-    lane = tl.arange(0, BLOCK_POINTS)
     first = tl.program_id(0) * TILES
+    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction for two questions
+    last = tl.where(kinds % (BLOCK_ROWS + 1) > 0, tl.minimum(first + TILES, tiles), first)
+    lane = tl.arange(0, BLOCK_POINTS)
     near += first.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane
-    for tile in tl.range(first, tl.minimum(first + TILES, tiles)):
+    for tile in tl.range(first, last):
         distance = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float32)
         for feature in tl.range(0, FEATURES, loop_unroll_factor=UNROLL):
             u = tl.load(rounded + row * FEATURES + feature, mask=row < rows, other=0.0)
@@ -399,7 +413,7 @@ def difference_bounds_kernel(
         distance = tl.where((tile * BLOCK_POINTS + lane < POINTS)[None, :], distance, INFINITY)
         least = tl.min(tl.reshape(distance, [BLOCK_ROWS, BLOCK_POINTS // GROUP, GROUP]), axis=2)
         store_bounds(bounds, least, lost, row, stored, tile, groups, SLACK=SLACK, ROOT=ROOT)
-    if tl.max(exact.to(tl.int32), axis=0) > 0:
+    if kinds > BLOCK_ROWS:
         a = tl.load(reach + 2 * row, mask=exact, other=0.0)
         c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
         bound_exactly(
