@@ -198,7 +198,7 @@ def _rounded(
 def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused: bool, given: dict[str, Any]) -> None:
     rows, points, features, wide = given["rows"], given["POINTS"], given["FEATURES"], given.pop("wide")
     block_rows = _block_rows(rows)
-    tiles_each = 16 if rows > 64 else 2 if rows > 16 else 1
+    tiles_each = 4 if rows > 64 else 2 if rows > 16 else 1
     euclidean_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
         x=wide,
         **{name: parameters[name] for name in (*ROUNDING, "unit", "norms")},
