@@ -89,7 +89,7 @@ def features_behind(plan: Plan) -> frozenset[int]:
     """Return the features that reach a threshold through a step that is not followed back."""
     found: frozenset[int] = frozenset()
     for operation, source in _with_sources(plan):
-        if any(source.feature[column] < 0 for column, _ in _jumps(operation)):
+        if source.mixed and any(source.feature[column] < 0 for column, _ in _jumps(operation)):
             found |= source.mixed
     return found
 

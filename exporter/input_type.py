@@ -17,6 +17,7 @@ import numpy as np
 from triton_regressors.exporter.edges import features_behind, find_edges, rows_at_edges
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.jumps import rows_at_jumps
+from triton_regressors.exporter.evidence.ties import errors
 from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.profile import Profile
@@ -141,12 +142,8 @@ class _Probe:
         found = self._oracle.finite_answers(np.concatenate([a, b]))
         if found is None:
             return None
-        apart = np.zeros(len(a))
-        for name, values in found.items():
-            first, second = np.split(values.reshape(len(values), -1), 2)
-            unit = np.broadcast_to(self._rows.units[name], first.shape[1:])
-            apart = np.maximum(apart, (np.abs(first - second) / unit).max(axis=1))
-        return apart
+        first, second = ({name: np.split(values, 2)[half] for name, values in found.items()} for half in (0, 1))
+        return errors(first, second, self._rows.units)
 
     def rounding(self, inputs: Inputs) -> Rounding:
         """Return what these inputs do to the rows."""

@@ -168,9 +168,8 @@ class Difference:
                 return (
                     f"Cause: the row lies on a threshold of the model. The estimator itself gives the entry's answer "
                     f"where column {self._called(column)} is {beside:.17g} and not {X[0, column]:.17g}. The last bits "
-                    "of what a transformer makes of the number decide there, and the entry's may be others. Fit the "
-                    "model on numbers of fewer digits, or export it for float32 rows: give "
-                    'sample.astype("float32").'
+                    "of what a transformer makes of the number decide there, and the entry's may differ. "
+                    'sample.astype("float32") exports the model for float32 rows instead.'
                 )
         return (
             "None of the usual causes explains it (equal distances, missing values, unknown categories, types, rows "

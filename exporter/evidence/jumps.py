@@ -44,15 +44,18 @@ def rows_at_jumps(differ: Differ, X: np.ndarray, features: Sequence[int], least:
         return X[:0]
     chosen = np.flatnonzero(apart > least)[:PLACES]
     low, high, along = low[chosen], high[chosen], along[chosen]
+    if not len(chosen):
+        return X[:0]
     each = np.arange(len(along))
-    for _ in range(HALVINGS if len(along) else 0):
+    for _ in range(HALVINGS):
         middle = _moved(low, along, low[each, along] / 2 + high[each, along] / 2)
-        to_low, to_high = differ(low, middle), differ(middle, high)
-        if to_low is None or to_high is None:
+        apart = differ(np.concatenate([low, middle]), np.concatenate([middle, high]))
+        if apart is None:
             return X[:0]
+        to_low, to_high = np.split(apart, 2)
         below = (to_low >= to_high)[:, None]
         low, high = np.where(below, low, middle), np.where(below, middle, high)
-    apart = differ(low, high) if len(along) else np.zeros(0)
+    apart = differ(low, high)
     if apart is None:
         return X[:0]
     left = apart > least
