@@ -17,10 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
+from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
-from ..trees.float32_sum import add_in_order
 
 BLOCK_ROWS = 32
 

@@ -27,19 +27,6 @@ INVERSE = tl.constexpr(0x7FE0000000000000)  # less the bits of a power of two: t
 ROUNDER_BITS = tl.constexpr(0x4338000000000000)
 MIDDLE = tl.constexpr(1 << 26)  # more than the magnitude of what is added to it
 
-TRANSPOSED = tl.constexpr("""{
-    .reg .b32 a, b, c, d;
-    prmt.b32 a, $4, $5, 0x5140;
-    prmt.b32 b, $4, $5, 0x7362;
-    prmt.b32 c, $6, $7, 0x5140;
-    prmt.b32 d, $6, $7, 0x7362;
-    prmt.b32 $3, a, c, 0x5410;
-    prmt.b32 $2, a, c, 0x7632;
-    prmt.b32 $1, b, d, 0x5410;
-    prmt.b32 $0, b, d, 0x7632;
-}""")
-"""The bytes of four numbers, those of one place together, the highest first."""
-
 
 @triton.jit
 def unit_of(largest):
@@ -52,20 +39,6 @@ def unit_of(largest):
 def whole(z, inverse):
     """Return float64 `z / unit`, rounded, as int32, where `inverse` is one through the unit."""
     return (z * inverse + ROUNDER).to(tl.int64, bitcast=True).to(tl.int32)
-
-
-@triton.jit
-def split(q):
-    """Return the digits of int32 numbers as int8, the highest first."""
-    signed = (q + 0x808080) ^ 0x808080
-    if INTERPRETED:
-        d0, d1 = (signed >> 24).to(tl.int8), (signed >> 16).to(tl.int8)
-        d2, d3 = (signed >> 8).to(tl.int8), signed.to(tl.int8)
-    else:
-        d0, d1, d2, d3 = tl.inline_asm_elementwise(
-            TRANSPOSED, "=r,=r,=r,=r,r,r,r,r", [signed], (tl.int8, tl.int8, tl.int8, tl.int8), True, 4
-        )
-    return d0, d1, d2, d3
 
 
 @triton.jit

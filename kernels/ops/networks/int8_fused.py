@@ -16,9 +16,10 @@ import torch
 import triton
 import triton.language as tl
 
+from ...numerics.int8_digits import split
 from ...plan.devices import has_warp_groups, program_limit, shared_memory
 from ...plan.plan import Parameters
-from .int8_device import activated, answer, first_numbers, last_sums, multiply, multiply_all, next_units, split, squares
+from .int8_device import activated, answer, first_numbers, last_sums, multiply, multiply_all, next_units, squares
 from .int8_layerwise import launch_each_layer
 from .int8_tables import RESIDENT_LAYERS, RESIDENT_WIDTH, UNITS, whole_width
 

@@ -27,9 +27,10 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warp
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from ...numerics.functions import apply_function
+from ...numerics.int8_digits import split
 from ...plan.devices import program_limit
 from ...plan.plan import Parameters
-from .int8_device import MIDDLE, activated, combined, first_numbers, next_units, split, squares
+from .int8_device import MIDDLE, activated, combined, first_numbers, next_units, squares
 from .int8_tables import UNITS, filled_units, whole_width
 
 GROUP_ROWS = gl.constexpr(64)

@@ -18,9 +18,10 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from ...numerics.int8_digits import split
 from ...plan.devices import has_dependent_launches
 from ...plan.plan import Parameters
-from .int8_device import activated, answer, first_numbers, last_sums, multiply_apart, next_units, split, squares
+from .int8_device import activated, answer, first_numbers, last_sums, multiply_apart, next_units, squares
 from .int8_tables import UNITS, whole_width
 
 BLOCK_ROWS = 16

@@ -23,10 +23,10 @@ import triton.language as tl
 
 from ...numerics.dot import dot, rounded_product
 from ...numerics.fp16_digits import ROUNDER
+from ...numerics.int8_digits import split
 from ...plan.devices import shared_memory
 from ...plan.launch_shapes import Shape
 from ...plan.plan import Parameters
-from ..networks.int8_device import split
 
 DIGITS = 5
 PART_TARGETS = 32

@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...numerics.functions import apply_function
 from ...plan.plan import Parameters
@@ -30,9 +31,6 @@ AT_ONCE = tl.constexpr(32)
 
 BLOCK = tl.constexpr(32)
 """How many rows lie together between the kernels, so that where the next tree's numbers lie is no matter of rows."""
-
-FEW_NUMBERS = 8
-"""Fewer columns than these numpy adds up one by one; of more it adds rows to each other, never a column in parts."""
 
 NOTHING = tl.constexpr(-(2**31))
 """The bits of −0.0, which changes no sum: so groups are filled up."""
@@ -99,15 +97,6 @@ def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.
         held[:rows] += total
         total.copy_(add_in_order(held.view(last - first, rows, width)))
     return sums
-
-
-def add_in_order(terms: torch.Tensor) -> torch.Tensor:
-    """Return the sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
-    columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
-    with np.errstate(all="ignore"):  # infinity is an answer
-        few = columns.shape[1] < FEW_NUMBERS
-        added = np.add.accumulate(columns, axis=0)[-1] if few else np.add.reduce(columns, axis=0)  # row after row
-    return torch.from_numpy(added).view(terms.shape[1:])
 
 
 @triton.jit(do_not_specialize=["rows"])

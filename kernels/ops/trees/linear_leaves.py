@@ -17,9 +17,9 @@ import torch
 import triton
 import triton.language as tl
 
+from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .float32_sum import add_in_order
 
 BLOCK_ROWS = 4
 

@@ -1,0 +1,18 @@
+"""Sums of many terms, one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+FEW_NUMBERS = 8
+"""Fewer columns than these numpy adds up one by one; of more it adds rows to each other, never a column in parts."""
+
+
+def add_in_order(terms: torch.Tensor) -> torch.Tensor:
+    """Return the sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
+    columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
+    with np.errstate(all="ignore"):  # infinity is an answer
+        few = columns.shape[1] < FEW_NUMBERS
+        added = np.add.accumulate(columns, axis=0)[-1] if few else np.add.reduce(columns, axis=0)  # row after row
+    return torch.from_numpy(added).view(terms.shape[1:])
