@@ -13,7 +13,6 @@ from sklearn.kernel_ridge import KernelRidge
 from benchmarks.works import Work, compiled
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
@@ -69,7 +68,7 @@ def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
         )
         precision = "float32 pairs" if "float32 pairs" in operation.precisions() else "ten digits"
         step = Step(operation.in_precision(precision), (INPUT,), "y")
-        plan = split_sums(Plan(features, (step,), {"y": "y"}))
+        plan = Plan(features, (step,), {"y": "y"})
         peer = compiled_sum(name, X, weight, abs(gamma), device)
         yield Work("expansions", f"{name}, {count:,} points × {features}", plan, EXPANSION_ROWS, peer, positive=True)
     yield gaussian_process(device, *((60, 5) if toy else (2000, 16)))

@@ -33,7 +33,6 @@ from triton_regressors.exporter.passes.scale_parts import scale_afterwards
 from triton_regressors.exporter.passes.select_early import select_early
 from triton_regressors.exporter.passes.select_in_place import select_in_place
 from triton_regressors.exporter.passes.specialise import specialise
-from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.plan.plan import Plan
 
 
@@ -91,7 +90,6 @@ def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
         Pass("select columns in place", select_in_place),
         Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
         Pass("choose precision", precise),
-        Pass("split long sums", split_sums),
     ):
         after = scheduled.run(stages[-1][1])
         if after is not stages[-1][1]:

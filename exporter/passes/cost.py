@@ -53,7 +53,8 @@ def cost(plan: Plan) -> Cost:
         if isinstance(step.operation, Concatenate):
             beside += sum((name in scaled) + (name in looked_up) for name in step.inputs)
     launches = sum(
-        len(step.inputs) if isinstance(step.operation, Concatenate) else step.launches() for step in plan.steps
+        len(step.inputs) if isinstance(step.operation, Concatenate) else step.operation.launches(len(step.inputs))
+        for step in plan.steps
     )
     polynomials = sum(isinstance(step.operation, PolynomialAffine) for step in plan.steps)
     return Cost(launches, beside, sum(depths.values()), polynomials)

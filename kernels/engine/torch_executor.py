@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from ..cpu.tiles import one_thread
-from ..ops.points.cpu_fusion import SharedPoints, with_shared_points, with_whole_sums
-from ..plan.plan import INPUT, Plan, Step
+from ..plan.plan import INPUT, Joined, Plan, Step
 from .gather import Part, on_cpu
 from .kernel_executor import Answers, Search
 from .program import bind_parameters
@@ -21,10 +20,10 @@ class TorchExecutor:
     """Runs the references on the CPU, in one thread."""
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
-        self._plan = plan = with_whole_sums(plan)
+        self._plan = plan
         self._staging = staging
         self._parameters = bind_parameters(plan, device, plain=True)
-        self._schedules: dict[Outputs, tuple[Step | SharedPoints, ...]] = {}
+        self._schedules: dict[Outputs, tuple[Step | Joined, ...]] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Stage rows and compute their outputs."""
@@ -55,14 +54,26 @@ class TorchExecutor:
     def _compute(self, x: torch.Tensor, outputs: Outputs) -> Answers:
         steps = self._schedules.get(outputs)
         if steps is None:
-            steps = with_shared_points(self._plan, self._plan.steps_for(outputs))
+            steps = with_joined(self._plan, self._plan.steps_for(outputs))
             self._schedules[outputs] = steps
         values = {INPUT: x}
         with one_thread():
             for step in steps:
-                if isinstance(step, SharedPoints):
-                    values |= step.run(self._parameters, values[step.input])
+                if not isinstance(step, Step):
+                    values |= step.run(self._parameters, values)
                     continue
                 inputs = [values[name] for name in step.inputs]
                 values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
             return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
+
+
+def with_joined(plan: Plan, steps: Sequence[Step]) -> tuple[Step | Joined, ...]:
+    """Return some steps of a plan, those together that their operations join, in place of the first of them."""
+    readers, left = plan.readers(), list(steps)
+    joined: dict[str, Joined] = {}
+    for step in steps:
+        found = step.operation.join(step, left, readers) if step in left else None
+        if found is not None:
+            joined[min(found.steps, key=steps.index).output] = found
+            left = [each for each in left if each not in found.steps]
+    return tuple(joined.get(step.output, step) for step in steps if step.output in joined or step in left)

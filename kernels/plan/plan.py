@@ -15,10 +15,11 @@ import dataclasses
 import importlib
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -124,6 +125,20 @@ class Operation(ABC):
         """Return what computes the operation on a device: itself, or a more exact precision where that is as fast."""
         return self
 
+    def in_steps(self) -> tuple[Operation, ...]:
+        """Return what kernels compute the operation by: itself, or several, each of what the one before makes."""
+        return (self,)
+
+    def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> Joined | None:
+        """Return what plain torch makes of a step of this operation and others together; None where nothing is gained.
+
+        Args:
+            step: the step.
+            steps: the steps of a plan that are still made one by one, in order; `step` is one of them.
+            readers: how many steps and outputs of the plan read each value.
+        """
+        return None
+
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
 
@@ -177,7 +192,35 @@ class Step:
 
     def launches(self) -> int:
         """Return how many kernels the step launches."""
-        return self.operation.launches(len(self.inputs))
+        first, *others = self.operation.in_steps()
+        return first.launches(len(self.inputs)) + sum(operation.launches(1) for operation in others)
+
+    def on_device(self, device: torch.device) -> tuple[Step, ...]:
+        """Return the steps by which kernels compute this one on a device; the last makes its value."""
+        *before, last = self.operation.on_device(device).in_steps()
+        if not before and last is self.operation:
+            return (self,)
+        steps, inputs = [], self.inputs
+        for number, operation in enumerate(before):
+            steps.append(Step(operation, inputs, f"{self.output}/{number}"))
+            inputs = (steps[-1].output,)
+        return (*steps, Step(last, inputs, self.output))
+
+
+class Joined(Protocol):
+    """Steps of a plan that plain torch takes together."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps."""
+
+    def run(self, parameters: Mapping[str, Parameters], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return what the steps make that others read.
+
+        Args:
+            parameters: the tensors of each step's reference, by the value that the step makes.
+            values: the values that were made before.
+        """
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,10 +269,14 @@ class Plan:
         return dataclasses.replace(self, steps=tuple(steps))
 
     def on_device(self, device: torch.device) -> Plan:
-        """Return the plan of what computes its operations on a device."""
-        found = [Step(step.operation.on_device(device), step.inputs, step.output) for step in self.steps]
-        changed = any(a.operation is not b.operation for a, b in zip(found, self.steps, strict=True))
+        """Return the plan of what kernels compute on a device."""
+        found = [each for step in self.steps for each in step.on_device(device)]
+        changed = len(found) > len(self.steps) or any(a is not b for a, b in zip(found, self.steps, strict=True))
         return self.with_steps(found) if changed else self
+
+    def readers(self) -> Counter[str]:
+        """Return how many steps and outputs read each value."""
+        return Counter([*(name for step in self.steps for name in step.inputs), *self.outputs.values()])
 
     def widths(self) -> dict[str, int]:
         """Return the width of every value."""

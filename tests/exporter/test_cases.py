@@ -25,7 +25,7 @@ FLOAT64_NOISE = 1e-10
 
 SCHEDULE = (
     *("look up at once", "select columns in place", "fuse dense layers"),
-    *("choose precision", "split long sums"),
+    "choose precision",
 )
 
 

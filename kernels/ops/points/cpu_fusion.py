@@ -1,113 +1,99 @@
-"""The steps of a plan as plain torch takes them on a CPU, where a launch costs nothing and memory much.
+"""Functions of rows and points whose matrix plain torch never makes whole: its tiles go where they are read.
 
-Sums that are split into parts to keep a GPU busy are made whole. A matrix of functions of rows and points that only a
-squared norm reads is never whole: its tiles go into the norm as they are made, and into a sum over the same functions,
-as a Gaussian process has of its variance and its mean.
+A matrix of functions that only a squared norm reads goes into the norm tile by tile, and into a sum over the same
+functions, as a Gaussian process has of its variance and its mean. On a CPU a launch costs nothing and memory much.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from ...plan.plan import Parameters, Plan, Step
-from ..linear.affine import Affine
+from ...cpu.blocked_weight import Source
+from ...plan.plan import Parameters, Step
+from .cpu_function import PointMatrix
 from .function import PointFunction
-from .pairwise import Pairwise
-from .pairwise_affine import PairwiseAffine
-from .squared_norm import SquaredNorm
 
 FUNCTION_FIELDS = tuple(field.name for field in dataclasses.fields(PointFunction) if field.name != "precision")
 
 
+@runtime_checkable
+class Norm(Protocol):
+    """An operation that takes its input by tiles."""
+
+    def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
+        """Return the norms of so many rows, whose tiles `source` makes."""
+
+
+@runtime_checkable
+class Sum(Protocol):
+    """An operation that sums functions of points by tiles, in `parts`."""
+
+    parts: int
+
+    def no_sums(self, rows: int) -> torch.Tensor:
+        """Return zeros, to be replaced by the sums of so many rows."""
+
+    def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the sums of the functions of some rows and all points."""
+
+    def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
+        """Return what follows the sums, in their place."""
+
+
 @dataclass(frozen=True)
 class SharedPoints:
-    """The step that makes functions of rows and points, the one that makes their norm, and one that sums them up."""
+    """The steps that make functions of rows and points, their norm, and perhaps a sum of them: they share the tiles."""
 
-    functions: Pairwise
-    norm: Step
-    sum: Step | None
-    input: str
+    steps: tuple[Step, ...]
+    matrix: PointMatrix
+    points: int
 
-    def run(self, parameters: Mapping[str, Parameters], x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the values that these steps make of the rows `x`, but for the functions themselves."""
-        points, norm, sums = len(self.functions.points), self.norm.operation, self.sum and self.sum.operation
-        assert isinstance(norm, SquaredNorm)
-        assert sums is None or isinstance(sums, PairwiseAffine)
-        answer = sums.no_sums(len(x)) if sums else torch.empty(0)
+    def run(self, parameters: Mapping[str, Parameters], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the values that these steps make, but for the functions themselves."""
+        functions, norm, *sums = self.steps
+        x = values[functions.inputs[0]]
+        tile_norms, tile_sums = norm.operation, sums[0].operation if sums else None
+        assert isinstance(tile_norms, Norm)
+        assert tile_sums is None or isinstance(tile_sums, Sum)
+        answer = tile_sums.no_sums(len(x)) if tile_sums else torch.empty(0)
 
         def source(start: int, count: int) -> Iterator[tuple[int, torch.Tensor]]:
-            for first, k in self.functions.matrix.tiles(x[start : start + count]):
-                yield first, k[:, :points]
-                if sums:
-                    sums.sum_tile(k, answer[start + first : start + first + len(k)])
+            for first, k in self.matrix.tiles(x[start : start + count]):
+                yield first, k[:, : self.points]
+                if tile_sums:
+                    tile_sums.sum_tile(k, answer[start + first : start + first + len(k)])
 
-        found = {self.norm.output: norm.norms(parameters[self.norm.output], len(x), source)}
-        if self.sum and sums:
-            found[self.sum.output] = sums.finish_sums(parameters[self.sum.output], answer)
+        found = {norm.output: tile_norms.norms(parameters[norm.output], len(x), source)}
+        if tile_sums:
+            found[sums[0].output] = tile_sums.finish_sums(parameters[sums[0].output], answer)
         return found
 
 
-def with_whole_sums(plan: Plan) -> Plan:
-    """Return the plan with the parts of sums of one target and the steps that add them up as one."""
-    makers, readers = {step.output: step for step in plan.steps}, _readers(plan)
-    whole: dict[str, Step] = {}
-    parts = set()
-    for step in plan.steps:
-        maker = makers.get(step.inputs[0]) if isinstance(step.operation, Affine) else None
-        if maker is None or readers[maker.output] > 1 or not isinstance(maker.operation, PairwiseAffine):
-            continue
-        first, total = maker.operation, step.operation
-        assert isinstance(total, Affine)
-        if first.parts > 1 and first.weight.shape[1] == 1 and total.weight.shape[1] == 1 and (total.weight == 1).all():
-            intercept = first.intercept + total.intercept
-            joined = dataclasses.replace(first, parts=1, intercept=intercept, function=total.function)
-            whole[step.output] = Step(joined, maker.inputs, step.output)
-            parts.add(maker.output)
-    return plan.with_steps(whole.get(step.output, step) for step in plan.steps if step.output not in parts)
-
-
-def with_shared_points(plan: Plan, steps: Sequence[Step]) -> tuple[Step | SharedPoints, ...]:
-    """Return some steps of a plan, those together that share functions of rows and points.
+def share_points(
+    functions: Step, matrix: PointMatrix, steps: Sequence[Step], readers: Mapping[str, int]
+) -> SharedPoints | None:
+    """Return the functions with their norm, and with a sum over them; None where anything but one norm reads them.
 
     Whether a norm is made of tiles depends on the plan alone, and a sum has the same bits either way.
     """
-    makers, readers = {step.output: step for step in steps}, _readers(plan)
-    shared: dict[str, SharedPoints] = {}
-    left_out: set[str] = set()
-    for norm in steps:
-        maker = makers.get(norm.inputs[0]) if isinstance(norm.operation, SquaredNorm) else None
-        if maker is None or readers[maker.output] > 1 or not isinstance(maker.operation, Pairwise):
-            continue
-        alike = [step for step in steps if step.inputs == maker.inputs and _sums(step, maker.operation)]
-        of_these = next((step for step in alike if step.output not in left_out), None)
-        together = [maker, norm, *([of_these] if of_these else [])]
-        first = min(together, key=steps.index)
-        shared[first.output] = SharedPoints(maker.operation, norm, of_these, maker.inputs[0])
-        left_out.update(step.output for step in together)
-    found: list[Step | SharedPoints] = []
-    for step in steps:
-        if step.output in shared:
-            found.append(shared[step.output])
-        elif step.output not in left_out:
-            found.append(step)
-    return tuple(found)
+    norm = next((step for step in steps if functions.output in step.inputs), None)
+    if norm is None or readers[functions.output] > 1 or not isinstance(norm.operation, Norm):
+        return None
+    made = functions.operation
+    assert isinstance(made, PointFunction)
+    alike = [step for step in steps if step.inputs == functions.inputs and _sums(step, made)]
+    return SharedPoints((functions, norm, *alike[:1]), matrix, len(made.points))
 
 
-def _readers(plan: Plan) -> Counter[str]:
-    """Return how many steps and outputs read each value."""
-    read: Iterable[str] = (name for step in plan.steps for name in step.inputs)
-    return Counter([*read, *plan.outputs.values()])
-
-
-def _sums(step: Step, functions: Pairwise) -> bool:
+def _sums(step: Step, functions: PointFunction) -> bool:
     """Whether a step sums these functions in one part, for which plain torch makes the very same tiles."""
     operation = step.operation
-    if not isinstance(operation, PairwiseAffine) or operation.parts > 1:
+    if not isinstance(operation, Sum) or not isinstance(operation, PointFunction) or operation.parts > 1:
         return False
     return all(np.array_equal(getattr(operation, name), getattr(functions, name)) for name in FUNCTION_FIELDS)

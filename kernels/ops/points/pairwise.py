@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ import triton
 import triton.language as tl
 
 from ...plan.devices import has_many_float64_units, shared_memory
-from ...plan.plan import Parameters
+from ...plan.plan import Parameters, Step
 from .cpu_function import PointMatrix
+from .cpu_fusion import SharedPoints, share_points
 from .function import PointFunction, digit_features
 from .metrics import expanded_metric, metric_by_features, point_profile
 from .products import digit_block
@@ -132,6 +133,9 @@ class Pairwise(PointFunction):
     def matrix(self) -> PointMatrix:
         """What makes the functions in plain torch."""
         return self.plain()
+
+    def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> SharedPoints | None:
+        return share_points(step, self.matrix, steps, readers)
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         return self.emulated(inputs[0])

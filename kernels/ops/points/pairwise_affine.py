@@ -5,10 +5,10 @@
 `k` lives in registers alone, and is summed in float64; in float32, or pairs of such numbers, only the points of one
 block are.
 
-A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
-in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
-by part, `g` must be the identity, and an affine step adds the parts up. How many parts one program makes depends on the
-number of rows, which changes no sum.
+A few rows leave most of a GPU idle while one program goes through all the points. Kernels therefore make a sum over
+many points in `parts`, each over a range of points that depends on the model alone: `out` is then
+`[rows, parts · targets]`, part by part, `g` is the identity, and an affine step adds the parts up. How many parts one
+program makes depends on the number of rows, which changes no sum. A plan on disk, and a CPU, have the sum in one part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...numerics.functions import FUNCTIONS, function_suffix
 from ...numerics.powers import whole
 from ...plan.devices import has_many_float64_units, shared_memory
 from ...plan.launch_shapes import capability
-from ...plan.plan import Parameters
+from ...plan.plan import Operation, Parameters
 from ..linear.contraction import Contraction, target_block
 from .cpu_function import PointMatrix
 from .function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
@@ -49,6 +49,7 @@ from .launch import (
 )
 from .pairs_host import NO_WEIGHT, fits, tables
 from .pairs_kernel import sums_of_pairs_kernel
+from .parts import PART_POINTS, part_count, sum_of_parts
 from .row_digits import rows_as_digits
 from .sum_kernel import pairwise_affine_kernel
 
@@ -124,6 +125,17 @@ class PairwiseAffine(Contraction, PointFunction):
         if self.precision != "float32 pairs" or suited:
             return self
         return dataclasses.replace(self, precision="ten digits")
+
+    def in_steps(self) -> tuple[Operation, ...]:
+        """Return the sum in parts and what adds them up, where there are more points than a part has."""
+        points, targets = self.weight.shape
+        if self.parts > 1 or points <= PART_POINTS[self.precision]:
+            return (self,)
+        parts = part_count(points, targets, self.precision)
+        if self.precision != "float64":  # whole blocks may need fewer
+            parts = -(-points // dataclasses.replace(self, parts=parts, function="identity").part_points())
+        in_parts = dataclasses.replace(self, parts=parts, function="identity")
+        return in_parts, sum_of_parts(parts, targets, self.function)
 
     @functools.cached_property
     def _fits_pairs(self) -> bool:

@@ -8,21 +8,20 @@ import pytest
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine, squared_norm
 from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.engine.torch_executor import with_joined
 from triton_regressors.kernels.ops.linear.affine import Affine
-from triton_regressors.kernels.ops.points.cpu_fusion import SharedPoints, with_shared_points, with_whole_sums
+from triton_regressors.kernels.ops.points.cpu_fusion import SharedPoints
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan.plan import Plan, Step
+from triton_regressors.kernels.plan.plan import Joined, Plan, Step
 
-FEATURES, POINTS, PARTS = 6, 300, 3
-ADDED = Affine(np.ones((PARTS, 1)), np.array([0.7]), "exp")
+FEATURES, POINTS = 6, 300
 
 
 def steps(name: str = "rbf", targets: int = 1) -> dict[str, Step]:
-    """Return the steps of a process: the parts of its mean, the mean, the points' functions, and their norm."""
-    total = ADDED if targets == 1 else Affine(np.tile(np.eye(targets), (PARTS, 1)), np.zeros(targets))
+    """Return the steps of a process: its mean, the points' functions, and their norm."""
+    function = "exp" if targets == 1 else "identity"
     made = (
-        Step(pairwise_affine(name, FEATURES, POINTS, targets, PARTS), ("X",), "parts"),
-        Step(total, ("parts",), "mean"),
+        Step(pairwise_affine(name, FEATURES, POINTS, targets, function=function), ("X",), "mean"),
         Step(pairwise(name, FEATURES, POINTS), ("X",), "functions"),
         Step(squared_norm(POINTS, 70, triangular=True), ("functions",), "norm"),
     )
@@ -37,22 +36,25 @@ def rows(count: int) -> np.ndarray:
     return np.random.default_rng(5).standard_normal((count, FEATURES)).astype(np.float32)
 
 
-def taken(given: Plan, outputs: tuple[str, ...] = ("y", "std")) -> tuple[Step | SharedPoints, ...]:
-    whole = with_whole_sums(given)
-    return with_shared_points(whole, whole.steps_for(outputs))
+def taken(given: Plan, outputs: tuple[str, ...] = ("y", "std")) -> tuple[Step | Joined, ...]:
+    return with_joined(given, given.steps_for(outputs))
+
+
+def outputs_of(together: Step | Joined) -> list[str]:
+    assert isinstance(together, SharedPoints)
+    return [step.output for step in together.steps]
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern_1_2", "laplacian"])
-def test_a_mean_and_a_norm_share_functions(name: str) -> None:
-    given = plan(steps(name))
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_mean_and_a_norm_share_functions(name: str, targets: int) -> None:
+    given = plan(steps(name, targets))
     (together,) = taken(given)
-    assert isinstance(together, SharedPoints)
-    assert together.sum is not None
-    assert together.sum.output == "mean"
+    assert outputs_of(together) == ["functions", "norm", "mean"]
     runner, X = Runner(given, engine="torch"), rows(250)
     found = runner.predict(X, ("y", "std"))
     for output, expected in run_plan(given, X).items():
-        np.testing.assert_allclose(found[output], expected, rtol=1e-6)
+        np.testing.assert_allclose(found[output], expected, rtol=1e-6, atol=1e-6)
     for outputs in (("y",), ("std",), ("std", "y")):
         for output, answer in runner.predict(X, outputs).items():
             assert answer.tobytes() == found[output].tobytes()
@@ -63,19 +65,15 @@ def test_a_mean_and_a_norm_share_functions(name: str) -> None:
     assert runner.predict(X[:0], ("y", "std"))["std"].shape == (0, 3)
 
 
-def test_several_targets_share_functions_where_they_are_one_part() -> None:
-    made = steps(targets=2)
-    assert len(taken(plan(made))) == 3, "parts of several targets stay parts"
-    operation = made["parts"].operation
+def test_parts_of_a_sum_are_made_apart() -> None:
+    made = steps()
+    operation = made["mean"].operation
     assert isinstance(operation, PairwiseAffine)
-    made["parts"] = Step(dataclasses.replace(operation, parts=1), ("X",), "mean")
-    del made["mean"]
-    given, X = plan(made), rows(70)
-    (together,) = taken(given)
-    assert isinstance(together, SharedPoints)
-    found = Runner(given, engine="torch").predict(X, ("y", "std"))
-    for output, expected in run_plan(given, X).items():
-        np.testing.assert_allclose(found[output], expected, rtol=1e-6, atol=1e-6)
+    in_parts = dataclasses.replace(operation, parts=3, function="identity")
+    made["mean"] = Step(in_parts, ("X",), "mean")
+    mean, together = taken(plan(made))
+    assert mean == made["mean"]
+    assert outputs_of(together) == ["functions", "norm"]
 
 
 def test_functions_that_something_else_reads_are_made_as_they_are() -> None:
@@ -88,22 +86,10 @@ def test_functions_that_something_else_reads_are_made_as_they_are() -> None:
 
 def test_a_sum_over_other_functions_is_made_apart() -> None:
     made = steps()
-    other = made["parts"].operation
+    other = made["mean"].operation
     assert isinstance(other, PairwiseAffine)
-    made["parts"] = Step(dataclasses.replace(other, gamma=-0.3), ("X",), "parts")
+    made["mean"] = Step(dataclasses.replace(other, gamma=-0.3), ("X",), "mean")
     mean, together = taken(plan(made))
     assert isinstance(mean, Step)
     assert mean.output == "mean"
-    assert isinstance(together, SharedPoints)
-    assert together.sum is None
-
-
-def test_which_parts_become_whole_sums() -> None:
-    made = steps()
-    (whole,) = with_whole_sums(plan(made)).steps_for(("y",))
-    assert isinstance(whole.operation, PairwiseAffine)
-    assert whole.operation.parts == 1
-    assert whole.operation.function == "exp"
-    weighed = {**made, "mean": Step(Affine(np.full((PARTS, 1), 2.0), np.zeros(1)), ("parts",), "mean")}
-    for given in (plan(made, parts="parts"), plan(weighed), plan(steps(targets=2))):
-        assert with_whole_sums(given).steps == given.steps
+    assert outputs_of(together) == ["functions", "norm"]

@@ -1,10 +1,11 @@
-"""Long sums over points are made in parts, whatever lowering they come from and whatever follows them."""
+"""Kernels make long sums over points in parts, whatever lowering they come from and whatever follows them."""
 
 import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
@@ -15,11 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
-from triton_regressors.exporter.passes.split_sums import split_sums
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan.plan import Plan, Step
 
+CPU = torch.device("cpu")
 ROWS = 1100
 rng = np.random.default_rng(0)
 X = rng.standard_normal((ROWS, 3))
@@ -49,19 +50,21 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_of_many_points_has_parts(name: str) -> None:
     compilation = compiled(MODELS[name])
-    sums, total = (step.operation for step in compilation.plan.steps)
+    (whole,) = (step.operation for step in compilation.plan.steps)
+    assert isinstance(whole, PairwiseAffine)
+    assert whole.parts == 1
+    sums, total = (step.operation for step in compilation.plan.on_device(CPU).steps)
     assert isinstance(sums, PairwiseAffine)
     assert isinstance(total, Affine)
     assert (sums.parts, sums.function) == (9, "identity")
     assert total.function == ("exp" if "link" in name else "identity")
     assert sums.precision in ("ten digits", "float32 pairs", "float32")
-    assert compilation.stages[-1][0] == "split long sums"
     assert compilation.report.outputs["y"].within(1e-5)
 
 
 def test_several_targets_of_the_same_points_are_one_sum_in_parts() -> None:
     compilation = compiled(MODELS["kernel ridge"], np.column_stack([y, -y, X[:, 2]]))
-    sums, _ = (step.operation for step in compilation.plan.steps)
+    sums, _ = (step.operation for step in compilation.plan.on_device(CPU).steps)
     assert isinstance(sums, PairwiseAffine)
     assert (sums.parts, sums.weight.shape) == (9, (ROWS, 3))
     assert compilation.report.outputs["y"].within(1e-5)
@@ -84,7 +87,7 @@ def test_parts_by_points_targets_and_precision(
     weight = np.random.default_rng(2).standard_normal((points, targets))
     whole = dataclasses.replace(first, weight=weight, intercept=np.arange(float(targets)))
     plan = Plan(2, (Step(whole, ("X",), "v"),), {"y": "v"})
-    split = split_sums(plan)
+    split = plan.on_device(CPU)
     assert (split is plan) == (not parts)
     assert [getattr(step.operation, "parts", 0) for step in split.steps] == ([parts, 0] if parts else [1])
     rows = np.random.default_rng(1).standard_normal((5, 2)).astype(np.float32)
