@@ -29,6 +29,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.config import ServingOptions, for_next_version, make_config
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.modules import modules_of
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.format.columns_digest import COLUMNS
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
@@ -132,7 +133,7 @@ def publish(
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
-        write_version(written / str(first), document, plan.to_tensors(), golden, profile)
+        write_version(written / str(first), document, plan.to_tensors(), golden, modules_of(plan), profile)
         while True:
             try:
                 if (repository / name).exists():

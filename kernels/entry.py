@@ -6,7 +6,7 @@
       weights.safetensors     the plan's arrays
       golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
       profile.safetensors     a `RowProfile` of the rows that the export was given, if it was
-      kernels/                this folder as it was at the export
+      kernels/                the modules of this folder that the plan needs, as they were at the export
 
 `plan.json` has two more keys: "files" is the SHA-256 of every other file of its version, by path, and "digest" that of
 the bytes of `plan.json` itself with the 64 digits of this digest left out. See `format/digests.py`.
@@ -23,7 +23,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,18 +272,28 @@ def write_version(
     document: Document,
     weights: Mapping[str, np.ndarray],
     golden: Golden,
+    modules: Iterable[Path],
     profile: RowProfile | None = None,
 ) -> None:
-    """Write the files of a version into a new directory, `plan.json` last: it has the digests of the others."""
+    """Write the files of a version into a new directory, `plan.json` last: it has the digests of the others.
+
+    Args:
+        version: the directory.
+        document: what `plan.json` holds.
+        weights: the plan's arrays.
+        golden: the golden rows.
+        modules: the files of this folder that the version carries, by their paths below it.
+        profile: the profile of the export's rows, if there is one.
+    """
     version.mkdir(parents=True)
     write_golden(version, golden)
     if profile is not None:
         profile.write(version)
     (version / MODEL).write_bytes(MODEL_CODE)
-    for source in sorted([*KERNELS.rglob("*.py"), *KERNELS.rglob("*.json")]):
-        target = version / KERNELS.name / source.relative_to(KERNELS)
+    for module in modules:
+        target = version / KERNELS.name / module
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        shutil.copyfile(KERNELS / module, target)
     try:
         save_file(dict(weights), version / WEIGHTS)  # from the arrays as they lie in memory: `save` makes two copies
     except Exception as error:  # of safetensors' own type, see `read_weights`

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.modules import modules_of
 from triton_regressors.kernels import entry
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
 from triton_regressors.kernels.format.inputs import Inputs
@@ -51,4 +52,4 @@ def write_plan(version: Path, plan: Plan) -> None:
     """Write a version that holds this plan; its one golden row is made of zeros, and so are the answers."""
     row = np.zeros((1, plan.n_features), plan.dtype)
     golden = Golden(row, {name: np.zeros((1, width)) for name, width in plan.output_widths().items()})
-    entry.write_version(version, document_of(plan), plan.to_tensors(), golden)
+    entry.write_version(version, document_of(plan), plan.to_tensors(), golden, modules_of(plan))

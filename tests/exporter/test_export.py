@@ -21,6 +21,7 @@ from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
 from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter import repository as repositories
+from triton_regressors.exporter.modules import modules_of
 from triton_regressors.exporter.registry import _LOWERINGS
 from triton_regressors.kernels import entry as entry_module
 from triton_regressors.kernels.engine.runner import Runner
@@ -47,14 +48,14 @@ def test_entry_holds_all_it_needs(tmp_path: Path) -> None:
     entry = export(ridge(), tmp_path, name="ridge").entry
     assert (entry.directory, entry.version, entry.version_directory) == (tmp_path / "ridge", 1, tmp_path / "ridge/1")
     written = set(files(entry.directory))
-    kernels = Path(plan_module.__file__).parents[1]
+    kernels, carried = Path(entry_module.__file__).parent, modules_of(load_plan(entry.version_directory))
     assert written == {
         "config.pbtxt",
         *(f"1/{name}" for name in ("model.py", "plan.json", "weights.safetensors", "golden.safetensors")),
-        *(f"1/kernels/{path.relative_to(kernels)}" for path in kernels.rglob("*") if path.suffix in (".py", ".json")),
+        *(f"1/kernels/{path}" for path in carried),
     }
-    for path in kernels.rglob("*.py"):
-        assert (entry.version_directory / "kernels" / path.relative_to(kernels)).read_bytes() == path.read_bytes()
+    for path in carried:
+        assert (entry.version_directory / "kernels" / path).read_bytes() == (kernels / path).read_bytes()
     for path in (tmp_path / "ridge").rglob("*"):  # the server may run as another user
         needed = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
         assert path.stat().st_mode & needed == needed & ~_umask(), path

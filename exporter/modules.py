@@ -1,0 +1,51 @@
+"""The modules of kernels/ that an entry carries: its model's, its plan's operations', and all that these import.
+
+What is imported for annotations alone is left out. A file of data goes with the module of its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from triton_regressors.kernels import entry
+from triton_regressors.kernels.ops.kinds import MODULES
+from triton_regressors.kernels.plan.plan import Plan
+
+KERNELS = Path(entry.__file__).parent
+MODEL = Path("backend.py")
+
+
+def modules_of(plan: Plan) -> list[Path]:
+    """Return the files that an entry of this plan carries, by their paths below kernels/, in order."""
+    kinds = {step.operation.kind() for step in plan.steps}
+    waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]
+    found: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += imported(path)
+    data = {path.with_suffix(".json") for path in found}
+    return sorted(found | {path for path in data if (KERNELS / path).is_file()})
+
+
+@functools.cache
+def imported(path: Path) -> frozenset[Path]:
+    """Return the modules that a module of kernels/ imports from there when it runs, inside functions too."""
+    return frozenset(_imports(ast.parse((KERNELS / path).read_bytes()), path))
+
+
+def _imports(node: ast.AST, path: Path) -> Iterator[Path]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.ImportFrom) and child.level:
+            base = Path(*path.parts[: -child.level], *(child.module or "").split("."))
+            for place in (base, *(base / alias.name for alias in child.names)):
+                module = place.with_suffix(".py")
+                if (KERNELS / module).is_file():
+                    yield module
+        yield from _imports(child, path)
