@@ -6,6 +6,8 @@ triton_regressors       the public face
 scoring                 an entry's answers without a server, by the rules of clients
 exporter   clients      estimator → entry; entry → answers
 errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
+
+In kernels/ a folder is a room, and a family of operations is one too. The doors are rooms of their own.
 """
 
 import ast
@@ -31,6 +33,30 @@ MAY_IMPORT = {
     "demo": {FACE, "exporter", "clients", "kernels", SHARED},
     "__main__": {"commands", SHARED},
 }
+A_FAMILY = {"plan", "numerics", "cpu", "format"}
+ROOMS = {
+    "format": set(),
+    "ops.kinds": set(),
+    "cpu": set(),
+    "numerics": {"format"},
+    "entry": {"format"},
+    "plan": {"entry", "format", "numerics", "ops.kinds"},
+    "ops.columns": A_FAMILY,
+    "ops.linear": A_FAMILY,
+    "ops.trees": A_FAMILY,
+    "ops.neighbors": A_FAMILY,
+    "ops.points": {*A_FAMILY, "ops.linear"},
+    "ops.networks": {*A_FAMILY, "ops.linear"},
+    "engine": {"plan", "cpu", "format"},
+    "serving": {"engine", "format"},
+    "backend": {"serving", "engine", "plan", "entry", "format"},
+}
+"""What each room of kernels/ may import besides itself.
+
+An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No room names a family but the two that
+have linear maps inside.
+"""
+
 TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.builder")}
 """Imported for annotations alone: a lowering, which the builder asks the registry for, takes a builder."""
 
@@ -100,6 +126,40 @@ def test_no_arrow_leads_upward_or_to_the_side(part):
         if layer(name) == part and layer(other) not in MAY_IMPORT[part]
     }
     assert upward == set()
+
+
+def room(name: str) -> str:
+    """Return the room of kernels/ that a module stands in: its folder, or itself where it stands in none."""
+    parts = name.split(".")[2:]
+    return ".".join(parts[:-1]) if ".".join(parts[:-1]) in ROOMS else ".".join(parts)
+
+
+INSIDE = [name for name in MODULES if layer(name) == "kernels"]
+
+
+def test_every_module_of_the_kernels_stands_in_a_room():
+    assert {room(name) for name in INSIDE} == set(ROOMS)
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_no_wall_is_broken(place):
+    """Imports inside functions and for annotations count too."""
+    through = {
+        f"{name} → {other}"
+        for name in INSIDE
+        for other, _ in ARROWS[name]
+        if room(name) == place and room(other) not in ROOMS[place] | {place}
+    }
+    assert through == set()
+
+
+def test_every_door_in_a_wall_is_used():
+    used = {(room(name), room(other)) for name in INSIDE for other, _ in ARROWS[name]}
+    assert {(place, other) for place, others in ROOMS.items() for other in others} <= used
+
+
+def test_the_rooms_stand_on_floors():
+    tuple(TopologicalSorter(ROOMS).static_order())  # which a circle stops
 
 
 def test_there_is_no_circle():
