@@ -31,8 +31,16 @@ LONGEST = (
     *("tests/exporter/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
     *("tests/clients/test_strings.py", "tests/server/test_text.py", "tests/gallery/test_puzzles.py"),
     *("tests/scoring/test_score.py", "tests/clients/test_watch.py", "tests/docker/test_docker_server.py"),
-    *("tests/clients/test_server.py", "tests/docker/test_warm.py", "tests/kernels/test_far_rows.py"),
-    *("tests/benchmarks/test_architectures.py", "tests/kernels/test_neighbors.py", "tests/test_processors.py"),
+    *(
+        "tests/clients/test_server.py",
+        "tests/docker/test_warm.py",
+        "tests/kernels/ops/neighbors/test_bounds_far_rows.py",
+    ),
+    *(
+        "tests/benchmarks/test_architectures.py",
+        "tests/kernels/ops/neighbors/test_neighbors.py",
+        "tests/test_processors.py",
+    ),
     *("tests/clients/compare/test_results.py", "tests/commands/test_advise.py", "tests/benchmarks/test_startup.py"),
     *("tests/server/test_intervals.py", "tests/server/test_scoring.py", "tests/benchmarks/test_worth.py"),
     *("tests/exporter/test_properties.py", "tests/exporter/test_float32.py", "tests/scoring/test_load.py"),

@@ -12,7 +12,7 @@ import torch
 
 from tests.documents import write_plan
 from tests.kernels.operations import OPERATIONS
-from tests.kernels.test_plan import one_step
+from tests.kernels.plan.test_plan import one_step
 from triton_regressors.exporter.modules import KERNELS, MODEL, imported, modules_of
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.ops.kinds import FAMILIES, MODULES

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.kernels.operations_trees import tree_ensemble
-from tests.kernels.test_tree_ensemble import leaves, walk
+from tests.kernels.ops.trees.test_tree_ensemble import leaves, walk
 from triton_regressors.kernels.ops.trees import cpu_quickscorer
 from triton_regressors.kernels.ops.trees.cpu_quickscorer import Cells, build_cells
 from triton_regressors.kernels.ops.trees.nodes import Descent, depths, feature_bits, pack_plain

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
-from tests.kernels.test_tree_ensemble import drawn, dtypes, leaves, seeds
+from tests.kernels.ops.trees.test_tree_ensemble import drawn, dtypes, leaves, seeds
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.trees import float32_sum
 from triton_regressors.kernels.ops.trees.launch import Tile

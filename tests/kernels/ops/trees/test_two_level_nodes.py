@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.operations_trees import tree_ensemble
-from tests.kernels.test_tree_ensemble import walk
+from tests.kernels.ops.trees.test_tree_ensemble import walk
 from triton_regressors.kernels.ops.trees.nodes import feature_bits
 from triton_regressors.kernels.ops.trees.two_level_nodes import Quads, pack_quads
 
