@@ -17,7 +17,7 @@ The profile `f(u)`, with `p` the exponent:
     matern_3_2            `(1 + u) exp(−u)`
     matern_5_2            `(1 + u + u² / 3) exp(−u)`
     sine                  `exp(−p sin² u)`
-    table                 any smooth function of `u > 0`, as polynomials on pieces; see `point_blocks.table_profile`
+    table                 any smooth function of `u > 0`, as polynomials on pieces; see `metrics.table_profile`
 
 These make scikit-learn's kernels: rbf is exp of `−γ · squared_euclidean`, laplacian exp of `−γ · manhattan`, a rational
 quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.

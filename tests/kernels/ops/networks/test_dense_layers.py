@@ -197,7 +197,7 @@ def test_layers_are_computed_without_gluon(device: torch.device, monkeypatch: py
     monkeypatch.setattr(int8_fused, "MANY_ROWS", 1)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), few)
     monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: True)
-    with pytest.raises(ImportError, match="digit_layers_hopper"):
+    with pytest.raises(ImportError, match="int8_hopper"):
         run_kernel(op, [x], device, torch.float64)
 
 
