@@ -71,9 +71,7 @@ def equally_near(fitted: Any, points: np.ndarray, neighbors: int) -> bool:
     return bool((next_near - near <= EQUAL * next_near).any())
 
 
-def finds_the_same(
-    fitted: Any, tree: SearchTree, points: np.ndarray, metric: str, p: float, neighbors: int
-) -> bool:
+def finds_the_same(fitted: Any, tree: SearchTree, points: np.ndarray, metric: str, p: float, neighbors: int) -> bool:
     """Return whether the repeated search finds the fitted tree's own points, among training points and between them."""
     some = points[:: -(-len(points) // CHECKED)]
     rows = np.concatenate([some, (some + np.roll(some, 1, axis=0)) / 2])

@@ -164,7 +164,8 @@ class _Points:
             self._known[places] = _distances(self._row, some, self._metric, self._p)[0]
             self._later = False
         assert self._known is not None
-        return self._known[start:end]
+        found: np.ndarray = self._known[start:end]
+        return found
 
 
 def _depth_first(

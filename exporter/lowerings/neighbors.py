@@ -78,8 +78,8 @@ def lower_k_neighbors(regressor: KNeighborsRegressor, x: Value, builder: Builder
     tree = search_tree(regressor, search.points, search.factor, search.metric, search.p)
     if tree is None:
         return builder.add(Neighbors(*fields), search.value)
-    arrays = {"order": tree.order, "nodes": tree.nodes, "bounds": tree.bounds, "radii": tree.radii}
-    return builder.add(TreeNeighbors(*fields, **arrays), search.value)
+    operation = TreeNeighbors(*fields, order=tree.order, nodes=tree.nodes, bounds=tree.bounds, radii=tree.radii)
+    return builder.add(operation, search.value)
 
 
 @lowers(RadiusNeighborsRegressor)
