@@ -64,11 +64,18 @@ def as_search_tree(fitted: Any) -> SearchTree:
 
 
 def equally_near(fitted: Any, points: np.ndarray, neighbors: int) -> bool:
-    """Return whether some training point has equally near points around its k-th neighbour or a little further."""
+    """Return whether the search for some row may have to choose among equally near points.
+
+    It has to for a training point whose k-th and next neighbour are equally near. It may have to for another row where
+    two places a little further are: distances from a row to places of whole numbers are equal at any rank. Equal points
+    at one place say so of the k-th rank alone, since each place may hold as many of them.
+    """
     rows = points[:: -(-len(points) // ASKED)]
-    distance, _ = fitted.query(rows, min(len(points), neighbors + FURTHER))
-    near, next_near = distance[:, neighbors - 1 : -1], distance[:, neighbors:]
-    return bool((next_near - near <= EQUAL * next_near).any())
+    distance, index = fitted.query(rows, min(len(points), neighbors + FURTHER))
+    near, beyond = distance[:, neighbors - 1 : -1], distance[:, neighbors:]
+    row, rank = np.nonzero(beyond - near <= EQUAL * beyond)
+    first, second = index[row, rank + neighbors - 1], index[row, rank + neighbors]
+    return bool((rank == 0).any() or (points[first] != points[second]).any())
 
 
 def finds_the_same(fitted: Any, tree: SearchTree, points: np.ndarray, metric: str, p: float, neighbors: int) -> bool:

@@ -155,7 +155,8 @@ class _Points:
     def of_leaf(self, start: int, end: int, bounds: np.ndarray, largest: float) -> np.ndarray:
         """Return the distances to the points of a leaf, while the heap's root is at the distance `largest`."""
         if self._known is None and largest == math.inf:  # the heap is not full, and nothing is left out yet
-            return _distances(self._row, self._columns[:, start:end], self._metric, self._p)[0]
+            near = _distances(self._row, self._columns[:, start:end], self._metric, self._p)
+            return near.reshape(-1)
         if self._later:  # the root only comes nearer, so that no leaf beyond it is looked at any more
             nodes = self._tree.nodes[(self._tree.nodes[:, 2] > 0) & ~(bounds > largest)]
             places = np.concatenate([np.arange(first, last) for first, last, _ in nodes])
