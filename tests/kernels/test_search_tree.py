@@ -1,5 +1,6 @@
 """The search of a tree, repeated: the points that scikit-learn's own tree finds, where many are equally near."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.kernels.operations_neighbors import tree_neighbors
 from triton_regressors.exporter.search_tree import as_search_tree
 from triton_regressors.kernels import search_tree
 from triton_regressors.kernels.distances import transposed
+from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.ops.neighbors import Neighbors
 from triton_regressors.kernels.ops.tree_neighbors import TreeNeighbors
 from triton_regressors.kernels.search_tree import BALL_METRICS, BOX_METRICS, search
@@ -132,3 +134,34 @@ def test_rows_that_are_no_numbers_have_no_answer(device: torch.device) -> None:
     rows = np.array([[np.nan, 0.0], [1.0, 1.0], [1.0, np.inf]], dtype=np.float32)
     for found in (run_reference(op, [rows]), run_kernel(op, [rows], device)):
         assert np.isnan(found[:, 0]).tolist() == [True, False, True]
+
+
+RIGHT = tree_neighbors(2, 40, 3)
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a point twice": ({"order": RIGHT.order * 0}, "order must hold each of the 40 points once."),
+    "no nodes": ({"nodes": RIGHT.nodes[:0]}, "nodes must be [nodes, 3], not [0, 3]."),
+    "points past the last": ({"nodes": RIGHT.nodes + 40}, "nodes must lie within the 40 points"),
+    "no children": ({"nodes": RIGHT.nodes * [1, 1, 0]}, "have both children or none."),
+    "other bounds": (
+        {"bounds": RIGHT.bounds[:, 1:]},
+        f"bounds and radii must be of {len(RIGHT.nodes)} nodes and 2 features",
+    ),
+    "radii of boxes": (
+        {"radii": np.ones(len(RIGHT.nodes))},
+        f"bounds and radii must be of {len(RIGHT.nodes)} nodes and 2 features",
+    ),
+    "boxes by hamming": ({"metric": "hamming"}, "the search of a kd-tree by 'hamming' is not repeated."),
+    "all points": ({"n_neighbors": 40}, "n_neighbors must be at most 39, not 40."),
+    "weights of features": ({"factor": np.array([1.0, 2.0])}, "repeated for equal weights and whole powers."),
+    "a broken power": ({"metric": "minkowski", "p": 2.5}, "repeated for equal weights and whole powers."),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_tree_that_does_not_fit_is_named(case: str) -> None:
+    fields, message = WRONG[case]
+    RIGHT.check(2)
+    with pytest.raises(PlanError) as raised:
+        dataclasses.replace(RIGHT, **fields).check(2)
+    assert str(raised.value).startswith("tree_neighbors: ")
+    assert message in str(raised.value)
