@@ -53,7 +53,7 @@ SLACK = 2.0**-32
 NUMBERS_AT_ONCE = 2**20
 """How many distances to nodes or points are in memory at a time."""
 
-FEW_NUMBERS = 2**16
+FEW_NUMBERS = 2**17
 """Up to so many numbers of the points a row is compared with all of them, and with more only where bounds say so."""
 
 
@@ -110,7 +110,7 @@ def search(
     distances = np.full((len(x), neighbors), math.inf)
     indices = np.zeros((len(x), neighbors), dtype=np.int64)
     few = max(NUMBERS_AT_ONCE // max(columns.numel(), tree.bounds[0].size), 1)
-    nodes = tree.nodes.tolist()
+    nodes, leaves = tree.nodes.tolist(), _Leaves(tree)
     for start in range(0, len(x), few):
         part = rows[start : start + few]
         bounds = node_bounds(part, tree, metric, p).numpy()
@@ -118,7 +118,7 @@ def search(
         if columns.numel() <= FEW_NUMBERS:
             known = _distances(part, columns, metric, p)
         for at, row in enumerate(part):
-            points = _Points(row, columns, tree, metric, p, None if known is None else known[at])
+            points = _Points(row, columns, leaves, metric, p, None if known is None else known[at])
             distances[start + at], places = _depth_first(nodes, bounds[at], points, neighbors)
             indices[start + at] = tree.order[places]
     index, order = torch.from_numpy(indices).sort(1)
@@ -137,34 +137,49 @@ def node_bounds(x: torch.Tensor, tree: SearchTree, metric: str, p: float) -> tor
     return low * low if metric in SQUARED else low
 
 
+class _Leaves:
+    """The leaves of a tree that hold points, in the tree's order."""
+
+    def __init__(self, tree: SearchTree) -> None:
+        start, end, leaf = tree.nodes.T
+        some = np.flatnonzero((leaf > 0) & (end > start))
+        self.nodes = some[np.argsort(start[some])]
+        self.starts = start[self.nodes]
+        self.sizes = end[self.nodes] - self.starts
+        self._count = len(tree.nodes)
+
+    def least(self, distance: np.ndarray) -> list[float]:
+        """Return the least of one row's distances to a leaf's points, for each node; infinity for what is no leaf."""
+        found = np.full(self._count, math.inf)
+        found[self.nodes] = np.minimum.reduceat(distance, self.starts)
+        least: list[float] = found.tolist()
+        return least
+
+
 class _Points:
-    """One row's reduced distances to the points in the tree's order, all at once or as the search needs them."""
+    """One row's reduced distances to the points in the tree's order, all at once or as the search needs them.
+
+    `least` holds the least distance to each leaf's points, once these are known.
+    """
 
     def __init__(
-        self,
-        row: torch.Tensor,
-        columns: torch.Tensor,
-        tree: SearchTree,
-        metric: str,
-        p: float,
-        known: np.ndarray | None,
+        self, row: torch.Tensor, columns: torch.Tensor, leaves: _Leaves, metric: str, p: float, known: np.ndarray | None
     ) -> None:
-        self._row, self._columns, self._tree, self._metric, self._p = row[None], columns, tree, metric, p
-        self._known, self._later = known, known is None
+        self._row, self._columns, self._leaves, self._metric, self._p = row[None], columns, leaves, metric, p
+        self._known = known
+        self.least = None if known is None else leaves.least(known)
 
     def of_leaf(self, start: int, end: int, bounds: np.ndarray, largest: float) -> np.ndarray:
         """Return the distances to the points of a leaf, while the heap's root is at the distance `largest`."""
-        if self._known is None and largest == math.inf:  # the heap is not full, and nothing is left out yet
-            near = _distances(self._row, self._columns[:, start:end], self._metric, self._p)
-            return near.reshape(-1)
-        if self._later:  # the root only comes nearer, so that no leaf beyond it is looked at any more
-            nodes = self._tree.nodes[(self._tree.nodes[:, 2] > 0) & ~(bounds > largest)]
-            places = np.concatenate([np.arange(first, last) for first, last, _ in nodes])
-            self._known = np.full(self._columns.shape[1], math.inf)
-            some = self._columns[:, torch.from_numpy(places)]
-            self._known[places] = _distances(self._row, some, self._metric, self._p)[0]
-            self._later = False
-        assert self._known is not None
+        if self._known is None:
+            if largest == math.inf:  # the heap is not full, and nothing is left out yet
+                return _distances(self._row, self._columns[:, start:end], self._metric, self._p).reshape(-1)
+            # The root only comes nearer, so that no leaf beyond it is looked at any more.
+            inside = np.repeat(~(bounds[self._leaves.nodes] > largest), self._leaves.sizes)
+            some = self._columns[:, torch.from_numpy(inside)]
+            self._known = np.full(len(inside), math.inf)
+            self._known[inside] = _distances(self._row, some, self._metric, self._p)[0]
+            self.least = self._leaves.least(self._known)
         found: np.ndarray = self._known[start:end]
         return found
 
@@ -181,13 +196,13 @@ def _depth_first(
         if low[node] > values[0]:
             continue
         start, end, leaf = nodes[node]
-        if leaf:
-            near = points.of_leaf(start, end, bounds, values[0])
-            for place in np.flatnonzero(near < values[0]).tolist():
-                _offer(values, places, float(near[place]), start + place)
-        else:
+        if not leaf:
             left = 2 * node + 1
             waiting += [left + 1, left] if low[left] <= low[left + 1] else [left, left + 1]
+        elif points.least is None or points.least[node] < values[0]:
+            near = points.of_leaf(start, end, bounds, values[0])
+            for place in (near < values[0]).nonzero()[0].tolist():
+                _offer(values, places, float(near[place]), start + place)
     return values, places
 
 

@@ -69,7 +69,7 @@ def test_the_search_finds_the_points_of_scikit_learns_tree(
     again.check("a tree", points, features, metric)
     columns = torch.from_numpy(transposed(places[again.order]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_tree, "FEW_NUMBERS", 0 if few else 2**16)
+        patch.setattr(search_tree, "FEW_NUMBERS", 0 if few else 2**17)
         distance, found = search(torch.from_numpy(rows), again, columns, metric, 3.0, neighbors)
     assert np.array_equal(found.numpy(), wanted)
     assert distance.isfinite().all()
