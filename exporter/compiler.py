@@ -19,7 +19,8 @@ from triton_regressors.exporter.columns import check_count, checked_columns, in_
 from triton_regressors.exporter.compilation import Compilation, Export
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.difference import Difference
-from triton_regressors.exporter.evidence.ties import TIES, search_ties, ties_in_words, without
+from triton_regressors.exporter.evidence.thresholds import search_thresholds
+from triton_regressors.exporter.evidence.ties import LEFT_OUT, TIES, search_ties, ties_in_words, without
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
@@ -133,11 +134,13 @@ def compile_estimator(
             stages.append((STAGE, interval.after(stages[-1][1])))
         runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
-        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
-        if ties == "accept" and found_ties is not None:
-            sent = without(sent, tied)
-        del lowered  # whose thresholds may be wider than those that are served
         accept = ties == "accept"
+        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
+        on_bits, found_bits = np.zeros_like(tied), None
+        if accept:
+            on_bits, found_bits = search_thresholds(runner, oracle, choice.inputs, sent, choice.forced, tolerance, tied)
+            sent = without(sent, tied | on_bits)
+        del lowered  # whose thresholds may be wider than those that are served
         nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
         if out_of_range:
             stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
@@ -146,7 +149,8 @@ def compile_estimator(
             runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         report = verify(runner, sent, choice, tolerance)
         said = ties_in_words(found_ties, accepted=accept, closed=closed, some=bool(nan))
-        report = dataclasses.replace(report, ties=said)
+        said = ". ".join(filter(None, [said, None if found_bits is None else f"Thresholds: {found_bits}{LEFT_OUT}"]))
+        report = dataclasses.replace(report, ties=said or None)
         if not report.within and not types.float32:
             difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))

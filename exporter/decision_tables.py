@@ -279,7 +279,9 @@ class _Search:
                 near = np.abs(numbers - limits) <= LAST_BITS * np.spacing(np.abs(limits))
                 beyond = (ranks == first) | (ranks == last)
                 late = turned[:, : around // 2].any(axis=1) | turned[:, -(around // 2) :].any(axis=1)
-                wide[start : start + at_once] = (((near & ~beyond)[:, [0, -1]].any(axis=1) | late) & of_part).any(axis=1)
+                wide[start : start + at_once] = (((near & ~beyond)[:, [0, -1]].any(axis=1) | late) & of_part).any(
+                    axis=1
+                )
             rows = rows[wide]
         return [np.unique(own) for own in found]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.evidence.thresholds import beside
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
 from triton_regressors.exporter.sample import Sample
@@ -26,8 +27,7 @@ MOST_COLUMNS = 256
 FEW = 3
 """How many rows and columns a sentence names."""
 
-LAST_BITS = (1, 2, 4, 8, 16)
-"""How many float64 numbers further an answer is asked for, to see whether a row lies on a threshold."""
+ACCEPT = "ties='accept' (--ties accept) exports the model and leaves such rows out of the parity"
 
 SAMPLE_ROWS = 65_536
 """How many rows are looked at for one that can be named."""
@@ -69,7 +69,7 @@ class Difference:
 
     def _of(self, table: Any, drawn: bool) -> str:
         """Return the sentences on a table that `predict` takes."""
-        error = self._errors(table)
+        error, expected = self._errors(table), self._expected(table)
         apart = np.flatnonzero(~(error <= self._tolerance))
         if not len(apart):
             return "The rows that differ lie beyond those that were looked at for a cause."
@@ -89,7 +89,7 @@ class Difference:
             return " ".join(sentences)
         worst = apart[~tied][np.argmax(np.nan_to_num(error[apart[~tied]], nan=np.inf))]
         columns, other = self._columns(table, int(worst), error)
-        sentences.append(self._answers(table, int(worst)))
+        sentences.append(self._answers(table, int(worst), expected))
         if other is None:
             sentences.append("No row of them is answered alike, so that no column could be singled out.")
         elif not columns:
@@ -104,17 +104,16 @@ class Difference:
         sentences.append(self._cause(table, int(worst), columns))
         return " ".join(sentences)
 
-    def _answers(self, table: Any, row: int) -> str:
-        """Return what both answer to a row, in a sentence."""
-        one = _rows(table, np.array([row]))
-        expected, found = self._expected(one), self._found(one)
+    def _answers(self, table: Any, row: int, expected: Answers) -> str:
+        """Return what both answer to a row of a table, in a sentence; the estimator was asked for the whole table."""
+        found = self._found(_rows(table, np.array([row])))
         error = {
-            name: np.nan_to_num(np.abs(found[name][0] - values[0]) / self._units[name], nan=np.inf)
+            name: np.nan_to_num(np.abs(found[name][0] - values[row]) / self._units[name], nan=np.inf)
             for name, values in expected.items()
         }
         name = max(error, key=lambda name: float(error[name].max()))
         target = int(np.argmax(error[name]))
-        wanted, answer = float(expected[name][0, target]), float(found[name][0, target])
+        wanted, answer = float(expected[name][row, target]), float(found[name][0, target])
         return f"In row {row} the estimator answers {wanted:.6g} and the entry {answer:.6g} ('{name}')."
 
     def _columns(self, table: Any, row: int, error: np.ndarray) -> tuple[list[int], int | None]:
@@ -156,6 +155,12 @@ class Difference:
                 return f"Cause: {cell!r} is no category that the model knows in column {called}."
             if is_missing(cell) or cell == "":
                 return self._missing(table, row, column, cell)
+        if self._holds(found, self._expected(one)):
+            return (
+                "Cause: the row lies on a threshold of the model. The estimator gives the entry's answer when it is "
+                "asked for this row alone, and another answer within the sample, because it rounds a sum in front of "
+                f"the threshold differently from batch to batch. {ACCEPT}."
+            )
         if self._holds(found, self._oracle.of_matrix(X)):
             cells = [_cell(table, row, column) for column in columns or range(X.shape[1])]
             types = sorted({str(getattr(cell, "dtype", type(cell).__name__)) for cell in cells})
@@ -168,8 +173,8 @@ class Difference:
                 return (
                     f"Cause: the row lies on a threshold of the model. The estimator itself gives the entry's answer "
                     f"where column {self._called(column)} is {beside:.17g} and not {X[0, column]:.17g}. The last bits "
-                    "of what a transformer makes of the number decide there, and the entry's may differ. "
-                    'sample.astype("float32") exports the model for float32 rows instead.'
+                    f"of what a transformer makes of the number decide there, and the entry's may differ. {ACCEPT}, "
+                    'and sample.astype("float32") exports it for float32 rows instead.'
                 )
         return (
             "None of the usual causes explains it (equal distances, missing values, unknown categories, types, rows "
@@ -181,7 +186,7 @@ class Difference:
         number = X[0, column]
         if column not in self._inputs.numeric or not np.isfinite(number):
             return None
-        near = number + np.array([sign * steps for steps in LAST_BITS for sign in (-1, 1)]) * np.spacing(number)
+        near = beside(number)
         rows = np.repeat(X, len(near), axis=0)
         rows[:, column] = near
         answers = self._oracle.finite_answers(rows)
