@@ -214,7 +214,7 @@ def _table(function: Function, readers: _Readers) -> Operation | None:
         for low, high in ((first[inputs], turns), (turns, last[inputs])):
             for number, found in enumerate(search.changes(low[places], high[places])):
                 borders[places[number]].append(found)
-    found = []
+    pieces = []
     for place, column in enumerate(inputs.tolist()):
         known = np.unique(np.concatenate(borders[place]))
         ranks = np.repeat(inside[None], len(known), axis=0)
@@ -223,8 +223,8 @@ def _table(function: Function, readers: _Readers) -> Operation | None:
         starts, constants = np.append(-np.inf, _number(known, function)), np.append(np.nan, values)
         if last[column] < _largest(function):
             starts, constants = np.append(starts, _number(last[column] + 1, function)), np.append(constants, np.nan)
-        found.append(Pieces(starts, np.append(starts[1], starts[1:]), constants[:, None]))
-    return piecewise(inputs, found, function.nan_is_zero)
+        pieces.append(Pieces(starts, np.append(starts[1], starts[1:]), constants[:, None]))
+    return piecewise(inputs, pieces, function.nan_is_zero)
 
 
 class _Search:

@@ -112,7 +112,7 @@ def test_a_row_on_a_threshold_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Cause: the row lies on a threshold of the model." in said
     assert f"is {np.nextafter(edge, 9):.17g} and not {edge:.17g}." in said
     assert "ties='accept' (--ties accept) exports the model and leaves such rows out of the parity" in said
-        assert 'sample.astype("float32") exports it for float32 rows instead' in said
+    assert 'sample.astype("float32") exports it for float32 rows instead' in said
 
 
 def test_many_columns_are_halved(tmp_path: Path, wrong: None, monkeypatch: pytest.MonkeyPatch) -> None:
