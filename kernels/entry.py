@@ -124,8 +124,8 @@ class Float32Rows:
     """What the export of a sample with float32 columns found.
 
     `answered` says that the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it
-    answers what `predict` answers to the same rows as float64: `moved` of `rows` rows have another answer in float32,
-    by up to `max_error` standard deviations. `sums` are the transformers that sum in float32 before a decision, such as
+    answers what `predict` answers to the same rows as float64. `moved` of the sample's `rows` rows have another answer
+    from `predict` in float32 than in float64, by up to `max_error` standard deviations. `sums` are the transformers that sum in float32 before a decision, such as
     a tree's threshold, in an order that depends on the processor.
     """
 

@@ -301,17 +301,22 @@ def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
 def _notes_on_float32(found: Float32Rows) -> list[str]:
     """Return what there is to say of an export's sample with float32 columns."""
     sums = f"{' and '.join(found.sums)} compute{'s' * (len(found.sums) == 1)} in float32 before a decision"
-    if found.answered:
-        return [f"{sums}: on another processor the last bits, and so predict's own answers, may be others."]
     moved = (
-        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64, by "
-        f"up to {found.max_error:.2g} std"
+        f"predict answers {found.moved:,} of {found.rows:,} rows of the sample differently in float32 than in float64, "
+        f"by up to {found.max_error:.2g} standard deviations"
     )
-    why = f", as {sums}, in an order that depends on the processor" if found.sums else ", as it sums in float32"
+    if found.answered:
+        return [
+            *([f"{moved}."] if found.moved else []),
+            f"{sums}. On another processor the last bits can differ, and with them predict's own answers.",
+        ]
+    why = (
+        f"{sums}, and the order of the sum depends on the processor" if found.sums else "The estimator sums in float32"
+    )
     return [
-        f"{moved}{why}.",
-        "The entry answers what predict answers to float64 rows: compare it with "
-        'predict(sample.astype("float64")), and ask predict so too.',
+        f"{moved}. {why}.",
+        "The entry answers what predict answers to float64 rows. Compare it with "
+        'predict(sample.astype("float64")), and call predict with float64 rows too.',
     ]
 
 

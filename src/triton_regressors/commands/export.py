@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -271,25 +270,7 @@ def export(
                 observe=observe,
                 versions=versions,
             )
-    entry, plan, contract = result.entry, result.compilation.plan, result.contract
-    count = len(plan.steps)
-    at = quote(str(repository))
-    console = make_console()
-    console.print(
-        Text.assemble(
-            *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
-            f"{count} operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, "
-            f"{plan.parameter_bytes():,} bytes.",
-        ),
-        soft_wrap=True,
-    )
-    of_it = entry.name if repository == DEFAULT_REPOSITORY else f"{entry.name} --repository {at}"
-    for line in (
-        contract.brief(),
-        *contract.notes(),
-        *contract.interval,
-        *filter(None, [optional_columns(read, result.compilation)]),
-        f"Serve it with: triton-regressors serve {at}",
-        f"Its columns, and how to ask it: triton-regressors describe {of_it}",
-    ):
-        console.print(Text(line), soft_wrap=True)
+    optional = optional_columns(read, result.compilation)
+    text = Text(result.text([] if optional is None else [optional]))
+    text.stylize("bold", len("Wrote "), len("Wrote ") + len(result.entry.name))
+    make_console().print(text, soft_wrap=True)
