@@ -51,6 +51,7 @@ class Compilation:
     columns: tuple[str, ...] = ()  # the names that clients know the columns by
     profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
     answers_column: bool = False  # whether `predict` answers one target as [rows, 1]
+    boolean_columns: tuple[int, ...] = ()  # those that held booleans in the sample or in training
 
     @property
     def plan(self) -> Plan:
@@ -100,6 +101,7 @@ class Compilation:
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
             interval=self.interval,
             answers_column=self.answers_column or None,
+            boolean_columns=self.boolean_columns or None,
         )
 
 

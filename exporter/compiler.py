@@ -33,7 +33,7 @@ from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
-from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes, boolean_columns, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, compare_types, verify
@@ -136,6 +136,7 @@ def compile_estimator(
         tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
         if ties == "accept" and found_ties is not None:
             sent = without(sent, tied)
+        booleans = lowered.profile.booleans | (set() if sample is None else boolean_columns(oracle.table(sample[:1])))
         del lowered  # whose thresholds may be wider than those that are served
         accept = ties == "accept"
         nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
@@ -152,6 +153,7 @@ def compile_estimator(
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
         whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        whole = dataclasses.replace(whole, boolean_columns=tuple(sorted(booleans)))
         return dataclasses.replace(whole, answers_column=oracle.answers_column(sent.X)), oracle, sums
 
     types = row_types(sample, feature_names(estimator))

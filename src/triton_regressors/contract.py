@@ -248,7 +248,7 @@ def contract_of(
             for output, found in document.parity.outputs.items()
         ),
         document.parity,
-        python_snippet(name, inputs, outputs, names, golden),
+        python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
         () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
