@@ -84,11 +84,17 @@ def test_several_targets_come_in_the_order_in_which_they_are_named(written):
 @pytest.mark.parametrize(
     ("estimator", "rows", "suffix", "target", "sentence"),
     [
-        (NAMED, TABLE, ".csv", None, "Say with --target which column of .* beside the model's own it has none"),
+        (
+            NAMED,
+            TABLE,
+            ".csv",
+            None,
+            "Say with --target which column of .* besides the model's own columns it has none",
+        ),
         (NAMED, WITH_MORE, ".csv", None, "it has columns 'progression', 'id'"),
         (NAMED, WITH_MORE, ".csv", ["prog"], "'prog' of .*, which is not there; .* columns 'progression', 'id'"),
         (NAMED, WITH_TARGET, ".csv", ["bmi"], "'bmi' of .*, which the model itself reads; .* column 'progression'"),
-        (UNNAMED, TABLE.to_numpy(), ".npy", ["y"], "--target names column 'y', and .* does not name its columns"),
+        (UNNAMED, TABLE.to_numpy(), ".npy", ["y"], "--target names column 'y', but the columns of .* have no names"),
         (UNNAMED, np.zeros(5), ".npy", None, r"has shape \(5,\); the model's columns and one for the target"),
     ],
 )

@@ -300,12 +300,12 @@ def test_what_becomes_of_optional_columns_is_said(export, saved):
     takes_nan = make_pipeline(SimpleImputer(), Ridge()).fit(X, y)
     saved(["b", "a", "c"], ["b", "a"], ["c"], takes_nan)
     said = export("models:/saved/1")
-    where = "Optional in the signature, and all the same in every request to the entry: "
-    assert f"{where}'c' (NaN or null where it is unknown).\n" in said
+    where = "The signature makes these columns optional, but every request to the entry must have them: "
+    assert f"{where}'c' (NaN or null if it is unknown).\n" in said
     assert "on 5 rows from the given sample" in said
     saved(["b", "a", "c"], ["b", "a", "c"], ["b", "c"])
     said = export("models:/saved/1")
-    refuses = "which must be known: the model refuses NaN"
+    refuses = "it must be known, because the model refuses NaN"
     assert f"{where}'b' ({refuses}), 'c' ({refuses}).\n" in said
     saved(["b", "a", "c"], ["b", "a"], ["c"])
     said = export("models:/saved/1")

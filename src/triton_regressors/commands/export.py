@@ -71,8 +71,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="That file's column of targets; by default the one that the model does not know, or the last where "
-            "columns have no names. Can be repeated.",
+            help="Target column of the --calibrate file; default: the column that is not a feature, or the "
+            "last one if columns have no names. Can be repeated.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -80,7 +80,7 @@ def export(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
+            help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -88,14 +88,16 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="The MODEL of a lower quantile to make them of, as above.",
+            help="Fitted model of a lower quantile, for the output lower.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
     upper: Annotated[
         Path | None,
         typer.Option(
-            metavar="MODEL", help="The same of an upper quantile; both go together.", rich_help_panel=_INTERVAL
+            metavar="MODEL",
+            help="Fitted model of an upper quantile, for the output upper.",
+            rich_help_panel=_INTERVAL,
         ),
     ] = None,
     profile: Annotated[
@@ -111,7 +113,7 @@ def export(
         bool,
         typer.Option(
             "--out-of-range",
-            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
+            help="Add the output out_of_range: the number of columns in which a row is unlike the profile.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -122,7 +124,8 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Neighbours equally near: refuse or accept.",
+            help="Rows with neighbours at equal distance: refuse to export, or accept other answers than "
+            "scikit-learn's.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
@@ -135,19 +138,19 @@ def export(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where MLflow is, for a MODEL in it; default: as MLFLOW_TRACKING_URI says.",
+            help="Address of MLflow; default: $MLFLOW_TRACKING_URI.",
             rich_help_panel=READING,
         ),
     ] = None,
     max_batch_size: Annotated[
         int | None,
-        typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
+        typer.Option(metavar="ROWS", help="Most rows in one execution; default 4096.", rich_help_panel=_RUN),
     ] = None,
     dynamic_batching: Annotated[
         bool | None,
         typer.Option(
             "--dynamic-batching/--no-dynamic-batching",
-            help="Whether requests are gathered into batches; default: they are.",
+            help="Whether requests are gathered into batches; default: yes.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -183,20 +186,20 @@ def export(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            help="Whether the server's metrics describe the rows: off, sampled or on; default sampled.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     versions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Newest versions that are served; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="How many newest versions to serve; default 1.", rich_help_panel=_RUN),
     ] = None,
     missing_string: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="A string that stands for a missing value where it is no category, beside the empty one; can be "
-            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none.",
+            help="A string that means a missing value unless it is a category; repeatable. Default: "
+            f"{', '.join(MISSING_STRINGS)}; '' for none.",
             rich_help_panel=WHAT,
         ),
     ] = None,
