@@ -335,9 +335,9 @@ def _check(report: Report, subject: str) -> None:
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):
             raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-                f"the answer's last float32 place. {report.cause}"
+                f"Cannot export {subject}: output '{name}' differs from the estimator's own prediction by "
+                f"{parity.max_error:.1e} standard deviations on {report.rows} rows; the tolerance is "
+                f"{report.tolerance:.0e}, or one unit in the answer's last float32 place. {report.cause}"
             )
 
 

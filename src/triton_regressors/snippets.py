@@ -59,7 +59,7 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
     """Return a shell command that asks for the same in JSON; of wide rows, a sentence."""
     columns, row = inputs.columns(), example(inputs, golden)
     if _width(inputs) > MANY:
-        return f"# Rows of more than {MANY} columns are not for a command line."
+        return f"# A row of more than {MANY} columns is too long for a command line."
     request = {
         "inputs": [
             {"name": tensor, "datatype": datatype, "shape": [1, len(columns[tensor])], "data": [row[tensor]]}

@@ -150,7 +150,7 @@ class TestTables:
         [
             (
                 PEOPLE.drop(columns="job"),
-                r"lacks column 'job' of input 'cat'; beside what the model takes it has column 'id'\.$",
+                r"lacks column 'job' of input 'cat'; besides the model's columns it has column 'id'\.$",
             ),
             (
                 PEOPLE[["city", "job"]],
@@ -188,7 +188,7 @@ class TestTables:
 
     def test_several_inputs_need_names(self) -> None:
         inputs = (INPUTS[0], InputTensor("cat", "BYTES", 2))
-        with pytest.raises(InvalidRequest, match=r"'people' does not tell which columns its inputs 'X' and 'cat' are"):
+        with pytest.raises(InvalidRequest, match=r"'people' does not say which columns its inputs 'X' and 'cat' are"):
             model_tensors(PEOPLE, inputs, "people")
 
     def test_an_array_is_for_an_only_input(self) -> None:

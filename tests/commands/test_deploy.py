@@ -316,7 +316,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()
     done = deploy(tmp_path, "--for", "compose", *MEMORY, models=models)
-    assert str(done.exception).endswith("holds something already; give another --output, or --overwrite.")
+    assert str(done.exception).endswith("is not empty; give another --output, or --overwrite.")
     assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
     assert (tmp_path / "out/mine").exists()
 

@@ -319,7 +319,7 @@ def test_what_becomes_of_optional_columns_is_said(export, saved):
 
 def test_an_entry_of_no_run_needs_one_and_the_given_address_counts(run_id, mlflow_uri, tmp_path, monkeypatch):
     entry = tr.export(Ridge().fit(X, y), tmp_path, name="own").entry
-    with pytest.raises(tr.RegistryError, match="Say with run_id which run"):
+    with pytest.raises(tr.RegistryError, match="Give run_id, the run that"):
         tr.log_entry(entry.directory)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://localhost")
     with pytest.raises(tr.RegistryError, match=r"^Cannot ask MLflow: "):
