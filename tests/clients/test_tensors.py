@@ -158,8 +158,8 @@ class TestTables:
             ),
             (
                 PEOPLE.rename(columns={"age": "Age", "job": "jobs"}),
-                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; beside what the model "
-                r"takes it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
+                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; besides the "
+                r"model's columns it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
             ),
             (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' must be numbers: it holds 'old' in row 1"),
             (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),

@@ -292,7 +292,7 @@ def test_for_compose(tmp_path: Path, kind: str) -> None:
         (("--for", "kserve", *CLUSTER, "--image", "reg:5000/server"), "has no tag"),
         (("--for", "kserve", *CLUSTER, "--requests-per-s", "0"), "--requests-per-s is 0.0; accepted: a number above 0"),
         (("--for", "kserve", *CLUSTER, "--gpu-resource", "gpu"), "--gpu-resource is 'gpu'; accepted: the name"),
-        (("--for", "kserve", *CLUSTER, "--pull-secret", "My key"), "--pull-secret is 'My key'; accepted: small"),
+        (("--for", "kserve", *CLUSTER, "--pull-secret", "My key"), "--pull-secret is 'My key'; accepted: lowercase"),
         (("--for", "compose", "--gpu-resource", "nvidia.com/gpu"), "leave it out with --for compose"),
         (("--for", "kserve", *CLUSTER, "--service", "2nd"), "The service cannot be called '2nd'"),
         (("--for", "kserve", *CLUSTER, "--namespace", "My team"), "The namespace cannot be called 'My team'"),

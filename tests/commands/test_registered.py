@@ -143,7 +143,7 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
     assert "on 20 rows from the given sample" in said
     said = export("models:/demand/3")
     assert "Wrote demand version 3" in said
-    assert "has version 3; remove it first" in export("models:/demand/3")
+    assert "has version 3; remove that version first" in export("models:/demand/3")
     source = read_document(Path("model_repository/demand/1")).provenance.source
     assert (source.uri, source.run) == ("models:/demand/1", run_id)
     file = mlflow.artifacts.download_artifacts(artifact_uri="models:/demand/1/model.skops", dst_path="file")
@@ -216,7 +216,7 @@ def test_what_mlflow_does_not_have_is_said(export, monkeypatch):
     assert "Cannot ask MLflow: " in export("models:/demand/1", "--tracking-uri", "gopher://localhost")
     assert "--tracking-uri goes with a model in MLflow" in export("demand.skops", "--tracking-uri", "http://localhost")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert "say --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
+    assert "give --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
     assert not Path("model_repository").exists()
 
 

@@ -118,7 +118,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "scores of a subclass": (
         scores_before_ridge,
-        "Cannot export OwnScores (step 'scores'): no lowering is registered for it (it is no PLSRegression, as it ",
+        "Cannot export OwnScores (step 'scores'): no lowering is registered for it (it is not treated as a PLS",
     ),
     "search without refit before another step": (
         lambda: Pipeline([("search", GridSearchCV(NMF(1), {"tol": [1]}, refit=False)), ("ridge", Ridge().fit(X, y))]),

@@ -214,8 +214,8 @@ INCONSISTENT: dict[str, tuple[Callable[[Any], Any], str]] = {
         "Ridge (step 'ridge'): its fitted attributes do not fit",
     ),
     "no coef": (lambda model: delattr(model[1], "coef_"), "Ridge (step 'ridge'): "),
-    "coef of words": (lambda model: setattr(model[1], "coef_", "wide"), "Ridge (step 'ridge'): what it holds does not"),
-    "mean": (lambda model: setattr(model[0], "mean_", np.ones(2)), "StandardScaler (step 'standardscaler'): what it"),
+    "coef of words": (lambda model: setattr(model[1], "coef_", "wide"), "Ridge (step 'ridge'): its fitted attributes"),
+    "mean": (lambda model: setattr(model[0], "mean_", np.ones(2)), "StandardScaler (step 'standardscaler'): its fit"),
     "width": (
         lambda model: setattr(model[0], "n_features_in_", "many"),
         "Pipeline: it does not behave like a fitted one (",
