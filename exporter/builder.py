@@ -190,7 +190,7 @@ class Builder:
         except Exception as error:  # whatever fitted attributes that do not fit together make of it
             if isinstance(error, ExportError):
                 raise
-            raise self.refuse(estimator, f"what it holds does not fit together ({one_line(error)})") from error
+            raise self.refuse(estimator, f"its fitted attributes do not fit together ({one_line(error)})") from error
         return result if isinstance(result, dict) else {"y": result}
 
     def lower_inverse(self, transformer: Any, y: Value) -> Value:

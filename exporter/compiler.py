@@ -34,11 +34,11 @@ from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
-from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes, boolean_columns, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, compare_types, verify
-from triton_regressors.kernels.entry import Float32Rows, Source
+from triton_regressors.kernels.entry import Source
 from triton_regressors.kernels.errors import PlanError
 from triton_regressors.kernels.run import Runner
 
@@ -140,6 +140,7 @@ def compile_estimator(
         if accept:
             on_bits, found_bits = search_thresholds(runner, oracle, choice.inputs, sent, choice.forced, tolerance, tied)
             sent = without(sent, tied | on_bits)
+        booleans = lowered.profile.booleans | (set() if sample is None else boolean_columns(oracle.table(sample[:1])))
         del lowered  # whose thresholds may be wider than those that are served
         nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
         if out_of_range:
@@ -156,6 +157,7 @@ def compile_estimator(
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
         whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        whole = dataclasses.replace(whole, boolean_columns=tuple(sorted(booleans)))
         return dataclasses.replace(whole, answers_column=oracle.answers_column(sent.X)), oracle, sums
 
     types = row_types(sample, feature_names(estimator))
@@ -165,11 +167,11 @@ def compile_estimator(
     if not single.report.within:  # of the numbers that only sums follow, rounding may matter too
         single, oracle, sums = compiled(types, round_everywhere=True)
     if single.report.within:
-        return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
-    double, exact, _ = compiled(DOUBLE)
+        return single.saying(compare_types(oracle, sample, tolerance, sums, answered=True)) if sums else single
+    double, _, _ = compiled(DOUBLE)
     if not double.report.within:  # float32 is not the cause
         return double
-    return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
+    return double.saying(compare_types(oracle, sample, tolerance, sums, answered=False))
 
 
 def export(
@@ -337,9 +339,9 @@ def _check(report: Report, subject: str) -> None:
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):
             raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-                f"the answer's last float32 place. {report.cause}"
+                f"Cannot export {subject}: output '{name}' differs from the estimator's own prediction by "
+                f"{parity.max_error:.1e} standard deviations on {report.rows} rows; the tolerance is "
+                f"{report.tolerance:.0e}, or one unit in the answer's last float32 place. {report.cause}"
             )
 
 

@@ -84,7 +84,7 @@ def _lower(
     builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
-        what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
+        what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
         )

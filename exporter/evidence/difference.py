@@ -65,14 +65,16 @@ class Difference:
             table = self._oracle.asked(sample.X) if given is None else self._oracle.table(given)
             return self._of(_rows(table, np.arange(min(len(table), SAMPLE_ROWS))), drawn=given is None)
         except Exception as error:  # what an estimator raises for a changed row; the refusal itself must be said
-            return f"The cause was not found, as the estimator refuses changed rows ({str(error).splitlines()[0]})."
+            return (
+                f"The cause was not found, because the estimator refuses changed rows ({str(error).splitlines()[0]})."
+            )
 
     def _of(self, table: Any, drawn: bool) -> str:
         """Return the sentences on a table that `predict` takes."""
         error, expected = self._errors(table), self._expected(table)
         apart = np.flatnonzero(~(error <= self._tolerance))
         if not len(apart):
-            return "The rows that differ lie beyond those that were looked at for a cause."
+            return f"The rows that differ lie beyond the first {SAMPLE_ROWS:,}, which were searched for a cause."
         tied = tied_rows(self._runner.plan, self._sent(_rows(table, apart)))
         whose = "drawn rows" if drawn else "sample"
         few = _list(apart.tolist())
@@ -81,9 +83,9 @@ class Difference:
             share = 100 * tied.sum() / len(table)
             sentences.append(
                 f"Cause: in {'all' if tied.all() else f'{tied.sum():,}'} of them ({share:.3g} % of the rows) several "
-                "training points are equally near, and scikit-learn takes others of them than the entry, which takes "
-                "the first. Both answers are right: ties='accept' (--ties accept) exports the model and leaves such "
-                "rows out of the parity."
+                "training points are equally near. The entry takes the first of these points, and scikit-learn "
+                "takes others. Both answers are right: ties='accept' (--ties accept) exports the model and leaves "
+                "such rows out of the parity."
             )
         if tied.all():
             return " ".join(sentences)
@@ -91,7 +93,7 @@ class Difference:
         columns, other = self._columns(table, int(worst), error)
         sentences.append(self._answers(table, int(worst), expected))
         if other is None:
-            sentences.append("No row of them is answered alike, so that no column could be singled out.")
+            sentences.append("No row is answered alike, so that no column could be singled out.")
         elif not columns:
             sentences.append("No column makes the difference by itself.")
         else:
@@ -152,7 +154,7 @@ class Difference:
         for column in columns:
             cell, called = _cell(table, row, column), self._called(column)
             if X[0, column] == UNKNOWN and column in self._inputs.coded:
-                return f"Cause: {cell!r} is no category that the model knows in column {called}."
+                return f"Cause: {cell!r} is not a category that the model knows in column {called}."
             if is_missing(cell) or cell == "":
                 return self._missing(table, row, column, cell)
         if self._holds(found, self._expected(one)):
@@ -165,8 +167,8 @@ class Difference:
             cells = [_cell(table, row, column) for column in columns or range(X.shape[1])]
             types = sorted({str(getattr(cell, "dtype", type(cell).__name__)) for cell in cells})
             return (
-                f"Cause: the estimator answers the row's values in other types ({', '.join(types)}) than as float64 "
-                "numbers and strings, which is what an entry gets."
+                f"Cause: the estimator answers the row's values in their own types ({', '.join(types)}) differently "
+                "than as float64 numbers and strings, which an entry gets."
             )
         for column in (columns or range(X.shape[1]))[:MOST_COLUMNS]:
             if (beside := self._beside(found, X, column)) is not None:
