@@ -15,7 +15,6 @@ Other steps may read the function too. Decisions then read the table, and the ot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -220,10 +219,15 @@ def _table(function: Function, readers: _Readers) -> Operation | None:
         ranks = np.repeat(inside[None], len(known), axis=0)
         ranks[:, column] = known
         values = _computed(function, ranks)[:, place].astype(np.float64)
-        starts, constants = np.append(-np.inf, _number(known, function)), np.append(np.nan, values)
+        starts = _number(known, function)
+        if first[column] == -_largest(function):
+            starts[0] = -np.inf
+        else:
+            starts, values = np.append(-np.inf, starts), np.append(np.nan, values)
         if last[column] < _largest(function):
-            starts, constants = np.append(starts, _number(last[column] + 1, function)), np.append(constants, np.nan)
-        pieces.append(Pieces(starts, np.append(starts[1], starts[1:]), constants[:, None]))
+            starts, values = np.append(starts, _number(last[column] + 1, function)), np.append(values, np.nan)
+        origins = np.append(starts[1] if len(starts) > 1 else 0.0, starts[1:])
+        pieces.append(Pieces(starts, origins, values[:, None]))
     return piecewise(inputs, pieces, function.nan_is_zero)
 
 

@@ -7,6 +7,7 @@ rows that it was trained on, many of which lie exactly on a threshold.
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor
 from sklearn.linear_model import Ridge
@@ -54,7 +55,7 @@ TRANSFORMERS = {
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_training_rows_are_answered_as_the_estimator_answers_them(name):
     X, y = training_rows()
-    model = make_pipeline(TRANSFORMERS[name], BOOSTER).fit(X, y)
+    model = make_pipeline(clone(TRANSFORMERS[name]), clone(BOOSTER)).fit(X, y)
     assert compile_estimator(model, sample=X).report.within
 
 

@@ -2,22 +2,26 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.evidence.thresholds import beside
+from triton_regressors.exporter.evidence.thresholds import beside, on_thresholds
+from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.kernels.parity import units
 
 BOOSTER = HistGradientBoostingRegressor(max_iter=30, random_state=0)
 
 
-def fitted(transformer, scale: float = 1.0):
+def fitted(transformer):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(900, 8)) * scale
+    X = rng.normal(size=(900, 8))
     y = X @ rng.normal(size=8) + np.sin(3 * X[:, 0]) + rng.normal(size=900)
-    return make_pipeline(transformer, BOOSTER).fit(X, y), X
+    return make_pipeline(transformer, clone(BOOSTER)).fit(X, y), X
 
 
 @pytest.mark.parametrize("transformer", [PCA(5), Normalizer()], ids=["components", "norms"])
@@ -33,13 +37,8 @@ def test_rows_on_thresholds_behind_sums_can_be_accepted(transformer):
 
 def test_rows_away_from_thresholds_are_not_excused():
     model, X = fitted(PCA(5))
-    wrong = make_pipeline(PCA(5), BOOSTER).fit(X, np.random.default_rng(1).normal(size=len(X)))
+    wrong = make_pipeline(PCA(5), clone(BOOSTER)).fit(X, np.random.default_rng(1).normal(size=len(X)))
     found = wrong.predict(X)[:, None]
-
-    from triton_regressors.exporter.evidence.thresholds import on_thresholds
-    from triton_regressors.exporter.lower import lower
-    from triton_regressors.exporter.oracle import Oracle
-    from triton_regressors.kernels.parity import units
 
     lowered = lower(model)
     oracle = Oracle(model, lowered.profile, ("y",))
