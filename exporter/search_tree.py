@@ -1,8 +1,8 @@
 """The tree that a neighbours' regressor searches, for entries whose points may be equally near.
 
 A tree is exported where points of the training data are equally near to some of them, as whole, boolean and rounded
-numbers are, and where the search of `kernels/search_tree.py` finds the very points that the fitted tree finds. A table
-of continuous numbers needs neither.
+numbers are, and where the search of `kernels/ops/neighbors/tree_search.py` finds the very points that the fitted tree
+finds. A table of continuous numbers needs neither.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ import numpy as np
 import torch
 from sklearn.neighbors import BallTree, KDTree
 
-from triton_regressors.kernels.distances import transposed
-from triton_regressors.kernels.powers import whole
-from triton_regressors.kernels.search_tree import BALL_METRICS, BOX_METRICS, MOST_NEIGHBORS, SearchTree, search
+from triton_regressors.kernels.numerics.powers import whole
+from triton_regressors.kernels.ops.neighbors.distances import transposed
+from triton_regressors.kernels.ops.neighbors.tree_search import (
+    BALL_METRICS,
+    BOX_METRICS,
+    MOST_NEIGHBORS,
+    SearchTree,
+    search,
+)
 
 ASKED = 2000
 """How many training points are asked for equally near ones."""
@@ -37,7 +43,7 @@ def search_tree(regressor: Any, points: np.ndarray, factor: np.ndarray, metric: 
         regressor: a fitted `KNeighborsRegressor`.
         points: the points that its plan searches, float64 `[points, features]`.
         factor: the metric's weights, `[features]`.
-        metric: the metric's name in `kernels/distances.py`.
+        metric: the metric's name in `kernels/ops/neighbors/distances.py`.
         p: minkowski's power.
     """
     fitted, neighbors = regressor._tree, int(regressor.n_neighbors)

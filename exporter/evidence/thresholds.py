@@ -14,8 +14,8 @@ import numpy as np
 from triton_regressors.exporter.evidence.ties import errors
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import Inputs
 
 LAST_BITS = (1, 2, 4, 8, 16)
 """How many float64 numbers further an answer is asked for."""

@@ -22,9 +22,9 @@ from sklearn.preprocessing import (
 )
 
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.power import Power
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 
 ROWS = 900
 BOOSTER = HistGradientBoostingRegressor(max_iter=20, random_state=0)

@@ -8,8 +8,8 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
-from triton_regressors.kernels.distance_blocks import NEAR
-from triton_regressors.kernels.point_function import PointFunction
+from triton_regressors.kernels.ops.points.function import PointFunction
+from triton_regressors.kernels.ops.points.near_zero import NEAR
 
 FEATURES, POINTS = 20, 200
 OF_A_POINT = {"ten digits": 1e-9, "float32 pairs": 2e-8}

@@ -14,12 +14,12 @@ from tests.kernels.examples import examples
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_neighbors import tree_neighbors
 from triton_regressors.exporter.search_tree import as_search_tree
-from triton_regressors.kernels import search_tree
-from triton_regressors.kernels.distances import transposed
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.tree_neighbors import TreeNeighbors
-from triton_regressors.kernels.search_tree import BALL_METRICS, BOX_METRICS, search
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.neighbors import tree_search
+from triton_regressors.kernels.ops.neighbors.distances import transposed
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
+from triton_regressors.kernels.ops.neighbors.tree_search import BALL_METRICS, BOX_METRICS, search
 
 KINDS: list[tuple[Any, str]] = [*((KDTree, m) for m in BOX_METRICS), *((BallTree, m) for m in BALL_METRICS)]
 DRAWS = {
@@ -46,7 +46,7 @@ def fitted(kind: Any, metric: str, points: np.ndarray, leaf_size: int) -> Any:
 @given(
     points=st.integers(2, 700),
     features=st.integers(1, 6),
-    neighbors=st.integers(1, search_tree.MOST_NEIGHBORS),
+    neighbors=st.integers(1, tree_search.MOST_NEIGHBORS),
     leaf_size=st.integers(1, 30),
     draw=st.sampled_from([*DRAWS]),
     few=st.booleans(),
@@ -69,7 +69,7 @@ def test_the_search_finds_the_points_of_scikit_learns_tree(
     again.check("a tree", points, features, metric)
     columns = torch.from_numpy(transposed(places[again.order]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_tree, "FEW_NUMBERS", 0 if few else 2**17)
+        patch.setattr(tree_search, "FEW_NUMBERS", 0 if few else 2**17)
         distance, found = search(torch.from_numpy(rows), again, columns, metric, 3.0, neighbors)
     assert np.array_equal(found.numpy(), wanted)
     assert distance.isfinite().all()

@@ -12,7 +12,7 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.evidence.thresholds import beside, on_thresholds
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.oracle import Oracle
-from triton_regressors.kernels.parity import units
+from triton_regressors.kernels.format.parity import units
 
 BOOSTER = HistGradientBoostingRegressor(max_iter=30, random_state=0)
 
