@@ -89,7 +89,7 @@ class Calls:
         """Raise InvalidRequest unless a request can have these arguments."""
         _named(model), _numbered(version)
         if isinstance(outputs, str) or not outputs:
-            raise InvalidRequest(f"outputs is {outputs!r}; it must name one output at least, as in ('y',).")
+            raise InvalidRequest(f"outputs is {outputs!r}; it must name at least one output, as in ('y',).")
 
     def infer(
         self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part, digest: str = ""
@@ -193,8 +193,8 @@ def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float
 def _other_protocol(url: str, asked: str, other: str) -> str:
     """Return the sentence on an address that takes connections and does not speak the protocol."""
     return (
-        f"What answers at {url} does not speak {asked}; is it the port for {other}? A Triton server has gRPC at port "
-        "8001 and HTTP at port 8000, unless it is told otherwise."
+        f"The server at {url} does not speak {asked}; is it the port for {other}? By default a Triton server has "
+        "gRPC at port 8001 and HTTP at port 8000."
     )
 
 

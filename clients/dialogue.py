@@ -131,7 +131,7 @@ class Dialogues:
                 found.append((first, answers))
                 origins.add(origin)
         if len(origins) > 1:
-            raise ServerUnavailable(f"Model '{model}' was loaded anew while a table was asked; ask again.")
+            raise ServerUnavailable(f"Model '{model}' was loaded again during the request; send the table again.")
         known = self._known[model]
         widths, column = dict(known.widths), column or known.answers_column
         whole = {name: np.full((total, widths.get(name, 1)), np.nan, np.float32) for name in outputs}
@@ -164,8 +164,8 @@ class Dialogues:
             if known.inputs == used.inputs:
                 return answers[0].origin, joined(answers), {}, known.answers_column
         raise ServerUnavailable(
-            f"Model '{model}' was loaded anew, as another version or with other inputs, each of the {ATTEMPTS} times "
-            "that it was asked; nothing is joined from two versions' answers."
+            f"Model '{model}' was loaded again, as another version or with other inputs, during each of {ATTEMPTS} "
+            "attempts. Answers of two versions are not joined; send the table again."
         )
 
     def _learn(self, model: str) -> Dialogue[Configuration]:

@@ -88,10 +88,13 @@ def unfinished(entry: Path) -> str | None:
     file = config.default_model_filename or "model.py"
     for name in (entry.name, file):
         if not plain(name):
-            return f"the name {name!r} holds what a shell would read; accepted: ASCII letters, digits and -_.,:@%+="
+            return (
+                f"the name {name!r} holds characters that a shell would interpret; accepted: ASCII letters, digits "
+                "and -_.,:@%+="
+            )
     for version in served_versions(entry, config):
         if not (entry / str(version) / file).is_file():
-            return f"version {version} has no {file}, as in the middle of a copy"
+            return f"version {version} has no {file}, as during a copy"
     return None
 
 

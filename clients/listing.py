@@ -17,7 +17,7 @@ def there_is(model: str, index: Sequence[Mapping[str, str]]) -> str:
     own = [row for row in index if row["name"] == model]
     ready = sorted((row["version"] for row in own if row["state"] == "READY"), key=lambda text: (len(text), text))
     if ready:
-        return f"Of '{model}', version{'s' if len(ready) > 1 else ''} {', '.join(ready)} {_are(ready)} ready."
+        return f"Version{'s' if len(ready) > 1 else ''} {', '.join(ready)} of '{model}' {_are(ready)} ready."
     if own:
         reasons = [row["reason"].rstrip(".") for row in own if row["reason"] not in ("", "unloaded")]
         return f"'{model}' is in the server's repository, but not loaded{': ' + reasons[0] if reasons else ''}."

@@ -35,12 +35,12 @@ def install_numpy1(python: Path, version: tuple[int, int]) -> Path:
     Raises:
         ServerError: numpy 1 has no wheel for this Python, or could not be fetched; with the command that does it.
     """
-    why = "An entry reads strings, which the nvidia-pytriton wheel's Triton server can beside numpy 1 alone"
+    why = "An entry reads strings, for which the nvidia-pytriton wheel's Triton server needs numpy 1"
     if version > NEWEST_PYTHON:
         raise ServerError(
             f"{why}, and numpy 1 has no wheel for Python {version[0]}.{version[1]}: give --python (python=) an "
             "interpreter of Python 3.10 to 3.12 that has torch, triton and safetensors, or serve with Docker, whose "
-            "image reads strings as it is."
+            "image reads strings without numpy 1."
         )
     directory = numpy1_directory(version)
     if (directory / "numpy" / "__init__.py").is_file():
@@ -59,8 +59,8 @@ def install_numpy1(python: Path, version: tuple[int, int]) -> Path:
     except (OSError, subprocess.SubprocessError) as error:
         command = shlex.join(["pip", "install", *options, "--target", str(directory)])
         raise ServerError(
-            f"{why}, and pip could not fetch it ({_last_line(error)}): where there is a network run `{command}`, and "
-            f"have {directory} here."
+            f"{why}, and pip could not fetch it ({_last_line(error)}): run `{command}` where there is a network, and "
+            f"copy {directory} to this machine."
         ) from None
     return directory
 

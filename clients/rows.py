@@ -186,8 +186,8 @@ def _read_csv(path: Path, text: Mapping[str, Any] | Iterable[str] | None, names:
         numbered = not has_header and _counts(cells)
         if numbered and (len(cells) < FEW or _whole_numbers_below(path, options)):
             raise RowsError(
-                f"The first line of {path}, {','.join(cells[:3])}{',...' * (len(cells) > 3)}, may be a header that "
-                "counts the columns, or a row; name the columns there, or give a .npy file."
+                f"The first line of {path}, {','.join(cells[:3])}{',...' * (len(cells) > 3)}, may be a header of "
+                "column numbers or a row of data; write column names there, or give a .npy file."
             )
         twice = [name for name, count in Counter(cells).items() if name and count > 1]
         if has_header and twice:

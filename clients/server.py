@@ -310,7 +310,7 @@ class TritonServer:
         if len(set(chosen)) < len(chosen):
             raise ServerError(f"The gRPC, HTTP and metrics ports must differ; they are {', '.join(map(str, chosen))}.")
         if self._poll_s is not None and not (math.isfinite(self._poll_s) and self._poll_s >= 1):
-            raise ServerError(f"poll_s is {self._poll_s}; the Triton server polls every whole second at most.")
+            raise ServerError(f"poll_s is {self._poll_s}; it must be a number of seconds, 1 or more.")
         if self._poll_s is not None and self.models is not None:
             raise ServerError("models cannot be chosen when the Triton server polls: it loads all of them.")
 

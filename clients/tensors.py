@@ -79,7 +79,7 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
         raise ServerFault(
-            f"Parameter {parameter!r} of model '{config.name}' does not tell of its inputs' columns."
+            f"Parameter {parameter!r} of model '{config.name}' does not describe the columns of its inputs."
         ) from None
 
 
@@ -115,8 +115,8 @@ def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[I
     unnamed = [tensor for tensor in inputs if not tensor.columns]
     if unnamed:
         raise InvalidRequest(
-            f"Model '{model}' does not tell which columns its {listed(inputs)} are: it was fitted on columns "
-            "without names; give a mapping of each input's name to an array."
+            f"Model '{model}' does not say which columns its {listed(inputs)} are: it was fitted on columns without "
+            "names; give a mapping of each input's name to an array."
         )
     tables.check_columns(table, [(tensor.columns, f" of {listed([tensor])}") for tensor in inputs])
     return [(tensor, table[list(tensor.columns)]) for tensor in inputs]
@@ -196,7 +196,7 @@ def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
             named = f" ('{tensor.columns[place]}')" if place < len(tensor.columns) else ""
             raise InvalidRequest(
                 f"{tensor.name}[{error.row}, {place}]{named} is {error.value!r}, not a number; input '{tensor.name}' "
-                "takes numbers alone."
+                "takes only numbers."
             ) from None
     return np.stack(columns, axis=1)
 
@@ -329,7 +329,7 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
         hint = f"; one row is {name}.reshape(1, -1)" if len(shape) == 1 else ""
         raise InvalidRequest(f"{name} has shape {shape}; it must be two-dimensional, [rows, n_features]{hint}.")
     if not shape[0]:
-        raise InvalidRequest(f"{name} has no rows (shape {shape}); a request needs one at least.")
+        raise InvalidRequest(f"{name} has no rows (shape {shape}); a request needs at least one.")
 
 
 def _utf8(value: object) -> bytes | None:

@@ -145,7 +145,7 @@ class Watcher:
                 client.unload(name)
             for name in changed:
                 if reason := unfinished(directories[name]):
-                    self._say_once(name, f"'{name}' is not loaded: {reason}; it is when it is whole.")
+                    self._say_once(name, f"'{name}' is not loaded: {reason}; it is loaded when it is complete.")
                     continue
                 self._said.pop(name, None)
                 self._loaded[name] = self._seen[name]

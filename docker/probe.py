@@ -89,7 +89,7 @@ def main(
                 problems.append(f"{folder.name} is not loaded: {reason(error)}")
             continue
         except SILENCE as error:
-            problems.append(f"The Triton server says nothing of {folder.name}: {reason(error)}")
+            problems.append(f"The Triton server reports nothing about {folder.name}: {reason(error)}")
             continue
         version = folder / max(metadata["versions"], key=int)
         if not (version / "kernels" / "entry.py").is_file():
@@ -97,7 +97,7 @@ def main(
         try:
             entries.append(read(url, version, metadata["inputs"], end))
         except Exception as error:  # whatever it is, this entry cannot be asked
-            problems.append(f"{folder.name} cannot be asked: {reason(error)}")
+            problems.append(f"{folder.name} cannot be queried: {reason(error)}")
     if entries:
         with ThreadPoolExecutor(len(entries)) as pool:
             problems += filter(None, pool.map(lambda entry: problem(entry, end), entries))

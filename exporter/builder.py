@@ -78,6 +78,34 @@ class Value:
         return dataclasses.replace(self, features=tuple(x.features[column] for column in chosen) if x.features else ())
 
 
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A transformer's function of the columns of `input`, with the last bits that the estimator's own has.
+
+    `compute` maps a matrix `[n, input.width]` of the type that scikit-learn computes in to `[n, width]`; each column is
+    made of the column `inputs`, `[width]`, of the input. It rises or falls throughout, or up to the number `turns`,
+    `[width]`, and then the other way; it is None where it does not. NaN becomes zero with `nan_is_zero`, and else NaN.
+    `subject` names the transformer.
+    """
+
+    input: Value
+    compute: Callable[[np.ndarray], np.ndarray] | None
+    subject: str
+    inputs: np.ndarray
+    turns: np.ndarray | None = None
+    nan_is_zero: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether scikit-learn computes it in float32."""
+        return self.input.single
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that scikit-learn computes it in."""
+        return np.dtype(np.float32 if self.single else np.float64)
+
+
 class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
@@ -86,8 +114,8 @@ class Builder:
 
     `rows` are the first rows of a sample with float32 columns; the plan then rounds to float32 where scikit-learn does,
     before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32
-    before a decision. `functions` are, by the value that stands for it, what a transformer computes in float32 of a
-    value, with the transformer.
+    before a decision. `functions` are, by the value that stands for it, what a transformer computes with last bits of
+    its own.
     """
 
     def __init__(
@@ -101,7 +129,7 @@ class Builder:
         self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
         self.sums: tuple[str, ...] = ()
         self._round_everywhere = round_everywhere
-        self.functions: dict[str, tuple[Value, Callable[[np.ndarray], np.ndarray] | None, str]] = {}
+        self.functions: dict[str, Function] = {}
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
         self._misfit = misfit
@@ -120,6 +148,9 @@ class Builder:
             exact = float32_columns(self.input.rows, self.input.width)
             steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
             values = {name: renamed.get(value, value) for name, value in values.items()}
+            for name, function in self.functions.items():
+                read = dataclasses.replace(function.input, name=renamed.get(function.input.name, function.input.name))
+                self.functions[name] = dataclasses.replace(function, input=read)
         plan = Plan(self.input.width, tuple(steps), values)
         return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
 
@@ -159,7 +190,7 @@ class Builder:
         except Exception as error:  # whatever fitted attributes that do not fit together make of it
             if isinstance(error, ExportError):
                 raise
-            raise self.refuse(estimator, f"what it holds does not fit together ({one_line(error)})") from error
+            raise self.refuse(estimator, f"its fitted attributes do not fit together ({one_line(error)})") from error
         return result if isinstance(result, dict) else {"y": result}
 
     def lower_inverse(self, transformer: Any, y: Value) -> Value:
@@ -232,14 +263,27 @@ class Builder:
         return dataclasses.replace(x, name=value.name)
 
     def computed(
-        self, z: Value, x: Value, compute: Callable[[np.ndarray], np.ndarray] | None, transformer: Any
+        self,
+        z: Value,
+        x: Value,
+        compute: Callable[[np.ndarray], np.ndarray] | None,
+        transformer: Any,
+        inputs: ArrayLike | None = None,
+        turns: ArrayLike | None = None,
+        nan_is_zero: bool = False,
     ) -> Value:
-        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits in float32.
+        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits.
 
-        `compute` does it to a matrix; it is None where it is not monotone in each column.
+        The arguments are those of `Function`.
         """
-        if x.single:
-            self.functions[z.name] = x, compute, self.subject(transformer)
+        self.functions[z.name] = Function(
+            x,
+            compute,
+            self.subject(transformer),
+            np.arange(z.width) if inputs is None else np.asarray(inputs),
+            None if turns is None else _float64(turns),
+            nan_is_zero,
+        )
         return z
 
     def stored(self, z: Value, x: Value, transformer: Any) -> Value:

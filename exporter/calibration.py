@@ -52,9 +52,7 @@ def check_level(level: float | None, calibrate: Any | None) -> float:
     if level is None:
         return DEFAULT_LEVEL
     if calibrate is None:
-        raise ExportError(
-            "level is that of a prediction interval, which takes rows to calibrate it on: give calibrate."
-        )
+        raise ExportError("level is for a prediction interval, which needs calibration rows: give calibrate.")
     if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
         raise ExportError(f"level must lie between 0 and 1, such as 0.9, not {level!r}.")
     return float(level)
@@ -76,7 +74,7 @@ def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, 
     name = type(oracle.estimator).__name__
     own = [output for output in oracle.outputs if output in ENDS]
     if len(own) == 1:
-        raise ExportError(f"Cannot calibrate {name}: of lower and upper it answers '{own[0]}' alone.")
+        raise ExportError(f"Cannot calibrate {name}: it answers only '{own[0]}' of lower and upper.")
     if not isinstance(calibrate, tuple | list) or len(calibrate) != 2:
         raise ExportError(f"calibrate must be a pair (X, y), not {type(calibrate).__name__}.")
     answers = _answers(oracle, inputs, calibrate[0], rounded)
@@ -193,8 +191,8 @@ def _scores(name: str, targets: np.ndarray, y: np.ndarray, std: np.ndarray | Non
     known = (std > 0).all(axis=1)
     if not known.all():
         raise ExportError(
-            f"Cannot calibrate {name}: its std is 0 in row {int(np.argmin(known))} of the calibration rows, of which "
-            "no residual is a multiple; give rows that it was not fitted on."
+            f"Cannot calibrate {name}: its std is 0 in row {int(np.argmin(known))} of the calibration rows, so that "
+            "residuals cannot be divided by it; give rows that it was not fitted on."
         )
     scaled: np.ndarray = residuals / std
     return scaled
@@ -233,7 +231,7 @@ def _targets(given: Any, shape: tuple[int, ...]) -> np.ndarray:
     if targets.shape != (n, width) and not (width == 1 and targets.shape == (n,)):
         wanted = f"[{n}] or [{n}, 1]" if width == 1 else f"[{n}, {width}]"
         raise ExportError(
-            f"The calibration targets must be {wanted}, as the rows and the model say, not {list(targets.shape)}."
+            f"The calibration targets must be {wanted}, to fit the rows and the model, not {list(targets.shape)}."
         )
     targets = targets.reshape(n, width)
     for accepted, wanted in (

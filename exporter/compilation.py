@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 import numpy as np
 import sklearn
 
 from triton_regressors.contract import Contract, contract_of
+from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.exporter.oracle import written
 from triton_regressors.exporter.sample import Sample
 from triton_regressors.exporter.verify import Report
@@ -49,6 +51,7 @@ class Compilation:
     columns: tuple[str, ...] = ()  # the names that clients know the columns by
     profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
     answers_column: bool = False  # whether `predict` answers one target as [rows, 1]
+    boolean_columns: tuple[int, ...] = ()  # those that held booleans in the sample or in training
 
     @property
     def plan(self) -> Plan:
@@ -98,6 +101,7 @@ class Compilation:
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
             interval=self.interval,
             answers_column=self.answers_column or None,
+            boolean_columns=self.boolean_columns or None,
         )
 
 
@@ -115,6 +119,30 @@ class Export:
 
     def __repr__(self) -> str:
         return f"Export of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, notes: Sequence[str] = ()) -> str:
+        """Return what the command `export` prints: what was written, the contract in few lines, and what comes next.
+
+        `notes` are further sentences, which follow those of the contract.
+        """
+        entry, plan, contract = self.entry, self.compilation.plan, self.contract
+        repository, count = entry.directory.parent, len(plan.steps)
+        at = quote(str(repository))
+        name = entry.name if repository == DEFAULT_REPOSITORY else f"{entry.name} --repository {at}"
+        lines = (
+            f"Wrote {entry.name} version {entry.version} to {entry.version_directory}: {count} "
+            f"operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes.",
+            contract.brief(),
+            *contract.notes(),
+            *contract.interval,
+            *notes,
+            f"Serve it with: triton-regressors serve {at}",
+            f"See its columns and how to query it: triton-regressors describe {name}",
+        )
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return self.contract.html(str(self.entry.version_directory))

@@ -19,7 +19,8 @@ from triton_regressors.exporter.columns import check_count, checked_columns, in_
 from triton_regressors.exporter.compilation import Compilation, Export
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.difference import Difference
-from triton_regressors.exporter.evidence.ties import TIES, search_ties, ties_in_words, without
+from triton_regressors.exporter.evidence.thresholds import search_thresholds
+from triton_regressors.exporter.evidence.ties import LEFT_OUT, TIES, search_ties, ties_in_words, without
 from triton_regressors.exporter.input_type import INPUT_TYPES, choose_inputs
 from triton_regressors.exporter.intervals import STAGE
 from triton_regressors.exporter.lower import lower
@@ -33,12 +34,12 @@ from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
 from triton_regressors.exporter.row_profile import find_profile
-from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
+from triton_regressors.exporter.row_types import DOUBLE, RowTypes, boolean_columns, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, compare_types, verify
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.entry import Float32Rows, Source
+from triton_regressors.kernels.entry import Source
 from triton_regressors.kernels.format.errors import PlanError
 
 ROWS_AT_ONCE = 4096
@@ -133,11 +134,14 @@ def compile_estimator(
             stages.append((STAGE, interval.after(stages[-1][1])))
         runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         seen, sums = find_profile(lowered, oracle, choice.inputs, sent, runner, profile), lowered.sums
-        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
-        if ties == "accept" and found_ties is not None:
-            sent = without(sent, tied)
-        del lowered  # whose thresholds may be wider than those that are served
         accept = ties == "accept"
+        tied, found_ties = search_ties(runner, sent, choice.forced, tolerance)
+        on_bits, found_bits = np.zeros_like(tied), None
+        if accept:
+            on_bits, found_bits = search_thresholds(runner, oracle, choice.inputs, sent, choice.forced, tolerance, tied)
+            sent = without(sent, tied | on_bits)
+        booleans = lowered.profile.booleans | (set() if sample is None else boolean_columns(oracle.table(sample[:1])))
+        del lowered  # whose thresholds may be wider than those that are served
         nan, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sent, tolerance, accept_ties=accept)
         if out_of_range:
             stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, choice.inputs)))
@@ -146,12 +150,14 @@ def compile_estimator(
             runner = Runner(stages[-1][1], engine="auto", max_rows=min(len(sent.X), ROWS_AT_ONCE))
         report = verify(runner, sent, choice, tolerance)
         said = ties_in_words(found_ties, accepted=accept, closed=closed, some=bool(nan))
-        report = dataclasses.replace(report, ties=said)
+        said = ". ".join(filter(None, [said, None if found_bits is None else f"Thresholds: {found_bits}{LEFT_OUT}"]))
+        report = dataclasses.replace(report, ties=said or None)
         if not report.within and not types.float32:
             difference = Difference(oracle, runner, choice.inputs, names, tolerance, choice.forced)
             report = dataclasses.replace(report, cause=difference.in_words(sample, sent))
         lost, found = in_words(precision, limit, choices), None if interval is None else interval.report
         whole = Compilation(estimator, stages, choice.inputs, sent, report, lost, nan, with_nan, found, names, seen)
+        whole = dataclasses.replace(whole, boolean_columns=tuple(sorted(booleans)))
         return dataclasses.replace(whole, answers_column=oracle.answers_column(sent.X)), oracle, sums
 
     types = row_types(sample, feature_names(estimator))
@@ -161,11 +167,11 @@ def compile_estimator(
     if not single.report.within:  # of the numbers that only sums follow, rounding may matter too
         single, oracle, sums = compiled(types, round_everywhere=True)
     if single.report.within:
-        return single.saying(Float32Rows(True, single.report.rows, 0, 0.0, sums)) if sums else single
-    double, exact, _ = compiled(DOUBLE)
+        return single.saying(compare_types(oracle, sample, tolerance, sums, answered=True)) if sums else single
+    double, _, _ = compiled(DOUBLE)
     if not double.report.within:  # float32 is not the cause
         return double
-    return double.saying(compare_types(oracle, exact, sample, tolerance, sums))
+    return double.saying(compare_types(oracle, sample, tolerance, sums, answered=False))
 
 
 def export(
@@ -333,9 +339,9 @@ def _check(report: Report, subject: str) -> None:
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):
             raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from its own prediction by {parity.max_error:.1e} "
-                f"standard deviations on {report.rows} rows; the tolerance is {report.tolerance:.0e}, or one unit in "
-                f"the answer's last float32 place. {report.cause}"
+                f"Cannot export {subject}: output '{name}' differs from the estimator's own prediction by "
+                f"{parity.max_error:.1e} standard deviations on {report.rows} rows; the tolerance is "
+                f"{report.tolerance:.0e}, or one unit in the answer's last float32 place. {report.cause}"
             )
 
 

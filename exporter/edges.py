@@ -187,6 +187,8 @@ def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
             return _side_by_side([inputs[0].take(operation.columns), made])
         case Concatenate():
             return _side_by_side(inputs)
+        case Piecewise() if not operation.coefficients[:, :, 1:].any():
+            return _Source.unknown(len(operation.source))  # its own knots are all the places where it changes
         case Scale() if np.all(operation.factor != 0):
             (x,) = inputs  # z = (x − shift) · factor
             factor = x.factor / operation.factor

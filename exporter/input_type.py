@@ -224,5 +224,5 @@ def _share(part: int, whole: int) -> str:
 
 def _by(error: float) -> str:
     if not np.isfinite(error):
-        return " or leave them without one"
-    return f", by up to {error:.2g} std" if error > TINY else ": it does not hold their categories"
+        return " or leave rows without an answer"
+    return f", by up to {error:.2g} std" if error > TINY else ": FP32 does not hold the rows' categories"

@@ -154,7 +154,7 @@ def load_estimator(
     if path.suffix in BOOSTER_FILES:
         return _read(path, lambda: read_model_file(path, missing))
     if missing is not None:
-        raise ExportError(f"{path} holds itself what a missing value is. Leave out --missing.")
+        raise ExportError(f"{path} itself records what a missing value is. Leave out --missing.")
     if path.suffix in PICKLES:
         if not trust_pickle:
             raise ExportError(
@@ -163,7 +163,7 @@ def load_estimator(
             )
         return _read(path, lambda: joblib.load(path))
     if path.suffix != ".skops":
-        raise ExportError(f"Cannot tell what {path} is by its suffix; {', '.join(MODEL_FILES)} are read.")
+        raise ExportError(f"The suffix of {path} is unknown; accepted: {', '.join(MODEL_FILES)}.")
     megabytes = -(-_read(path, lambda: _unpacked_bytes(path, largest_mb * 2**20)) // 2**20)
     if megabytes > largest_mb:
         raise ExportError(

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from triton_regressors.exporter.builder import Builder
+from triton_regressors.exporter.decision_tables import tabulate
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.float32_functions import Function, tabulate
 from triton_regressors.exporter.intervals import ENDS
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_names
@@ -84,7 +84,7 @@ def _lower(
     builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
     outputs = builder.lower_outputs(estimator, builder.input)
     if not hasattr(estimator, "predict"):
-        what = "transforms rows" if hasattr(estimator, "transform") else "makes nothing of new rows"
+        what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
         )
@@ -94,11 +94,7 @@ def _lower(
             outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
     try:
         plan = builder.plan(outputs)
-        functions = {
-            name: Function(compute, np.asarray(x.rows, dtype=np.float32), subject)
-            for name, (x, compute, subject) in builder.functions.items()
-        }
-        plan, left = tabulate(plan, functions) if functions else (plan, ())
+        plan, left = tabulate(plan, builder.functions)
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))

@@ -29,16 +29,16 @@ def read_model_file(path: Path, missing: float | None = None) -> Any:
     library = _library(path)
     if library is None:
         raise ExportError(
-            f"{path} was written by none of XGBoost, LightGBM and CatBoost. Save the model with save_model of its "
+            f"{path} was not written by XGBoost, LightGBM or CatBoost. Save the model with save_model of its "
             "library, or an estimator of scikit-learn's with skops.io.dump."
         )
     if library == XGBOOST and missing is None:
         raise ExportError(
-            f"{path} does not hold which number stands for a missing value. Say it, as in --missing nan, which is "
+            f"{path} does not record which number means a missing value. Give it, as in --missing nan, which is "
             "XGBoost's default, or missing=float('nan')."
         )
     if library != XGBOOST and missing is not None:
-        raise ExportError(f"{path} holds itself what a missing value is. Leave out --missing.")
+        raise ExportError(f"{path} itself records what a missing value is. Leave out --missing.")
     require("boosters", f"Reading {path}", library)
     module = importlib.import_module(f"triton_regressors.exporter.boosters.{library}")
     return module.load(path) if missing is None else module.load(path, missing)

@@ -6,6 +6,7 @@ question, and all others are float64.
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Sequence
@@ -52,6 +53,12 @@ class Oracle:
         self._profile, self._text = profile, profile.text
         self._names = feature_names(estimator)
         self._n_features = profile.n_features
+
+    def in_types(self, types: RowTypes) -> Oracle:
+        """Return the same oracle, asked in other types."""
+        other = copy.copy(self)
+        other.types = types
+        return other
 
     def table(self, given: Any, called: str = "The sample") -> Any:
         """Return rows as `predict` takes them: the model's columns, in order, of a DataFrame, or a matrix.

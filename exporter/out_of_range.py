@@ -29,7 +29,7 @@ def add_count(plan: Plan, profile: RowProfile | None, inputs: Inputs) -> Plan:
         ExportError: there is no profile, or another output has this name.
     """
     if profile is None:
-        raise ExportError("out_of_range counts what the given rows had not: give sample or profile.")
+        raise ExportError("out_of_range compares rows with a profile: give sample or profile.")
     if OUTPUT in plan.outputs:
         raise ExportError(f"Cannot add the output '{OUTPUT}': the model has one of this name.")
     low, high = np.nan_to_num(profile.low, nan=-np.inf), np.nan_to_num(profile.high, nan=np.inf)

@@ -23,11 +23,11 @@ class Profile:
     """Where the features of a model's input lie, which numbers they take, and which are strings.
 
     `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
-    feature takes, `integers` those features whose choices are whole numbers by their dtype, and `never_floats` those
-    where the estimator takes these as integers alone. `categories` are those of the features that the estimator takes
-    as columns of pandas' categories. `text` are the features that are strings; `missing_strings` stand for a missing
-    value in them. Rows are drawn from all this where an export is given none, and the input's tensors and their types
-    are chosen by it.
+    feature takes, `integers` those features whose choices are whole numbers by their dtype, `booleans` those whose
+    choices are booleans, and `never_floats` those where the estimator takes these as integers alone. `categories` are
+    those of the features that the estimator takes as columns of pandas' categories. `text` are the features that are
+    strings; `missing_strings` stand for a missing value in them. Rows are drawn from all this where an export is given
+    none, and the input's tensors and their types are chosen by it.
 
     `read` are the features that some estimator or transformer is given, and `unread` those that are no inputs, which
     are known once the model is lowered.
@@ -46,6 +46,7 @@ class Profile:
         self.scale = np.full(n_features, np.nan)
         self.choices: dict[int, np.ndarray] = {}
         self.integers: set[int] = set()
+        self.booleans: set[int] = set()
         self.never_floats: set[int] = set()
         self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
@@ -93,6 +94,8 @@ class Profile:
             self.choices.setdefault(feature, given.astype(np.float64))
             if given.dtype.kind in "iu":
                 self.integers.add(feature)
+            if given.dtype.kind == "b":
+                self.booleans.add(feature)
 
     def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
         """Record that the estimator takes a feature as a column of pandas' categories, these among them."""

@@ -23,7 +23,9 @@ def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None
     if quantiles is None:
         return ()
     if calibrate is None:
-        raise ExportError("quantiles are the ends of a prediction interval, which takes rows to calibrate it on.")
+        raise ExportError(
+            "quantiles are the ends of a prediction interval, which needs calibration rows: give calibrate."
+        )
     if not isinstance(quantiles, tuple | list) or len(quantiles) != 2:
         raise ExportError(
             f"quantiles must be a pair of fitted models, of a lower and an upper quantile, not {quantiles!r:.80}."
@@ -58,9 +60,9 @@ def columns_of_level(estimator: Any, width: int, level: float) -> tuple[tuple[in
     )
     if not known[low] < 0.5 < known[high]:
         raise ExportError(
-            f"Cannot calibrate {type(estimator).__name__}: an interval takes a quantile below 0.5 and one above, and "
-            f"it answers {', '.join(f'{quantile:g}' for quantile in known)}; fit it with {(1 - level) / 2:g} and "
-            f"{(1 + level) / 2:g} among them."
+            f"Cannot calibrate {type(estimator).__name__}: an interval needs a quantile below 0.5 and one above 0.5, "
+            f"and the model answers {', '.join(f'{quantile:g}' for quantile in known)}; fit it with "
+            f"{(1 - level) / 2:g} and {(1 + level) / 2:g} among them."
         )
     return (low, high), (known[low], known[high])
 

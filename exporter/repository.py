@@ -84,9 +84,7 @@ def check_version(directory: Path, version: int | None) -> None:
     if type(version) is not int or version < 1 or version_number(str(version)) is None:
         raise ExportError(f"version must be a whole number from 1 to 2⁶³ − 1, not {version!r}.")
     if os.path.lexists(directory / str(version)):
-        raise ExportError(
-            f"{directory} has version {version}; remove it first, or choose another name for what is exported now."
-        )
+        raise ExportError(f"{directory} has version {version}; remove that version first, or choose another name.")
 
 
 def input_type(repository: Path, name: str) -> str | None:
@@ -167,7 +165,7 @@ def _add_version(written: Path, directory: Path, options: ServingOptions, mine: 
     check_version(directory, version)
     newest = max(versions(directory), default=0)
     if version is None and version_number(str(newest + 1)) is None:
-        raise ExportError(f"{directory} has version {newest}, and no number comes after it.")
+        raise ExportError(f"{directory} has version {newest}, which is the largest; choose another name.")
     entry = Entry(directory, version or newest + 1)
     path = directory / "config.pbtxt"
     content = path.read_bytes()

@@ -81,6 +81,13 @@ def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
     return RowTypes(tuple(dtype if _is_number(dtype) else None for dtype in dtypes)) if SINGLE in dtypes else RowTypes()
 
 
+def boolean_columns(table: Any) -> set[int]:
+    """Return the columns of rows, a DataFrame or a matrix, that hold booleans by their dtype."""
+    if hasattr(table, "columns"):
+        return {column for column, dtype in enumerate(table.dtypes) if getattr(dtype, "kind", None) == "b"}
+    return set(range(table.shape[1])) if table.dtype.kind == "b" else set()
+
+
 def transformed(transformer: Any, rows: Any | None) -> Any | None:
     """Return what a fitted transformer makes of some rows, or None where there are none or it refuses these."""
     if rows is None:

@@ -108,8 +108,8 @@ def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
     sendable = ~(changed[:, list(inputs.categorical)].any(axis=1) | (np.isinf(X) & changed).any(axis=1))
     if not sendable.any():
         raise ExportError(
-            f"Cannot export {type(oracle.estimator).__name__}: {inputs.datatypes()['X']} holds the categories of no "
-            "row; choose --input fp64."
+            f"Cannot export {type(oracle.estimator).__name__}: {inputs.datatypes()['X']} does not hold the "
+            "categories of any row; choose --input fp64."
         )
     X, changed = X[sendable], changed[sendable].any(axis=1)
     expected = {name: values[sendable] for name, values in rows.expected.items()}

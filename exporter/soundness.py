@@ -75,11 +75,11 @@ def in_one_sentence(compiling: Callable[_Arguments, _Result]) -> Callable[_Argum
             subject = type(arguments[0]).__name__ if arguments else "the estimator"
             if "__sklearn_tags__" in str(error):  # how scikit-learn says so, in a thousand characters
                 raise ExportError(
-                    f"Cannot export {subject}: its own predict fails, as a part of it is no scikit-learn estimator. "
-                    "Derive the class of that part from sklearn.base.BaseEstimator, and fit it again."
+                    f"Cannot export {subject}: its own predict fails, because a part of it is not a scikit-learn "
+                    "estimator. Derive the class of that part from sklearn.base.BaseEstimator, and fit it again."
                 ) from error
             raise ExportError(
-                f"Cannot export {subject}: it does not do as a fitted one ({one_line(error)})."
+                f"Cannot export {subject}: it does not behave like a fitted one ({one_line(error)})."
             ) from error
 
     return compile_or_refuse

@@ -131,9 +131,9 @@ class TextColumns:
             if spelt:
                 name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
                 raise ExportError(
-                    f"{called}'s column {column}{name} holds the string {min(spelt)!r}, which is no category of the "
-                    "model and which its entry takes for a missing value: give None, NaN or an empty string, or leave "
-                    f"{min(spelt)!r} out of missing_strings (--missing-string)."
+                    f"{called}'s column {column}{name} holds the string {min(spelt)!r}, which is not a category of "
+                    "the model and which its entry takes for a missing value: give None, NaN or an empty string, or "
+                    f"leave {min(spelt)!r} out of missing_strings (--missing-string)."
                 )
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:

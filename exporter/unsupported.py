@@ -30,12 +30,12 @@ def no_lowering(estimator: Any) -> str:
     if kind in KINDS:
         what, number = KINDS[kind]
         return (
-            f"it is {what}, and only regressors are exported. Fit a regressor, or register a number to serve of it, "
-            f"such as {number}, with @triton_regressors.lowers({name}) and @triton_regressors.answers({name})."
+            f"it is {what}, and only regressors are exported. Fit a regressor, or register a number to serve, such "
+            f"as {number}, with @triton_regressors.lowers({name}) and @triton_regressors.answers({name})."
         )
     read = None if tags is None or tags.input_tags.two_d_array else tags.input_tags
     if read is not None and (read.string or read.dict):
-        what = "text, and an entry reads strings as whole categories alone" if read.string else "dictionaries"
+        what = "text, and an entry reads strings only as whole categories" if read.string else "dictionaries"
         return (
             f"it reads {what}. Transform rows before they are sent: export the steps behind it, as in pipeline[1:], "
             "and send what pipeline[:1] makes of the rows."
@@ -59,8 +59,8 @@ def overriding(estimator: Any, base: type, name: str, inverse: bool) -> str:
     what = "its inverse_transform" if inverse else "it"
     whose = _whose(estimator)
     return (
-        f"no lowering is registered for {what} (it is no {base.__name__}, as it overrides {name}"
-        f"{f'; {whose}' if whose else ''}). "
+        f"no lowering is registered for {what} (it is not treated as a {base.__name__}, because it overrides "
+        f"{name}{f'; {whose}' if whose else ''}). "
         f"{_write(type(estimator).__name__, 'lowers_inverse' if inverse else 'lowers')}"
     )
 
@@ -86,8 +86,8 @@ def _way_out(estimator: Any) -> str:
 def defined_again(name: str) -> str:
     """Return what to do about an instance of a class of which another definition has a lowering."""
     return (
-        f"its class was defined before the {name} that has a lowering, as where a notebook's cell ran twice. Fit it "
-        f"again, with the {name} that there is now."
+        f"its class was defined before the {name} that has a lowering, as when a notebook's cell ran twice. Fit it "
+        f"again, with the present {name}."
     )
 
 

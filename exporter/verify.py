@@ -10,6 +10,7 @@ import numpy as np
 
 from triton_regressors.exporter.input_type import InputChoice
 from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.exporter.row_types import DOUBLE
 from triton_regressors.exporter.sample import Sample
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Float32Rows, OutputParity, ParityReport
@@ -84,18 +85,20 @@ def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float
     return Report(runner.engine, len(sample.X), sample.drawn, *measured, types, choice.why, choice.forced)
 
 
-def compare_types(single: Oracle, double: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...]) -> Float32Rows:
+def compare_types(
+    single: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...], *, answered: bool
+) -> Float32Rows:
     """Return how far the estimator's own answers to float32 rows lie from those to the same rows as float64.
 
     Args:
         single: the estimator, asked in the types of the sample.
-        double: the estimator, asked in float64.
         sample: rows with float32 columns, as `predict` takes them.
         tolerance: which differences count, in standard deviations of the answers, beside one float32 unit in the last
             place.
         sums: the transformers that sum in float32 before a decision.
+        answered: whether the entry answers as the estimator does in the types of the sample.
     """
-    of_single, of_double = (oracle.of_table(oracle.table(sample)) for oracle in (single, double))
+    of_single, of_double = (oracle.of_table(oracle.table(sample)) for oracle in (single, single.in_types(DOUBLE)))
     largest, moved = 0.0, np.zeros(len(of_double["y"]), dtype=bool)
     for name, expected in of_double.items():
         finite = np.isfinite(expected).all(axis=1) & np.isfinite(of_single[name]).all(axis=1)
@@ -103,4 +106,4 @@ def compare_types(single: Oracle, double: Oracle, sample: Any, tolerance: float,
         unit = units(expected[finite])
         moved[finite] |= (error > tolerance * unit + ulps(expected[finite])).any(axis=1)
         largest = max(largest, float((error / unit).max(initial=0.0)))
-    return Float32Rows(False, len(moved), int(moved.sum()), largest, sums)
+    return Float32Rows(answered, len(moved), int(moved.sum()), largest, sums)

@@ -294,7 +294,7 @@ class TritonPythonModel:
             return "unknown_category", message
         if not string:
             return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
-        return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which is taken for one."
+        return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which counts as missing."
 
 
 def _working() -> memoryview:

@@ -124,9 +124,10 @@ class Float32Rows:
     """What the export of a sample with float32 columns found.
 
     `answered` says that the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it
-    answers what `predict` answers to the same rows as float64: `moved` of `rows` rows have another answer in float32,
-    by up to `max_error` standard deviations. `sums` are the transformers that sum in float32 before a decision, such as
-    a tree's threshold, in an order that depends on the processor.
+    answers what `predict` answers to the same rows as float64. `moved` of the sample's `rows` rows have another answer
+    from `predict` in float32 than in float64, by up to `max_error` standard deviations. `sums` are the
+    transformers that sum in float32 before a decision, such as a tree's threshold, in an order that depends on the
+    processor.
     """
 
     answered: bool
@@ -214,6 +215,7 @@ class Document:
     `plan` is the plan's own JSON, whose keys stand beside the others. NaN may stand in the columns `nan_columns` of the
     plan's matrix. `interval` is None where the model has no outputs `lower` and `upper`. `answers_column` is True where
     the estimator's `predict` answers its one target as `[rows, 1]`, and None where it answers `[rows]` or has several.
+    `boolean_columns` held booleans in the sample, or in training where an encoder says so; None where no column did.
     """
 
     plan: Mapping[str, Any]
@@ -224,6 +226,7 @@ class Document:
     stages: tuple[Stage, ...]
     interval: IntervalReport | None = None
     answers_column: bool | None = None
+    boolean_columns: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,11 @@ Inputs
       A missing number is NaN.
   onehotencoder   BYTES  [rows, 1]
       1 column: city.
-      A missing string is "" (None, nan, NaN, <NA>, NaT too, where it is no category).
+      A missing string is "" (None, nan, NaN, <NA>, NaT too, unless it is a category).
       city: "Bern", "Kyiv", "Oslo", "Paris" and 2 more; any other is an unknown one.
   ordinalencoder  BYTES  [rows, 1]
       1 column: kind.
-      A missing string is refused: "" (None, nan, NaN, <NA>, NaT too, where it is no category).
+      A missing string is refused: "" (None, nan, NaN, <NA>, NaT too, unless it is a category).
       kind: "flat", "house"; any other is refused.
 
 Outputs
@@ -140,7 +140,7 @@ def test_why_an_error_above_the_tolerance_passed() -> None:
     forced = made(Inputs.plain(1), outputs={"y": OutputParity((1.0,), 0.5, 9.0, 0.4, rounded)}, why="FP32: it rounds")
     assert "(1.0e-08 to the rounded rows)" in forced.text()
     assert forced.notes()[0] == "FP32: it rounds."
-    assert "is what rounding to FP32 does, which was asked for" in forced.notes()[1]
+    assert "comes from rounding to FP32, which was requested" in forced.notes()[1]
     (note,) = made(Inputs.plain(1), outputs={"y": OutputParity((1.0,), 0.5, 1.0, 0.0)}).notes()
     assert note == "Output y passes: its error of 5.0e-01 is within one unit in the answer's last float32 place."
 

@@ -214,8 +214,8 @@ for name in ("compare", "export"):
 """
     assert run(client, "-c", code, cwd=tmp_path) == (
         "`compare` needs the file locks of Linux or macOS; on Windows run it in WSL.\n"
-        "triton_regressors.export needs the Triton language (the package triton), which there is for Linux alone, be "
-        "it in WSL or in a container. The client, `predict` and `verify` work here.\n"
+        "triton_regressors.export needs the Triton language (the package triton), which runs only on Linux, also in "
+        "WSL or in a container. The client, `predict` and `verify` work here.\n"
     )
 
 

@@ -51,7 +51,7 @@ def test_each_flavor_names_its_file(save, flavors, file, found):
 @pytest.mark.parametrize(
     ("flavors", "why"),
     [
-        ({"pytorch": {}}, "It has the flavors pytorch; sklearn, xgboost, lightgbm, catboost are read."),
+        ({"pytorch": {}}, "It has the flavors pytorch; supported: sklearn, xgboost, lightgbm, catboost."),
         ({"sklearn": {}}, "does not name the model's file"),
         ({"sklearn": {"pickled_model": "lost.skops"}}, "names lost.skops, which is not there"),
         ({"sklearn": {"pickled_model": "../model.skops"}}, "names ../model.skops, which is not in its folder"),
@@ -166,9 +166,9 @@ def test_an_example_that_the_signature_does_not_describe_is_refused(save):
     for area, floor in (("wide", 1), (50, 1.5), (50, "one"), (50, 2**80)):
         with pytest.raises(RegistryError, match="is not what the signature says"):
             example(save, {"columns": ["city", "area", "floor"], "data": [["Bonn", area, floor]]})
-    with pytest.raises(RegistryError, match="column new holds what is no boolean"):
+    with pytest.raises(RegistryError, match="column new holds a value that is not of type boolean"):
         example(save, {"columns": ["new"], "data": [["no"]]}, [{"type": "boolean", "name": "new"}])
-    with pytest.raises(RegistryError, match="column small holds what is no integer"):
+    with pytest.raises(RegistryError, match="column small holds a value that is not of type integer"):
         example(save, {"columns": ["small"], "data": [[2**31]]}, [{"type": "integer", "name": "small"}])
 
 

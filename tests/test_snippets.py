@@ -1,6 +1,7 @@
 """The code that asks for a model: its rows are such as the entry takes. `tests/server/` runs it against a server."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 from triton_regressors import export
 from triton_regressors.clients.tensors import Tensors, input_tensors, model_tensors
 from triton_regressors.contract import Contract
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt
 
 RANDOM = np.random.default_rng(0)
@@ -94,6 +96,40 @@ def test_a_missing_value_in_most_rows_is_one_in_the_code(tmp_path: Path) -> None
     contract = export(HistGradientBoostingRegressor().fit(X, X[:, 0]), tmp_path, name="gaps", sample=X).contract
     assert np.isnan(rows_of(contract.python)[0]).tolist() == [False, True, False]
     assert ", NaN, " in contract.shell
+
+
+FLAGS = TABLE[["a", "city"]].assign(flag=np.arange(80) % 3 == 0, some=pd.array([True, None] * 40, dtype="boolean"))
+ENCODED = make_pipeline(
+    make_column_transformer((OneHotEncoder(), ["flag"]), remainder="passthrough"), HistGradientBoostingRegressor()
+)
+
+
+@pytest.mark.parametrize("sample", [FLAGS[["a", "flag"]], None], ids=["a sample", "drawn"])
+def test_booleans_are_printed_as_booleans(sample: Any, tmp_path: Path) -> None:
+    model = ENCODED.fit(FLAGS[["a", "flag"]], NUMBERS[:, 1])
+    contract = export(model, tmp_path, name="flags", sample=sample).contract
+    rows = rows_of(contract.python)
+    assert rows.dtypes.astype(str).tolist() == ["float64", "bool"]
+    assert np.isfinite(model.predict(rows)).all()
+    document = read_document(tmp_path / "flags" / "1")
+    assert document.boolean_columns == (1,)
+    inputs = document.inputs
+    tensors = model_tensors(rows, input_tensors(from_pbtxt((tmp_path / "flags/config.pbtxt").read_bytes())), "flags")
+    assert inputs.encode(tensors)[0, 1] == float(rows["flag"][0])
+    assert "true" not in contract.shell.lower()  # the server reads numbers there
+
+
+def test_booleans_that_only_the_sample_tells(tmp_path: Path) -> None:
+    X = FLAGS[["a", "flag", "some"]]
+    model = HistGradientBoostingRegressor().fit(X.astype(float), NUMBERS[:, 1])
+    contract = export(model, tmp_path, name="told", sample=X).contract
+    assert re.search(r'"flag": \[(True|False)\]', contract.python)
+    assert '"some": [float("nan")]' in contract.python or '"some": [True]' in contract.python
+    rows = rows_of(contract.python)
+    assert np.isfinite(model.predict(rows.astype(float))).all()
+    undone = export(model, tmp_path, name="untold", sample=X.astype(float)).contract
+    assert re.search(r'"flag": \[[01]\]', undone.python)
+    assert "boolean_columns" not in json.loads((tmp_path / "untold" / "1" / "plan.json").read_text())
 
 
 def test_whole_numbers_are_printed_whole(tmp_path: Path) -> None:

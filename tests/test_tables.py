@@ -131,7 +131,7 @@ def check(door: str, entry: Path, given: Any, wanted: list[float] | str, folder:
     """Hold a door to the numbers, the answers to these, or the sentence."""
     if isinstance(wanted, str):
         by_row = re.search("'(.*)' in row 1", wanted)
-        sentence = f"Row 1 of column 'price' holds '{by_row[1]}', which is no number." if by_row else ""
+        sentence = f"Row 1 of column 'price' holds '{by_row[1]}', which is not a number." if by_row else ""
         with pytest.raises(REFUSALS) as caught:
             asked(door, entry, given, folder)
         expected = sentence if door.endswith("row") else f"must be numbers: {wanted}."
@@ -258,7 +258,7 @@ def test_a_sample_of_strings_that_read_as_numbers_is_refused_as_clients_refuse_i
 
 def test_what_a_table_has_beside_is_shown_with_the_closest_name() -> None:
     assert beside(["bmi"], ["age", "BMI"], ["age", "bmi"]).endswith("it has column 'BMI': 'BMI' may be 'bmi'")
-    assert beside(["area"], ["floor"], ["area"]) == "beside what the model takes it has column 'floor'"
+    assert beside(["area"], ["floor"], ["area"]) == "besides the model's columns it has column 'floor'"
     assert beside(["area"], ["age"], ["area", "age"]) == "it has no other column in its place"
 
 
@@ -269,5 +269,5 @@ def test_what_is_a_table() -> None:
     for rows in (PLAIN.to_numpy(), [[1, 2]], [], 5):
         assert not is_tabular(rows)
         assert as_frame(rows) is rows
-    with pytest.raises(TypeError, match=r"^rows of type DoubleArray are no table"):
+    with pytest.raises(TypeError, match=r"^rows of type DoubleArray are not a table"):
         as_frame(pa.array([1.0]))

@@ -73,7 +73,7 @@ ENVIRONMENT = {
     "tritonclient": "Client's tritonclient",
 }
 """What was measured on, in words."""
-UNKNOWN = "not known from here: the server does not say"
+UNKNOWN = "unknown: the server does not report it"
 TEXT_COLUMNS = ("configuration", "via", "")
 
 
@@ -94,14 +94,15 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
         _figure(
             [inline_svg(latency_throughput(points, comparison.p99_ms, narrow), title) for narrow in (False, True)],
             "Down and to the right is better. Each line joins one configuration's loads, from the lightest to the "
-            "heaviest. Dashed: the do-nothing model, which answers zeros without computing, in the same run under the "
-            "same configuration; what lies below it is the cost of the server and the network, not of the model.",
+            "heaviest. The dashed line is the do-nothing model, which answers zeros without computing, in the same "
+            "run under the same configuration. The latency below that line is the cost of the server and the "
+            "network, not of the model.",
         ),
         "<h2>What the batches held</h2>",
         _figure(
             [inline_svg(batch_sizes(points, narrow), "Executions per batch size") for narrow in (False, True)],
-            "From the server's statistics: how many rows its executions really had. All executions at the rows of one "
-            "request mean that nothing was batched.",
+            "The server's statistics count the rows of each execution. If every execution has the rows of one "
+            "request, nothing was batched.",
         ),
         "<h2>All points</h2>",
         _points(columns, [point.configuration.label for point in points], best),

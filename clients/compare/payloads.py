@@ -50,8 +50,8 @@ class Signature:
         """
         if not config.input or not config.output:
             raise ComparisonError(
-                f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare needs "
-                "one of each at least."
+                f"Model {config.name!r} has {len(config.input)} inputs and {len(config.output)} outputs; compare "
+                "needs at least one of each."
             )
         output = config.output[0]
         for tensor in (*config.input, output):

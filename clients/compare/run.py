@@ -154,7 +154,7 @@ def compare(
                 under = f"{len(loads)} load{'s' * (len(loads) != 1)}"
                 console.print(
                     f"Measuring {what} under {under}{beside}: this takes "
-                    f"{expected_time(comparison.planned, settings, floor)}, and loading comes on top.",
+                    f"{expected_time(comparison.planned, settings, floor)}, and loading takes further time.",
                     highlight=False,
                     soft_wrap=True,
                 )
@@ -186,7 +186,7 @@ def compare(
                     return measure_load(pool, load, payloads, address, read_counters, settings, count, seed, report)
                 except NoAnswers as error:
                     raise ComparisonError(
-                        f"Model {model!r} answers requests with errors alone ({what}): {error}"
+                        f"Model {model!r} answers requests only with errors ({what}): {error}"
                     ) from error
 
             display.total(comparison.planned * (1 + floor))
@@ -258,7 +258,8 @@ def running_server(
     with TritonServer([repository], models=[name], python=python) as server:
         if server.closed:
             raise ComparisonError(
-                f"Configurations cannot be compared here: the Triton server loads none on request, as {server.closed}."
+                "Configurations cannot be compared here: the Triton server loads no model on request, because "
+                f"{server.closed}."
             )
         yield Server(server.grpc_url, server.http_url, own=True)
 

@@ -74,7 +74,7 @@ def read_capacity(
     except OSError as error:
         raise ComparisonError(f"The comparison {file} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
-        raise ComparisonError(f"{file} is no comparison.json of `triton-regressors compare`.") from None
+        raise ComparisonError(f"{file} is not a comparison.json of `triton-regressors compare`.") from None
     if model != name:
         raise ComparisonError(f"{file} compares {model!r}, not {name!r}.")
     limit = limit if p99_ms is None else p99_ms
@@ -83,15 +83,16 @@ def read_capacity(
     alike = [point for point in points if _is_of(point["configuration"], config)]
     if not alike:
         raise ComparisonError(
-            f"{file} has no measurement of the batching configuration in config.pbtxt of {name!r}: `triton-regressors "
-            f"compare {name} --p99-ms {limit:g} --apply` measures, and writes what it recommends there."
+            f"{file} has no measurement of the batching configuration in config.pbtxt of {name!r}: "
+            f"`triton-regressors compare {name} --p99-ms {limit:g} --apply` measures it, and writes the recommended "
+            "configuration there."
         )
     sound = [point for point in alike if not point["model"]["errors"] and point["model"]["requests"]]
     within = [point for point in sound if point["model"]["latency"]["p99_ms"] <= limit]
     if not within:
         raise ComparisonError(
-            f"{file} has no load without errors at which {name!r}, as its config.pbtxt is, keeps p99 within {limit:g} "
-            "ms; allow more, or compare again with --apply."
+            f"{file} has no load without errors at which {name!r}, with its present config.pbtxt, keeps p99 within "
+            f"{limit:g} ms; allow a higher p99 with --p99-ms, or compare again with --apply."
         )
     point = max(within, key=lambda point: float(point["model"]["requests_per_s"]))
     figures = point["model"]

@@ -155,7 +155,7 @@ def read_model(data: bytes | mmap) -> CatBoostModel:
         ValueError: in one clause, what of it does not fit or is not read.
     """
     if data[:4] != MARK or len(data) < 8:
-        raise ValueError("it is no model of CatBoost's")
+        raise ValueError("it is not a model of CatBoost's")
     size = int.from_bytes(data[4:8], "little")
     view = memoryview(data)
     core, rest = Table.root(view[8 : 8 + size]), view[8 + size :]
@@ -171,7 +171,7 @@ def read_model(data: bytes | mmap) -> CatBoostModel:
     questions = _questions(floats, categories, one_hot, [table.array(1, "<f4") for table in ctrs])
     bias = trees.array(16, "<f8") if trees.count(16) else np.full(max(outputs, 0), trees.number(15, "d", 0.0))
     scale = trees.number(14, "d", 1.0)
-    require(outputs >= 1 and len(bias) == outputs, "bias is not of each output")
+    require(outputs >= 1 and len(bias) == outputs, "bias does not have a number for each output")
     require(bool(np.isfinite([scale, *bias]).all()), "scale or bias is not finite")
     tables = _tables(rest) if core.count(3) else {}
     numbers = _numbers(floats, one_hot)
@@ -212,7 +212,7 @@ def _check_features(
     require(len(set(columns)) == len(columns) and len(set(indices)) == len(indices), "two features are the same")
     for feature in floats:
         require(bool((np.diff(feature.borders) > 0).all()), "borders do not ascend")
-    require(all(feature in categories for feature, _ in one_hot), "a feature of categories is not there")
+    require(all(feature in categories for feature, _ in one_hot), "a feature of categories does not exist")
 
 
 def _questions(
@@ -288,7 +288,7 @@ def _ctr(
     asked = [*((FLOAT, *split) for split in base.floats), *((ONE_HOT, *split) for split in base.one_hot)]
     require(
         base in tables and all(feature in column for feature in base.categories) and all(q in numbers for q in asked),
-        "a statistic is of what is not there",
+        "a statistic reads features or tables that do not exist",
     )
     table = tables[base]
     buckets = table.array(1, "u1")
@@ -299,14 +299,14 @@ def _ctr(
     require(len(buckets).bit_count() == 1 and not held.all(), "a table of statistics has no empty place")
     means, classes = base.kind in MEANS, table.number(4, "i", 0)
     width = 2 if means else classes if base.kind in CLASSES else 1
-    require(0 < width < 2**16, "a table of statistics is of no classes")
+    require(0 < width < 2**16, "a table of statistics has no classes")
     blob = table.array(2, "u1")
     require(len(blob) % (4 * width) == 0, "a table of statistics is cut off")
     values = blob.view([("sum", "<f4"), ("count", "<i4")] if means else "<i4")
     counts = np.stack([values["sum"], values["count"]], axis=1) if means else values.reshape(-1, width)
     require(within(buckets["index"][held].astype(np.int64), len(counts)), "a statistic lies beyond its table")
     last = width - 1 if base.kind == "Borders" else width
-    require(base.kind not in CLASSES or 0 <= border < last, "a statistic is of a class that is not there")
+    require(base.kind not in CLASSES or 0 <= border < last, "a statistic is of a class that does not exist")
     keys, order = np.unique(buckets["hash"][held], return_index=True)
     counts = counts[buckets["index"][held][order]].astype(np.float64)
     good, total, none = _counts(base.kind, border, counts, table.number(3, "i", 0))

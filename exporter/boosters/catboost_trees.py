@@ -78,8 +78,8 @@ def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | 
     splits, sizes, starts = (trees.array(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     values, steps, leaf = trees.array(8, "<f8"), trees.array(10, STEP), trees.array(11, "<u4")
     require(len(sizes) > 0, "it has no trees")
-    require(within(sizes, len(splits) + 1) and len(splits) == sizes.sum(), "questions are not of each tree")
-    require(np.array_equal(starts, np.cumsum(sizes) - sizes), "questions of a tree lie elsewhere")
+    require(within(sizes, len(splits) + 1) and len(splits) == sizes.sum(), "questions are missing for some trees")
+    require(np.array_equal(starts, np.cumsum(sizes) - sizes), "questions of a tree lie outside the model")
     require(within(splits, max(len(questions.kind), 1)), "a node asks what is no question")
     require(bool(np.isfinite(values).all()), "the value of a leaf is not finite")
     if not len(steps):
@@ -87,8 +87,8 @@ def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | 
         require(not sizes.any() or len(questions.kind) > 0, "a node asks what is no question")
         require(within(sizes, DEEPEST + 1), f"a tree is deeper than {DEEPEST}")
         leaves = int((1 << sizes).sum())
-        require(len(values) == leaves * outputs, "values are not of each leaf")
-        require(trees.count(9) in (0, leaves), "weights are not of each leaf")
+        require(len(values) == leaves * outputs, "values do not match the leaves")
+        require(trees.count(9) in (0, leaves), "weights do not match the leaves")
         return Symmetric(sizes, splits, values.reshape(-1, outputs))
     return stepping(splits, sizes, np.stack([steps["left"], steps["right"]]).astype(np.int64), leaf, values, outputs)
 

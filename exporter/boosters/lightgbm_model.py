@@ -97,7 +97,7 @@ def read_model(text: str) -> LightGBMModel:
     begin = text.find("\nTree=")
     end = text.find("\nend of trees", max(begin, 0))
     if not text.startswith("tree") or begin < 0 or end < 0:
-        raise ValueError("it is no whole text of trees by LightGBM")
+        raise ValueError("it is not a complete text of trees by LightGBM")
     said, tail = dict(line.partition("=")[::2] for line in text[:begin].splitlines()), text[end:]
     fields = _Fields(text, begin, end)
     features, outputs = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
@@ -191,9 +191,9 @@ class _Fields:
                 words = " ".join(lines).strip()  # of blanks, numpy makes a number
                 found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
-            raise ValueError(f"{name} holds what is no number") from None
+            raise ValueError(f"{name} holds a value that is not a number") from None
         if len(found) != (len(self._lines["num_leaves"]) if count is None else count):
-            raise ValueError(f"{name} has another count of numbers than its trees have")
+            raise ValueError(f"{name} does not have as many numbers as its trees")
         return found
 
 
@@ -295,7 +295,7 @@ def checked_text(text: str) -> str:
         ValueError: in one clause, what does not fit together.
     """
     if "\r" in text or "\0" in text:
-        raise ValueError("it holds characters that no text of LightGBM's does")
+        raise ValueError("it holds characters that LightGBM does not write")
     model = read_model(text)
     trees = model.trees
     start = np.cumsum(trees.sizes) - trees.sizes
@@ -306,13 +306,13 @@ def checked_text(text: str) -> str:
     lines = head.split("\n")
     said = dict(line.partition("=")[::2] for line in lines)
     if int(said["num_class"]) != model.outputs or len(said["feature_names"].split()) != model.n_features:
-        raise ValueError("its head is not of its classes or features")
+        raise ValueError("its head does not match its classes or features")
     body, _, tail = rest.partition("\nend of trees")
     for block in body.split("\nTree="):
         _check_block(block)
     parameters = tail.partition("\nparameters:")[2].partition("\nend of parameters")[0]
     if not all(re.fullmatch(r"\[\w+: .*\]|", line) for line in parameters.split("\n")):
-        raise ValueError("a parameter is no name and its value")
+        raise ValueError("a parameter is not a name with a value")
     kept = "\n".join(line for line in lines if not line.startswith("tree_sizes"))
     return f"{kept}\nTree={rest}"
 
@@ -323,7 +323,7 @@ def _check_block(block: str) -> None:
     fields = dict(line.partition("=")[::2] for line in lines)
     counts = {name: len(words.split()) for name, words in fields.items()}
     if len(fields) < len(lines) or "" in fields:
-        raise ValueError("a tree says something twice, or is cut in two")
+        raise ValueError("a tree has a name twice, or is cut in two")
     leaves, sets = int(fields["num_leaves"]), int(fields["num_cat"])
     words = int(fields["cat_boundaries"].split()[-1]) if sets else 0
     expected = dict.fromkeys(OF_INNER, leaves - 1) | {"leaf_value": leaves}
@@ -334,7 +334,7 @@ def _check_block(block: str) -> None:
     unread = {name: leaves if name.startswith("leaf") else leaves - 1 for name in UNREAD if counts.get(name)}
     for name, count in (expected | unread).items():
         if counts.get(name, 0) != count:
-            raise ValueError(f"{name} has another count of numbers than its tree has")
+            raise ValueError(f"{name} does not have as many numbers as its tree")
 
 
 def _categorical_features(infos: tuple[str, ...], tail: str) -> tuple[int, ...]:

@@ -70,5 +70,5 @@ def _of_type(model: Any, kind: type) -> Any:
         ValueError: it is none.
     """
     if not isinstance(model, kind):
-        raise ValueError("it holds no model of a booster where one should be")
+        raise ValueError("its model of a booster is missing")
     return model

@@ -25,7 +25,7 @@ def parse_ubjson(data: bytes | bytearray | mmap) -> Any:
     try:
         return _Reader(data).value()
     except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError("it is no UBJSON, or its end is missing") from error
+        raise ValueError("it is not UBJSON, or its end is missing") from error
 
 
 class _Reader:
@@ -52,7 +52,7 @@ class _Reader:
             return self._array()
         if mark == "{":
             return self._object()
-        raise ValueError(f"it is no UBJSON: {mark!r} begins no value")
+        raise ValueError(f"it is not UBJSON: {mark!r} begins no value")
 
     def _array(self) -> Any:
         kind, count = self._size()

@@ -46,10 +46,10 @@ def _check_learner(learner: Any) -> None:
     features = int(parameters["num_feature"])
     outputs = max(1, int(parameters["num_class"]), int(parameters.get("num_target", 1)))
     for name in ("feature_names", "feature_types"):
-        _require(len(learner.get(name, ())) in (0, features), f"{name} are not as many as the features")
+        _require(len(learner.get(name, ())) in (0, features), f"{name} do not match the features")
     if booster["name"] == "gblinear":
         weights = _numbers(booster["model"], "weights")
-        _require(len(weights) == (features + 1) * outputs, "weights are not as many as features and outputs")
+        _require(len(weights) == (features + 1) * outputs, "weights do not match features and outputs")
         return
     _require(booster["name"] in ("gbtree", "dart"), f"its booster is {booster['name']!r}")
     model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
@@ -57,21 +57,23 @@ def _check_learner(learner: Any) -> None:
     _require(len(trees) > 0, "it has no trees")
     _require(int(model["gbtree_model_param"]["num_trees"]) == len(trees), "num_trees is not the number of trees")
     to = _integers(model, "tree_info")
-    _require(len(to) == len(trees), "tree_info is not of each tree")
-    _require(_within(to, 0, outputs), "a tree adds to an output that there is not")
+    _require(len(to) == len(trees), "tree_info does not match the trees")
+    _require(_within(to, 0, outputs), "a tree adds to an output that does not exist")
     vectors = outputs > 1 and all(int(tree["tree_param"]["size_leaf_vector"]) == outputs for tree in trees)
     _require(vectors or len(np.unique(to)) == outputs, f"it has {outputs:,} outputs, and trees of fewer")
     for holder in (booster, model):
         if len(holder.get("weight_drop", ())):
-            _require(len(_numbers(holder, "weight_drop")) == len(trees), "weight_drop is not of each tree")
+            _require(len(_numbers(holder, "weight_drop")) == len(trees), "weight_drop does not match the trees")
     rounds = len(trees)
     if "iteration_indptr" in model:
         first = _integers(model, "iteration_indptr")
-        _require(len(first) > 1 and first[0] == 0 and first[-1] == len(trees), "iteration_indptr is not of all trees")
+        _require(
+            len(first) > 1 and first[0] == 0 and first[-1] == len(trees), "iteration_indptr does not match the trees"
+        )
         _require(bool((np.diff(first) >= 0).all()), "iteration_indptr does not ascend")
         rounds = len(first) - 1
     best = learner.get("attributes", {}).get("best_iteration")
-    _require(best is None or 0 <= int(best) < rounds, "its best iteration is none of its own")
+    _require(best is None or 0 <= int(best) < rounds, "its best iteration does not exist")
     for tree in trees:
         _check_tree(tree, features, outputs)
     for column in (model.get("cats") or {}).get("enc", ()):
@@ -85,29 +87,29 @@ def _check_tree(tree: Any, features: int, outputs: int) -> None:
     nodes, width = int(tree["tree_param"]["num_nodes"]), int(tree["tree_param"]["size_leaf_vector"])
     found = {name: _numbers(tree, name) for name in OF_NODES if name in tree or name not in LATER}
     for name, numbers in found.items():
-        _require(len(numbers) == nodes > 0 or (name in LATER and not len(numbers)), f"{name} is not of each node")
+        _require(len(numbers) == nodes > 0 or (name in LATER and not len(numbers)), f"{name} does not match the nodes")
     _require(width in (0, 1, outputs), "a leaf has another number of values than there are outputs")
-    _require(len(tree["base_weights"]) == nodes * max(width, 1), "base_weights is not of each node")
+    _require(len(tree["base_weights"]) == nodes * max(width, 1), "base_weights does not match the nodes")
     left, right, split = (_integers(tree, name) for name in ("left_children", "right_children", "split_indices"))
     inner = left != -1
     children = np.stack([left[inner], right[inner]])
     _require(_within(children, 1, nodes), "a node's child is not in its tree")
     # The root is no child, and the others are one node's at most: so no node is above itself.
     _require(np.unique(children).size == children.size, "a node is the child of several")
-    _require(_within(split[inner], 0, features), "a node asks for a feature that there is not")
+    _require(_within(split[inner], 0, features), "a node asks for a feature that does not exist")
     if len(parents := found.get("parents", ())):
         _require(_within(_integers(tree, "parents")[1:], 0, nodes), "a node's parent is not in its tree")
         above = np.flatnonzero(inner)
         _require(bool((parents[children] == above).all()), "a node's parent is another one")
     if width > 1 and "leaf_weights" in tree:
         rows = len(_numbers(tree, "leaf_weights")) // width
-        _require(len(tree["leaf_weights"]) == rows * width, "leaf_weights is not of each output")
+        _require(len(tree["leaf_weights"]) == rows * width, "leaf_weights does not match the outputs")
         _require(_within(right[~inner], 0, rows), "a leaf has no row of leaf_weights")
     asking, first, sizes, categories = (
         _integers(tree, name) if name in tree else np.zeros(0, int)
         for name in ("categories_nodes", "categories_segments", "categories_sizes", "categories")
     )
-    _require(len(asking) == len(first) == len(sizes), "sets of categories are not of each node that asks for one")
+    _require(len(asking) == len(first) == len(sizes), "sets of categories do not match the nodes that ask for one")
     _require(_within(asking, 0, nodes) and bool((np.diff(asking) > 0).all()), "nodes of categories do not ascend")
     _require(_within(first, 0, len(categories) + 1) and _within(sizes, 1, len(categories) + 1), "a set is empty")
     _require(bool((first + sizes <= len(categories)).all()), "a set of categories lies elsewhere")
@@ -119,13 +121,13 @@ def _check_tree(tree: Any, features: int, outputs: int) -> None:
 
 def _numbers(holder: Any, name: str) -> np.ndarray:
     numbers = np.asarray(holder[name])
-    _require(numbers.ndim == 1 and (numbers.dtype.kind in "biuf" or not len(numbers)), f"{name} are no numbers")
+    _require(numbers.ndim == 1 and (numbers.dtype.kind in "biuf" or not len(numbers)), f"{name} are not numbers")
     return numbers
 
 
 def _integers(holder: Any, name: str) -> np.ndarray:
     numbers = _numbers(holder, name)
-    _require(numbers.dtype.kind in "biu" or not len(numbers), f"{name} are no whole numbers")
+    _require(numbers.dtype.kind in "biu" or not len(numbers), f"{name} are not whole numbers")
     return numbers.astype(np.int64)
 
 

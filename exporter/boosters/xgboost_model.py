@@ -178,7 +178,7 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
     row_of, sets = _sets(documents, starts)
     numeric = inner & (row_of < 0)
     if np.isneginf(condition[order][numeric[order]]).any():
-        raise ValueError("a node asks whether a number is below −infinity, as of features beyond 1.7e38")
+        raise ValueError("a node asks whether a number is below −infinity, as models of features beyond 1.7e38 do")
     if np.isnan(condition[order][numeric[order]]).any():
         raise ValueError("a node's condition is NaN")
     place, leaves = np.full(len(left), -1, np.int32), order[~inner[order]]
@@ -282,7 +282,7 @@ def _categories(document: Any, categorical: tuple[int, ...], names: Sequence[str
         if (values < 0).any():
             called = f"column '{names[feature]}'" if len(names) else f"feature {feature}"
             raise ValueError(
-                f"a category of {called} has letters beyond ASCII, which XGBoost's model does not hold whole; "
+                f"a category of {called} has letters beyond ASCII, which XGBoost's model does not hold completely; "
                 "encode the column by OrdinalEncoder in a Pipeline, or rename its categories"
             )
         text, offsets = values.astype(np.uint8).tobytes().decode("ascii"), encoded["offsets"]

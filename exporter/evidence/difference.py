@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.evidence.thresholds import beside
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
 from triton_regressors.exporter.sample import Sample
@@ -26,8 +27,7 @@ MOST_COLUMNS = 256
 FEW = 3
 """How many rows and columns a sentence names."""
 
-LAST_BITS = (1, 2, 4, 8, 16)
-"""How many float64 numbers further an answer is asked for, to see whether a row lies on a threshold."""
+ACCEPT = "ties='accept' (--ties accept) exports the model and leaves such rows out of the parity"
 
 SAMPLE_ROWS = 65_536
 """How many rows are looked at for one that can be named."""
@@ -65,14 +65,16 @@ class Difference:
             table = self._oracle.asked(sample.X) if given is None else self._oracle.table(given)
             return self._of(_rows(table, np.arange(min(len(table), SAMPLE_ROWS))), drawn=given is None)
         except Exception as error:  # what an estimator raises for a changed row; the refusal itself must be said
-            return f"The cause was not found, as the estimator refuses changed rows ({str(error).splitlines()[0]})."
+            return (
+                f"The cause was not found, because the estimator refuses changed rows ({str(error).splitlines()[0]})."
+            )
 
     def _of(self, table: Any, drawn: bool) -> str:
         """Return the sentences on a table that `predict` takes."""
-        error = self._errors(table)
+        error, expected = self._errors(table), self._expected(table)
         apart = np.flatnonzero(~(error <= self._tolerance))
         if not len(apart):
-            return "The rows that differ lie beyond those that were looked at for a cause."
+            return f"The rows that differ lie beyond the first {SAMPLE_ROWS:,}, which were searched for a cause."
         tied = tied_rows(self._runner.plan, self._sent(_rows(table, apart)))
         whose = "drawn rows" if drawn else "sample"
         few = _list(apart.tolist())
@@ -81,17 +83,17 @@ class Difference:
             share = 100 * tied.sum() / len(table)
             sentences.append(
                 f"Cause: in {'all' if tied.all() else f'{tied.sum():,}'} of them ({share:.3g} % of the rows) several "
-                "training points are equally near, and scikit-learn takes others of them than the entry, which takes "
-                "the first. Both answers are right: ties='accept' (--ties accept) exports the model and leaves such "
-                "rows out of the parity."
+                "training points are equally near. The entry takes the first of these points, and scikit-learn "
+                "takes others. Both answers are right: ties='accept' (--ties accept) exports the model and leaves "
+                "such rows out of the parity."
             )
         if tied.all():
             return " ".join(sentences)
         worst = apart[~tied][np.argmax(np.nan_to_num(error[apart[~tied]], nan=np.inf))]
         columns, other = self._columns(table, int(worst), error)
-        sentences.append(self._answers(table, int(worst)))
+        sentences.append(self._answers(table, int(worst), expected))
         if other is None:
-            sentences.append("No row of them is answered alike, so that no column could be singled out.")
+            sentences.append("No row is answered alike, so that no column could be singled out.")
         elif not columns:
             sentences.append("No column makes the difference by itself.")
         else:
@@ -104,17 +106,16 @@ class Difference:
         sentences.append(self._cause(table, int(worst), columns))
         return " ".join(sentences)
 
-    def _answers(self, table: Any, row: int) -> str:
-        """Return what both answer to a row, in a sentence."""
-        one = _rows(table, np.array([row]))
-        expected, found = self._expected(one), self._found(one)
+    def _answers(self, table: Any, row: int, expected: Answers) -> str:
+        """Return what both answer to a row of a table, in a sentence; the estimator was asked for the whole table."""
+        found = self._found(_rows(table, np.array([row])))
         error = {
-            name: np.nan_to_num(np.abs(found[name][0] - values[0]) / self._units[name], nan=np.inf)
+            name: np.nan_to_num(np.abs(found[name][0] - values[row]) / self._units[name], nan=np.inf)
             for name, values in expected.items()
         }
         name = max(error, key=lambda name: float(error[name].max()))
         target = int(np.argmax(error[name]))
-        wanted, answer = float(expected[name][0, target]), float(found[name][0, target])
+        wanted, answer = float(expected[name][row, target]), float(found[name][0, target])
         return f"In row {row} the estimator answers {wanted:.6g} and the entry {answer:.6g} ('{name}')."
 
     def _columns(self, table: Any, row: int, error: np.ndarray) -> tuple[list[int], int | None]:
@@ -153,23 +154,29 @@ class Difference:
         for column in columns:
             cell, called = _cell(table, row, column), self._called(column)
             if X[0, column] == UNKNOWN and column in self._inputs.coded:
-                return f"Cause: {cell!r} is no category that the model knows in column {called}."
+                return f"Cause: {cell!r} is not a category that the model knows in column {called}."
             if is_missing(cell) or cell == "":
                 return self._missing(table, row, column, cell)
+        if self._holds(found, self._expected(one)):
+            return (
+                "Cause: the row lies on a threshold of the model. The estimator gives the entry's answer when it is "
+                "asked for this row alone, and another answer within the sample, because it rounds a sum in front of "
+                f"the threshold differently from batch to batch. {ACCEPT}."
+            )
         if self._holds(found, self._oracle.of_matrix(X)):
             cells = [_cell(table, row, column) for column in columns or range(X.shape[1])]
             types = sorted({str(getattr(cell, "dtype", type(cell).__name__)) for cell in cells})
             return (
-                f"Cause: the estimator answers the row's values in other types ({', '.join(types)}) than as float64 "
-                "numbers and strings, which is what an entry gets."
+                f"Cause: the estimator answers the row's values in their own types ({', '.join(types)}) differently "
+                "than as float64 numbers and strings, which an entry gets."
             )
         for column in (columns or range(X.shape[1]))[:MOST_COLUMNS]:
             if (beside := self._beside(found, X, column)) is not None:
                 return (
                     f"Cause: the row lies on a threshold of the model. The estimator itself gives the entry's answer "
                     f"where column {self._called(column)} is {beside:.17g} and not {X[0, column]:.17g}. The last bits "
-                    "of what a transformer makes of the number decide there, and the entry's may differ. "
-                    'sample.astype("float32") exports the model for float32 rows instead.'
+                    f"of what a transformer makes of the number decide there, and the entry's may differ. {ACCEPT}, "
+                    'and sample.astype("float32") exports it for float32 rows instead.'
                 )
         return (
             "None of the usual causes explains it (equal distances, missing values, unknown categories, types, rows "
@@ -181,7 +188,7 @@ class Difference:
         number = X[0, column]
         if column not in self._inputs.numeric or not np.isfinite(number):
             return None
-        near = number + np.array([sign * steps for steps in LAST_BITS for sign in (-1, 1)]) * np.spacing(number)
+        near = beside(number)
         rows = np.repeat(X, len(near), axis=0)
         rows[:, column] = near
         answers = self._oracle.finite_answers(rows)

@@ -1,9 +1,10 @@
 """Neighbours at equal distance: the rows where scikit-learn and an entry may take different points.
 
-Where several training points share the k-th smallest distance, the k nearest points are not one set. An entry takes the
-points with the smallest indices. scikit-learn takes what its search leaves: a tree's heap depends on the order of its
-leaves, brute force on how a batch was shared among threads and on the BLAS library, `KNNImputer` on the processor's
-`argpartition`. Both answers are right.
+Where several training points share the k-th smallest distance, the k nearest points are not one set. scikit-learn takes
+what its search leaves. A tree's choice follows from the row, and an entry that holds the tree repeats it
+(`exporter/search_tree.py`). Brute force depends on how a batch was shared among threads and on the BLAS library,
+`KNNImputer` on the processor's `argpartition`; there an entry takes the points with the smallest indices. Both answers
+are right.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 TIES = ("refuse", "accept")
 """The choices for rows that are answered differently because points are equally near."""
+
+LEFT_OUT = "; these rows are no part of the parity"
 
 ROUNDING = 2.0**-44
 """Distances that differ by less than this share of the largest terms of their sums are equal to scikit-learn's sums.
@@ -64,7 +67,7 @@ def ties_in_words(ties: Ties | None, *, accepted: bool, closed: bool, some: bool
     `closed` says that NaN is refused in requests because of them, but for `some` columns in which the sample holds it.
     """
     if ties is not None:
-        return f"Ties: {ties}{'; these rows are no part of the parity' if accepted else ''}"
+        return f"Ties: {ties}{LEFT_OUT if accepted else ''}"
     if closed and some:
         return (
             "Requests may hold NaN only in the columns in which the sample does: donors at equal distance make the "
@@ -104,8 +107,8 @@ def without(sample: Sample, rows: np.ndarray) -> Sample:
     """
     if rows.all():
         raise ExportError(
-            "Every row of the sample has neighbours at equal distance and another answer than the estimator's, so that "
-            "no row is left to verify the entry with: give more rows as the sample."
+            "Every row of the sample has neighbours at equal distance, or lies on a threshold, and has another answer "
+            "than the estimator's; no row is left to verify the entry with. Give more rows as the sample."
         )
     expected, rounded = (
         {name: values[~rows] for name, values in answers.items()} for answers in (sample.expected, sample.rounded)

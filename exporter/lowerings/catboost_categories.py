@@ -130,8 +130,8 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
         if not filled and any(is_missing(value) for value in given):
             raise builder.refuse(
                 estimator,
-                f"{name} of the sample lacks values, and CatBoost takes categories alone there. Give a string in place "
-                "of a missing one, the one that it was trained on, or put a SimpleImputer in front",
+                f"{name} of the sample has missing values, and CatBoost takes only categories there. Replace missing "
+                "values by the string that the model was trained on, or put a SimpleImputer in front",
             )
         given = {value for value in given if not is_missing(value)} | set(filled)
     stated = _stated(model, column)
@@ -148,12 +148,12 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
         integers, hashes = integers + more, hashes + [category_hash(str(integer)) for integer in more]
         if given is None and (not stated or stated - set(hashes)):
             if feature < 0:
-                what = f"{name}, which another step makes, has categories that are no whole numbers near zero"
+                what = f"{name}, which another step makes, has categories that are not whole numbers near zero"
                 raise builder.refuse(estimator, f"{what}; supported: strings of the input, or such numbers")
             number_strings(builder, estimator, x, column, [])
             if stated or any(column in ctr.columns for ctr in model.ctrs):
                 profile.lacking = builder.refuse(
-                    estimator, f"it holds the hashes of its categories, and not themselves. {ALL_ROWS}"
+                    estimator, f"it holds the hashes of its categories, and not the categories. {ALL_ROWS}"
                 )
             return Categories(np.zeros(0), np.zeros(0, dtype=np.int64))
         found = _sorted(_numbers(estimator, integers, column, x, builder), hashes)
@@ -247,8 +247,8 @@ def _combinations(
         if len(np.unique(key)) < len(ctr.keys) and builder.profile.lacking is None:
             raise builder.refuse(
                 estimator,
-                f"{_names(estimator, ctr.columns)} of the sample lack categories, as the model knows combinations of "
-                f"theirs that none make. {ALL_ROWS}",
+                f"{_names(estimator, ctr.columns)} of the sample lack categories: the model knows combinations of "
+                f"categories that no row of the sample has. {ALL_ROWS}",
             )
         sizes = [len(part) for part in parts]
         own = np.array(np.unravel_index(number, sizes)).T @ strides[kind]  # unknown categories have numbers too
@@ -266,8 +266,8 @@ def _strides(
     if np.prod(np.array(sizes, dtype=np.float64)) > COMBINATIONS:
         raise builder.refuse(
             estimator,
-            f"{_names(estimator, columns)} have statistics of their combinations, which are more than 2²⁸. Fit it with "
-            "a smaller max_ctr_complexity, or with fewer categories",
+            f"{_names(estimator, columns)} have more than 2²⁸ combinations with statistics. Fit it with a smaller "
+            "max_ctr_complexity, or with fewer categories",
         )
     return np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
 

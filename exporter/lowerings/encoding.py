@@ -148,7 +148,7 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
         if _are_large(categories):
             found.append(number_integers(builder, encoder, x, feature, categories))
             continue
-        numbers = categories if categories.dtype.kind in "iu" else categories.astype(np.float64)
+        numbers = categories if categories.dtype.kind in "iub" else categories.astype(np.float64)
         if x.features:
             builder.profile.note_choices(x.features[feature], numbers[numbers == numbers])
         found.append(categories.astype(np.float64))

@@ -152,7 +152,7 @@ def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarra
     try:
         found = np.asarray(imputer.statistics_, dtype=np.float64)
     except (TypeError, ValueError):
-        raise builder.refuse(imputer, "it fills in objects that are no numbers; supported: numbers, strings") from None
+        raise builder.refuse(imputer, "it fills in objects that are not numbers; supported: numbers, strings") from None
     filled = ~np.isnan(found)
     found[filled] = found[filled].astype(imputer._fill_dtype).astype(np.float64)
     return found

@@ -41,7 +41,7 @@ refuses(
     "lightgbm.sklearn.LGBMModel",
 )
 refuses(
-    "it is LightGBM's model alone, and not an estimator",
+    "it is a Booster of LightGBM, and not an estimator",
     "Save it with save_model as a .txt file, and export that file.",
     "lightgbm.basic.Booster",
 )
@@ -91,7 +91,7 @@ def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[
     objective = model.objective[0]
     if objective not in FUNCTIONS:
         supported = f"supported: {', '.join(FUNCTIONS)}, or a function"
-        raise builder.refuse(estimator, f"its objective is '{objective}', which is none for regression; {supported}")
+        raise builder.refuse(estimator, f"its objective is '{objective}', which is not for regression; {supported}")
     return FUNCTIONS[objective]
 
 

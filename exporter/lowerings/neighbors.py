@@ -2,7 +2,8 @@
 
 scikit-learn finds neighbours with a tree or by brute force; the answer is the same up to ties, and to the rounding of
 its brute force, whose Euclidean distances lose digits where the data lie far from zero. Here the distances are summed
-without that loss, and among equal distances the point with the smallest index in the training data is nearer.
+without that loss. Among equal distances a regressor with a tree keeps the points that the tree's own search keeps;
+everywhere else the point with the smallest index in the training data is nearer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sklearn.neighbors import (
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
+from triton_regressors.exporter.search_tree import search_tree
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 from triton_regressors.kernels.ops.neighbors.distances import METRICS
@@ -31,6 +33,7 @@ from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImp
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
 from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
 from triton_regressors.kernels.ops.neighbors.search import MAX_NEIGHBORS
+from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
 
 ALIASES = {
     "cityblock": "manhattan",
@@ -64,11 +67,18 @@ class Search:
 
 @lowers(KNeighborsRegressor)
 def lower_k_neighbors(regressor: KNeighborsRegressor, x: Value, builder: Builder) -> Value:
-    """The mean of the targets of the `n_neighbors` nearest points, weighted by 1 / distance where asked for."""
+    """The mean of the targets of the `n_neighbors` nearest points, weighted by 1 / distance where asked for.
+
+    Where points may be equally near, the plan holds the regressor's tree.
+    """
     weights = _weights(regressor, builder)
     search = find_search(regressor, regressor, x, builder)
     k = check_count(regressor, regressor.n_neighbors, search, builder)
-    operation = Neighbors(search.points, _targets(regressor), search.factor, k, search.metric, search.p, weights)
+    fields = (search.points, _targets(regressor), search.factor, k, search.metric, search.p, weights)
+    tree = search_tree(regressor, search.points, search.factor, search.metric, search.p)
+    if tree is None:
+        return builder.add(Neighbors(*fields), search.value)
+    operation = TreeNeighbors(*fields, order=tree.order, nodes=tree.nodes, bounds=tree.bounds, radii=tree.radii)
     return builder.add(operation, search.value)
 
 

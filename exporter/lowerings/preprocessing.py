@@ -88,9 +88,14 @@ FUNCTIONS: dict[Callable[..., Any], str] = {
 """The NumPy and SciPy functions with a counterpart among the kernels' elementwise functions."""
 
 EXACT = {
-    *(np.abs, np.fabs, np.ceil, np.floor, np.isnan, np.negative, np.positive, np.reciprocal, np.rint, np.sign, np.sqrt),
-    *(np.square, np.trunc, special.cbrt, special.erf, special.erfc, special.exp10, special.exp2, special.expm1),
-    *(special.log1p, special.ndtr, special.ndtri),
+    *(np.abs, np.fabs, np.ceil, np.floor, np.isnan, np.negative, np.positive, np.reciprocal, np.rint, np.sign),
+    *(np.square, np.trunc),
+}
+"""The functions whose answer is the number nearest to the exact one."""
+
+ROUNDED_LAST = {
+    *(np.sqrt, special.cbrt, special.erf, special.erfc, special.exp10, special.exp2, special.expm1, special.log1p),
+    *(special.ndtr, special.ndtri),
 }
 """The functions whose float32 answer is the float32 nearest to their float64 answer."""
 
@@ -237,7 +242,7 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
     if name is None or more:
         raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
     z = builder.elementwise(x, name)
-    if function in EXACT:
+    if function in EXACT or (x.single and function in ROUNDED_LAST):
         return z
     return builder.computed(z, x, None if name in TURNING else function, transformer)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,43 @@ def lower_splines(transformer: SplineTransformer, x: Value, builder: Builder) ->
         raise builder.refuse(transformer, "include_bias=False leaves no column of its only spline")
     zeros = transformer.handle_missing == "zeros"
     flat = [function for basis in functions for function in basis[:kept]]
-    return add_pieces(builder, x, np.repeat(np.arange(x.width), kept), flat, zeros)
+    inputs = np.repeat(np.arange(x.width), kept)
+    z = add_pieces(builder, x, inputs, flat, zeros)
+    if x.single or transformer.extrapolation not in ("constant", "linear"):
+        return z
+    turns = [number for spline in splines for number in _turns(spline, degree)[:kept]]
+    return builder.computed(z, x, _of_matrix(transformer), transformer, inputs, turns, zeros)
+
+
+def _of_matrix(transformer: SplineTransformer) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what a transformer makes of a matrix without names."""
+
+    def compute(X: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that columns have no names
+            made = transformer.transform(X)
+        return np.asarray(made.toarray() if transformer.sparse_output else made)
+
+    return compute
+
+
+def _turns(spline: Any, degree: int) -> np.ndarray:
+    """Return where each B-spline of one column is largest between the bounds, `[splines]`: it rises up to there.
+
+    Between two numbers a B-spline has one largest value, which a search by thirds finds, begun beside the largest of
+    many values.
+    """
+    low, high = spline.t[degree], spline.t[-degree - 1]
+    numbers = np.linspace(low, high, 64 * len(spline.t))
+    best = np.argmax(spline(numbers), axis=0)
+    left, right = numbers[np.maximum(best - 1, 0)], numbers[np.minimum(best + 1, len(numbers) - 1)]
+    each = np.arange(len(best))
+    for _ in range(64):
+        first, second = left + (right - left) / 3, right - (right - left) / 3
+        rises = spline(first)[each, each] < spline(second)[each, each]
+        left, right = np.where(rises, first, left), np.where(rises, right, second)
+    found: np.ndarray = (left + right) / 2
+    return found
 
 
 def _basis(spline: Any) -> list[Pieces]:

@@ -87,7 +87,7 @@ def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder)
     note_range(builder, x, low, high)
     functions = [_shares_below(column, shares) for column in quantiles]
     if transformer.output_distribution == "uniform":
-        return add_pieces(builder, x, np.arange(x.width), functions)
+        return _as_computed(add_pieces(builder, x, np.arange(x.width), functions), x, transformer, builder)
     held = np.float32 if x.single else np.float64
     near = held(BOUNDS_THRESHOLD)
     first = first_where(lambda x: x.astype(held) - near >= low, x.width)
@@ -95,7 +95,8 @@ def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder)
     bounded = [f.between(a, b, 0.0, 1.0) for f, a, b in zip(functions, first, last, strict=True)]
     share = builder.stored(add_pieces(builder, x, np.arange(x.width), bounded), x, transformer)
     edge = BOUNDS_THRESHOLD - np.spacing(1)
-    return builder.elementwise(share, "ndtri", float(stats.norm.ppf(edge)), float(stats.norm.ppf(1 - edge)))
+    z = builder.elementwise(share, "ndtri", float(stats.norm.ppf(edge)), float(stats.norm.ppf(1 - edge)))
+    return _as_computed(z, x, transformer, builder)
 
 
 @lowers_inverse(QuantileTransformer)
@@ -124,6 +125,19 @@ def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> V
     bins = [np.eye(len(e) + 1) for e in inner]
     functions = [constant_pieces(e, row) for e, rows in zip(inner, bins, strict=True) for row in rows]
     return add_pieces(builder, x, np.repeat(np.arange(x.width), [len(rows) for rows in bins]), functions)
+
+
+def _as_computed(z: Value, x: Value, transformer: QuantileTransformer, builder: Builder) -> Value:
+    """Return `z`, whose float64 last bits are the transformer's own where a decision follows."""
+    if x.single:
+        return z
+
+    def compute(X: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that columns have no names
+            return np.asarray(transformer.transform(X))
+
+    return builder.computed(z, x, compute, transformer)
 
 
 def _of_matrix(transformer: PowerTransformer) -> Callable[[np.ndarray], np.ndarray]:

@@ -33,12 +33,12 @@ refuses(
     "xgboost.sklearn.XGBRFClassifier",
 )
 refuses(
-    "it ranks rows within groups, which are no rows of a request",
+    "it ranks rows within groups, and a request has no groups",
     "Export an XGBRegressor.",
     "xgboost.sklearn.XGBRanker",
 )
 refuses(
-    "it does not hold which number stands for a missing value",
+    "it does not record which number means a missing value",
     "Save it with save_model, load it with load_model of an XGBRegressor, and export that.",
     "xgboost.core.Booster",
 )
@@ -119,8 +119,8 @@ def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Bu
             called = builder.profile.called(x.features, model.categorical[0])
             raise builder.refuse(
                 estimator,
-                f"its model does not hold the pandas categories of {called}, as those of XGBoost "
-                "before 3.1; fit it again with a newer one, or on an array of codes with feature_types",
+                f"its model does not hold the pandas categories of {called}, like all models of XGBoost before 3.1; "
+                "fit it again with a newer one, or on an array of codes with feature_types",
             )
         for feature in model.categorical:
             if x.features and x.features[feature] >= 0:

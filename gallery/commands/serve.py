@@ -13,9 +13,9 @@ def command(
         Path, typer.Option(metavar="DIR", help="The model repository that the entries are written into.")
     ] = Path("build/gallery"),
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This exhibit; by default all.")] = None,
-    grpc_port: Annotated[int, typer.Option(metavar="PORT", help="For gRPC; 0: a free one.")] = 8001,
-    http_port: Annotated[int, typer.Option(metavar="PORT", help="For HTTP; 0: a free one.")] = 8000,
-    metrics_port: Annotated[int, typer.Option(metavar="PORT", help="For metrics; 0: a free one.")] = 8002,
+    grpc_port: Annotated[int, typer.Option(metavar="PORT", help="Port for gRPC; 0: a free port.")] = 8001,
+    http_port: Annotated[int, typer.Option(metavar="PORT", help="Port for HTTP; 0: a free port.")] = 8000,
+    metrics_port: Annotated[int, typer.Option(metavar="PORT", help="Port for metrics; 0: a free port.")] = 8002,
 ) -> None:
     """Write exhibits as entries of a model repository, and serve it on this machine's loopback address, until Ctrl-C.
 

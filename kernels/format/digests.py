@@ -32,7 +32,7 @@ def check_digests(directory: Path, digests: Mapping[str, str], holder: str) -> N
 
 def _check_file(path: Path, digest: str | None, holder: str) -> None:
     if digest is None:
-        raise PlanError(f"{path} is no part of the version as it was exported; remove it.")
+        raise PlanError(f"{path} is not part of the exported version; remove it.")
     if not path.is_file():
         raise PlanError(f"{path} is missing: the version was exported with it.")
     if _digest(path) != digest:

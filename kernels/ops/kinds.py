@@ -38,6 +38,7 @@ FAMILIES = {
         "neighbor_imputer",
         "neighbors",
         "radius_neighbors",
+        "tree_neighbors",
     ),
     "points": ("pairwise", "pairwise_affine", "squared_norm"),
     "networks": ("dense_layers",),

@@ -36,17 +36,17 @@ ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSI
 FAMILIES = {
     ROWS: "Rows that were answered",
     REFUSED: "Rows of requests that were refused, by reason",
-    SEEN: "Rows that the rows looked at stand for, on which the counts by column are",
-    SQUARES: "Squares of how many rows each row looked at stands for",
-    "nan_total": "NaN by column, in rows that the rows looked at stand for",
-    "below_range_total": "Numbers below the profile's smallest by column, in rows that the rows looked at stand for",
-    "above_range_total": "Numbers above the profile's largest by column, in rows that the rows looked at stand for",
-    "unknown_category_total": "Unknown categories by column, in rows that the rows looked at stand for",
-    ANSWERS: "Answers that those looked at stand for, by output and bin of the profile",
-    ANSWER_SQUARES: "Squares of how many answers each answer looked at stands for, by output",
+    SEEN: "Rows that the sampled rows represent; the counts by column are of these",
+    SQUARES: "Sum of the squared number of rows that each sampled row represents",
+    "nan_total": "NaN by column, in the rows that the sampled rows represent",
+    "below_range_total": "Numbers below the profile's smallest by column, in the rows that the sampled rows represent",
+    "above_range_total": "Numbers above the profile's largest by column, in the rows that the sampled rows represent",
+    "unknown_category_total": "Unknown categories by column, in the rows that the sampled rows represent",
+    ANSWERS: "Answers that the sampled answers represent, by output and bin of the profile",
+    ANSWER_SQUARES: "Sum of the squared number of answers that each sampled answer represents, by output",
     EXPECTED: "Share of the profile's answers, by output and bin",
     PROFILED: "Answers that the profile was made of, by output",
-    OUTSIDE: "Share of rows like the profile's that lie out of the range of a column, at most",
+    OUTSIDE: "Largest expected share of rows like the profile's that lie out of the range of a column",
 }
 
 MOST_COLUMNS = 128

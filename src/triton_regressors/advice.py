@@ -155,7 +155,7 @@ class Advice:
         found, times = self.worth_from(), self.on_gpu
         if not times:
             why = "a model like this has not been measured on a GPU" if not self.machine.gpu else "it did not run here"
-            return f"torch, on the CPU: {why}, and a machine with one would tell."
+            return f"torch, on the CPU: {why}. Run this on a machine with a GPU to find out."
         largest = max(set(times) & set(SIZES))
         if self.machine.gpu:
             if found is None:
@@ -164,7 +164,10 @@ class Advice:
         else:
             assert self.like is not None
             if not self.beside:
-                return "torch, on this CPU: no CPU was measured beside the GPU, and a machine with one would tell."
+                return (
+                    "torch, on this CPU: no CPU was measured beside a GPU. Run this on a machine with a GPU to find "
+                    "out."
+                )
             lead = f"torch, on this CPU. The most similar model that was measured ({self.like.title}) was on "
             lead += f"{_a(self.gpu)}, against the {_cores(self.like.cores)} of its host, "
             if found is None:
@@ -206,7 +209,7 @@ class Advice:
             f"${prices.shown(cpu)} on {_cores(cores)} {'here' if here else 'of its host'} at ${cpu_usd:,.2f} ({source})"
         )
         if not here:
-            costs = f"of that similar model: {costs}"
+            costs = f"for that similar model, {costs}"
         if gpu >= cpu:
             return f"{costs}: the CPU is cheaper."
         return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU is dearer."

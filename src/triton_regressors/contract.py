@@ -25,7 +25,7 @@ MEANINGS = {
     "std": "the standard deviation of the prediction",
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
-    "out_of_range": "in how many columns a row is unlike the profile",
+    "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 FEW = 4
 """How many of a column's categories are shown."""
@@ -208,12 +208,12 @@ class Contract:
             found = output.parity
             if found.max_error > report.tolerance:
                 if found.excess <= report.tolerance:
-                    rest = f", all but {found.excess:.0e} of it" if found.excess else ""
+                    rest = f", apart from {found.excess:.0e}" if found.excess else ""
                     why = f"is within one unit in the answer's last float32 place{rest}"
                 else:
                     why = (
-                        "is what rounding to FP32 does, which was asked for; it answers the rounded rows as predict "
-                        "does"
+                        "comes from rounding to FP32, which was requested; the entry answers the rounded rows as "
+                        "predict does"
                     )
                 notes.append(f"Output {output.name} passes: its error of {found.max_error:.1e} {why}.")
         return notes
@@ -248,7 +248,7 @@ def contract_of(
             for output, found in document.parity.outputs.items()
         ),
         document.parity,
-        python_snippet(name, inputs, outputs, names, golden),
+        python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
         () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
@@ -295,29 +295,34 @@ def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
     if not single:
         return ()
     where = "" if inputs.columns() == {NUMBERS: inputs.float32} else f" in {', '.join(single)}"
-    return (f"Exact for a table with float32{where}: the answers are those of predict to it.",)
+    return (f"Exact for a table with float32{where}: the entry answers such a table as predict does.",)
 
 
 def _notes_on_float32(found: Float32Rows) -> list[str]:
     """Return what there is to say of an export's sample with float32 columns."""
     sums = f"{' and '.join(found.sums)} compute{'s' * (len(found.sums) == 1)} in float32 before a decision"
-    if found.answered:
-        return [f"{sums}: on another processor the last bits, and so predict's own answers, may be others."]
     moved = (
-        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64, by "
-        f"up to {found.max_error:.2g} std"
+        f"predict answers {found.moved:,} of {found.rows:,} rows of the sample differently in float32 than in float64, "
+        f"by up to {found.max_error:.2g} standard deviations"
     )
-    why = f", as {sums}, in an order that depends on the processor" if found.sums else ", as it sums in float32"
+    if found.answered:
+        return [
+            *([f"{moved}."] if found.moved else []),
+            f"{sums}. On another processor the last bits can differ, and with them predict's own answers.",
+        ]
+    why = (
+        f"{sums}, and the order of the sum depends on the processor" if found.sums else "The estimator sums in float32"
+    )
     return [
-        f"{moved}{why}.",
-        "The entry answers what predict answers to float64 rows: compare it with "
-        'predict(sample.astype("float64")), and ask predict so too.',
+        f"{moved}. {why}.",
+        "The entry answers what predict answers to float64 rows. Compare it with "
+        'predict(sample.astype("float64")), and call predict with float64 rows too.',
     ]
 
 
 def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
     """Return what there is to say of a tensor of strings: what counts as missing, and each column's categories."""
-    spelled = f" ({', '.join(map(shown, group.missing))} too, where it is no category)" if group.missing else ""
+    spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
     notes = [
         f'A missing string is refused: ""{spelled}.'
         if missing is None

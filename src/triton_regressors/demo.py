@@ -70,7 +70,7 @@ def train() -> dict[str, tuple[Any, np.ndarray]]:
 
 def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, console: Console) -> dict[str, Export]:
     """Export each model and print what it became and how exactly it answers."""
-    table = Table(title="Exported, each measured against its own predict", title_justify="left")
+    table = Table(title="Exported models, each compared with the estimator's own predict", title_justify="left")
     for heading in ("entry", "estimator", "numbers", "plan", "launches", "max |error| / std"):
         table.add_column(heading)
     exported = {}
@@ -97,7 +97,7 @@ async def ask_at_once(url: str, name: str, rows: np.ndarray) -> np.ndarray:
 
 def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, console: Console) -> None:
     """Ask for one row of each entry over both protocols, and show what a bad request gets."""
-    table = Table(title="One row of each, asked over gRPC and HTTP", title_justify="left")
+    table = Table(title="One row for each model, sent over gRPC and HTTP", title_justify="left")
     for heading in ("entry", "scikit-learn", "gRPC", "HTTP"):
         table.add_column(heading)
     with Client(server.grpc_url, "grpc") as over_grpc, Client(server.http_url, "http") as over_http:
@@ -154,7 +154,7 @@ def show_bars(comparison: Comparison, console: Console) -> None:
 def main() -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--output", type=Path, default=Path("demo_output"), help="where everything is left")
+    parser.add_argument("--output", type=Path, default=Path("demo_output"), help="directory for all files")
     output = parser.parse_args().output
     console = Console() if sys.stdout.isatty() else Console(width=120)
     shutil.rmtree(output, ignore_errors=True)

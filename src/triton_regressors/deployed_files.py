@@ -28,7 +28,7 @@ def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> tuple[l
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     try:
         if directory.is_dir() and any(directory.iterdir()) and not overwrite:
-            raise TritonRegressorsError(f"{directory} holds something already; give another --output, or --overwrite.")
+            raise TritonRegressorsError(f"{directory} is not empty; give another --output, or --overwrite.")
         directory.mkdir(parents=True, exist_ok=True)
         before = _written(directory)
         _note(directory, {**before, **digests})

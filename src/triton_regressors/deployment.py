@@ -131,7 +131,8 @@ def check_names(entry: str, service: str, namespace: str, prometheus: str, acces
     for option, name in (("--service-account", access.service_account), ("--pull-secret", access.pull_secret)):
         if name is not None and not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name):
             raise TritonRegressorsError(
-                f"{option} is {name!r}; accepted: small letters, digits, '-' and '.', as Kubernetes names its objects."
+                f"{option} is {name!r}; accepted: lowercase letters, digits, '-' and '.', as Kubernetes names its "
+                "objects."
             )
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", gpu_resource, re.ASCII):
         raise TritonRegressorsError(
@@ -144,12 +145,12 @@ def check_names(entry: str, service: str, namespace: str, prometheus: str, acces
         )
     if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", service) or len(service) > 40:
         raise TritonRegressorsError(
-            f"The service cannot be called {service!r}: KServe takes small letters, digits and hyphens, from a letter "
-            "on, 40 at most; give another with --service."
+            f"The service cannot be called {service!r}: KServe takes at most 40 lowercase letters, digits and "
+            "hyphens, a letter first; give another name with --service."
         )
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", namespace) or len(namespace) > 63:
         raise TritonRegressorsError(
-            f"The namespace cannot be called {namespace!r}: Kubernetes takes small letters, digits and hyphens."
+            f"The namespace cannot be called {namespace!r}: Kubernetes takes lowercase letters, digits and hyphens."
         )
     if not re.fullmatch(r"https?://[^\s\"'#{}]+", prometheus):
         raise TritonRegressorsError(
@@ -308,7 +309,7 @@ def _image(image: str) -> str:
     """Return an image's name and its tag or digest as kustomize takes them apart."""
     if re.search(r"\s|[{}\",]", image) or not image:
         raise TritonRegressorsError(
-            f"{image!r} is no name of an image; give one such as registry.example/server:26.09."
+            f"{image!r} is not the name of an image; give one such as registry.example/server:26.09."
         )
     name, at, digest = image.partition("@")
     if at:
@@ -327,7 +328,7 @@ def _rules(service: str, namespace: str) -> str:
     values = {
         'job="triton-server"': job,
         "Docker starts it again if it has ended. See `docker compose ps` and `docker compose logs triton-server`.": (
-            f"No replica does, or Prometheus does not select the PodMonitor {service}. See `kubectl --namespace "
+            f"No replica answers, or Prometheus does not select the PodMonitor {service}. See `kubectl --namespace "
             f"{namespace} get pods` and their logs."
         ),
         "Unload it and load it, with the key; a load alone changes nothing.": (

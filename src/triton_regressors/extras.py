@@ -27,8 +27,8 @@ def require(extra: str, what: str, *packages: str) -> None:
         return
     if "triton" in missing and sys.platform != "linux":
         raise MissingExtra(
-            f"{what} needs the Triton language (the package triton), which there is for Linux alone, be it in WSL or "
-            "in a container. The client, `predict` and `verify` work here."
+            f"{what} needs the Triton language (the package triton), which runs only on Linux, also in WSL or in a "
+            "container. The client, `predict` and `verify` work here."
         )
     said = (
         f"{what} needs {', '.join(missing)}, not installed here; `pip install 'triton-regressors[{extra}]'` "

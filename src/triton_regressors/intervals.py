@@ -18,14 +18,16 @@ def in_words(report: IntervalReport) -> list[str]:
         what = f"y ± {_numbers(report.quantile)}{' std' if report.method == SCALED else ''}"
         way = f"split conformal prediction from the {report.method} of"
     sentences = [
-        f"lower and upper are {what}, {_numbers(report.mean_width)} apart on average: for {_percent(report.level)} of "
-        f"new rows, by {way} {report.rows:,} calibration rows"
-        f"{'' if len(report.quantile) == 1 else ', each target by itself'}."
+        f"lower and upper are {what}, {_numbers(report.mean_width)} apart on average. They are made for "
+        f"{_percent(report.level)} of new rows by {way} {report.rows:,} calibration "
+        f"rows{'' if len(report.quantile) == 1 else ', each target by itself'}."
     ]
     if report.crossed:
         sentences.append(f"The quantiles cross in {report.crossed:,} of these rows; the smaller one is the lower end.")
     if report.y_outside:
-        sentences.append(f"In {report.y_outside:,} of these rows y lies outside: it is another model's answer.")
+        sentences.append(
+            f"In {report.y_outside:,} of these rows y lies outside the interval, because another model answers y."
+        )
     if report.coverage is None:
         sentences.append("These rows are too few to hold some out and count how many targets the interval covers.")
     else:

@@ -105,7 +105,7 @@ def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
             dtype = "float64"
         table[name] = values.astype(dtype)
         if whole and not (values.isna() | (table[name] == values)).all():
-            raise ValueError(f"column {name} holds what is no {kind}")
+            raise ValueError(f"column {name} holds a value that is not of type {kind}")
     return table
 
 
@@ -123,7 +123,7 @@ def read_mlmodel(folder: Path) -> MLmodel:
     try:
         whole = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RegistryError("It is no model that MLflow saved: it has no file MLmodel.") from None
+        raise RegistryError("It is not a model that MLflow saved: it has no file MLmodel.") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise RegistryError(f"Its file MLmodel cannot be read: {_words(error)}.") from None
     flavors = whole.get("flavors") if isinstance(whole, dict) else None
@@ -132,7 +132,7 @@ def read_mlmodel(folder: Path) -> MLmodel:
     flavor = next((name for name in FLAVORS if isinstance(flavors.get(name), dict)), None)
     if flavor is None:
         raise RegistryError(
-            f"It has the flavors {', '.join(map(str, flavors)) or 'of none'}; {', '.join(FLAVORS)} are read."
+            f"It has the flavors {', '.join(map(str, flavors)) or 'of none'}; supported: {', '.join(FLAVORS)}."
         )
     options = flavors[flavor]
     file = _inside(folder, options.get(FLAVORS[flavor]))

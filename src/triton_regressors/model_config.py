@@ -54,7 +54,7 @@ def edit_pbtxt(content: bytes, wanted: Any) -> bytes:
     edit.message(_Reader(text).body(""), config, wanted)
     edited = edit.result().encode()
     if from_pbtxt(edited) != wanted:
-        raise ValueError("The config.pbtxt cannot be edited; print the configuration into it anew.")
+        raise ValueError("The config.pbtxt cannot be edited in place; write the whole configuration into it again.")
     return edited
 
 

@@ -18,7 +18,9 @@ ENOUGH_ROWS = 239
 
 def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
     """Return what the rows of a profile looked like, column by column and output by output."""
-    sentences = [f"Served rows are compared with {profile.rows:,} rows; smallest, median and largest of their numbers:"]
+    sentences = [
+        f"Served rows are compared with {profile.rows:,} rows. Smallest, median and largest number of each column:"
+    ]
     taken = sorted(column for columns in inputs.columns().values() for column in columns)
     columns = [column for column in taken if column not in inputs.coded]
     for column in columns[:MOST]:
@@ -33,7 +35,7 @@ def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list
         sentences.append(f"And {len(columns) - MOST:,} more columns.")
     if not np.isnan(profile.low).all():
         sentences.append(
-            f"Of rows like these, {100 * profile.expected_outside:.2g} % lie out of the range of a column on average, "
+            f"On average {100 * profile.expected_outside:.2g} % of rows like these lie out of the range of a column, "
             f"2 / ({profile.rows:,} + 1)."
         )
     return sentences + [f"Answers {name}: {_three(each.deciles)}." for name, each in profile.answers.items()]
@@ -44,10 +46,10 @@ def few_rows(profile: RowProfile) -> str | None:
     if profile.rows >= ENOUGH_ROWS:
         return None
     return (
-        f"The profile has {profile.rows:,} row{'s' * (profile.rows != 1)}, which are few: of rows like "
-        f"{'them' if profile.rows != 1 else 'it'} {100 * profile.expected_outside:.2g} % lie out of the range of a "
-        "column on average, 2 / (rows + 1), and the alerts on drift wait for more. Give the training rows as profile "
-        f"(--profile), or {ENOUGH_ROWS} rows at least."
+        f"The profile has only {profile.rows:,} row{'s' * (profile.rows != 1)}. On average "
+        f"{100 * profile.expected_outside:.2g} % of rows like {'these' if profile.rows != 1 else 'it'} lie out of "
+        "the range of a column, 2 / (rows + 1), and the alerts on drift wait for a profile of more rows. Give the "
+        f"training rows as profile (--profile), or at least {ENOUGH_ROWS} rows."
     )
 
 

@@ -88,7 +88,7 @@ def _client(tracking_uri: str | None, what: str, option: str) -> Any:
     import mlflow
 
     if tracking_uri is None and not mlflow.is_tracking_uri_set():  # else MLflow makes a database of its own, here
-        raise RegistryError(f"{what} needs to know where MLflow is: say {option}, or set MLFLOW_TRACKING_URI.")
+        raise RegistryError(f"{what} needs the address of MLflow: give {option}, or set MLFLOW_TRACKING_URI.")
     with _in_one_sentence("Cannot ask MLflow"):
         return mlflow.MlflowClient(tracking_uri)
 
@@ -134,7 +134,7 @@ def log_entry(
     source = document.provenance.source
     run = run_id or (source.run if source is not None else None)
     if run is None:
-        raise RegistryError(f"Say with run_id which run {entry} belongs to; its estimator did not come from one.")
+        raise RegistryError(f"Give run_id, the run that {entry} belongs to; its estimator did not come from a run.")
     name = f"{found.name}/{found.version}"
     client = _client(tracking_uri, "log_entry", "tracking_uri")
     tags = {"entry": name, "entry_sha256": _sha256(found.version_directory / PLAN)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -24,12 +24,20 @@ DIGITS = 4
 
 
 def python_snippet(
-    name: str, inputs: Inputs, outputs: Sequence[str], feature_names: Sequence[str], golden: Golden
+    name: str,
+    inputs: Inputs,
+    outputs: Sequence[str],
+    feature_names: Sequence[str],
+    golden: Golden,
+    booleans: Collection[int] = (),
 ) -> str:
-    """Return Python that asks for one row with this package's client: a DataFrame where the columns have names."""
+    """Return Python that asks for one row with this package's client: a DataFrame where the columns have names.
+
+    The columns `booleans` of the DataFrame hold True and False.
+    """
     row = example(inputs, golden)
     if feature_names and _width(inputs) <= MANY:
-        imports, rows = "import pandas as pd\n", _table(inputs, feature_names, row)
+        imports, rows = "import pandas as pd\n", _table(inputs, feature_names, row, booleans)
     else:
         values = {tensor: _array(part) for tensor, part in row.items()}
         imports = "import numpy as np\n" if any(value.startswith("np.") for value in values.values()) else ""
@@ -51,7 +59,7 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
     """Return a shell command that asks for the same in JSON; of wide rows, a sentence."""
     columns, row = inputs.columns(), example(inputs, golden)
     if _width(inputs) > MANY:
-        return f"# Rows of more than {MANY} columns are not for a command line."
+        return f"# A row of more than {MANY} columns is too long for a command line."
     request = {
         "inputs": [
             {"name": tensor, "datatype": datatype, "shape": [1, len(columns[tensor])], "data": [row[tensor]]}
@@ -94,10 +102,12 @@ def _shown(value: float, *, whole: bool, category: bool) -> float | int:
     return value if category else float(f"{value:.{DIGITS}g}")
 
 
-def _table(inputs: Inputs, feature_names: Sequence[str], row: Mapping[str, Sequence[Any]]) -> str:
+def _table(
+    inputs: Inputs, feature_names: Sequence[str], row: Mapping[str, Sequence[Any]], booleans: Collection[int]
+) -> str:
     """Return a row as Python's DataFrame, its columns in training order."""
     values = {
-        column: value
+        column: bool(value) if column in booleans and value in (0, 1) else value
         for tensor, columns in inputs.columns().items()
         for column, value in zip(columns, row[tensor], strict=True)
     }

@@ -54,7 +54,7 @@ class NotNumber(ValueError):  # noqa: N818
 
     def of_row(self, column: object) -> str:
         """Return the sentence on this row of a column."""
-        return f"Row {self.row} of column '{column}' holds {self.value!r}, which is no number."
+        return f"Row {self.row} of column '{column}' holds {self.value!r}, which is not a number."
 
 
 def not_numbers(wrong: Mapping[Any, NotNumber], owner: str = "") -> str:
@@ -113,7 +113,7 @@ def as_frame(rows: Any) -> Any:
     try:
         return pa.table(rows).to_pandas()
     except (TypeError, ValueError) as error:  # a single column
-        raise TypeError(f"rows of type {type(rows).__name__} are no table: {' '.join(str(error).split())}") from None
+        raise TypeError(f"rows of type {type(rows).__name__} are not a table: {' '.join(str(error).split())}") from None
 
 
 def column_numbers(column: Any) -> np.ndarray:
@@ -247,4 +247,4 @@ def beside(missing: Sequence[Any], columns: Sequence[Any], wanted: Sequence[Any]
     for name in map(str, missing[:SHOWN]):
         closest = difflib.get_close_matches(name.lower().replace(" ", "_"), lower, n=1)
         meant += [f"'{lower[closest[0]]}' may be '{name}'"] if closest else []
-    return f"beside what the model takes it has {in_words(others)}{': ' * bool(meant)}{', '.join(meant)}"
+    return f"besides the model's columns it has {in_words(others)}{': ' * bool(meant)}{', '.join(meant)}"

@@ -178,7 +178,9 @@ def test_where_the_key_cannot_be_kept_the_server_loads_nothing_on_request(
         assert [model["name"] for model in client.index()] == ["other"]
     with pytest.raises(ServerError, match=f"cannot poll, since it loads no model later: {why}"):
         TritonServer([tmp_path], poll_s=1, lenient=True).start()
-    with pytest.raises(ComparisonError, match=rf"cannot be compared here: the Triton server loads none.*, as {why}"):
+    with pytest.raises(
+        ComparisonError, match=rf"cannot be compared here: the Triton server loads no model.*, because {why}"
+    ):
         running_server("sums", tmp_path, None, None, None).__enter__()
 
 

@@ -307,7 +307,9 @@ class TestVersions:
         load(max_batch_size=4)
         fifth = [lambda n=n: n % 10 == 5 and load(version=n // 10 + 2, max_batch_size=4) for n in range(1, 31)]
         watched.then("infer", *fifth)
-        with pytest.raises(errors.ServerUnavailable, match=r"^Model 'houses' was loaded anew, .* each of the 3 times"):
+        with pytest.raises(
+            errors.ServerUnavailable, match=r"^Model 'houses' was loaded again, .* during each of 3 attempts"
+        ):
             client.predict("houses", NUMBERS)
 
 

@@ -20,15 +20,19 @@ def write_entry(repository: Path, name: str, config: str, *files: str) -> Path:
     ("config", "files", "reason"),
     [
         ("", ["1/model.py", "10/model.py"], None),
-        ("", ["1/model.py", "10/plan.json"], "version 10 has no model.py, as in the middle of a copy"),
+        ("", ["1/model.py", "10/plan.json"], "version 10 has no model.py, as during a copy"),
         ("", ["1/plan.json", "10/model.py"], None),  # the newest alone is served
         ("", ["1/model.py", "007/plan.json", "99999999999999999999/plan.json"], None),  # these the server does not see
-        ("", ["0/plan.json", "00/model.py"], "version 0 has no model.py, as in the middle of a copy"),
+        ("", ["0/plan.json", "00/model.py"], "version 0 has no model.py, as during a copy"),
         ("version_policy { latest { num_versions: 2 } }", ["1/plan.json", "10/model.py"], "version 1 has no model.py"),
         ("version_policy { all {} }", ["1/plan.json", "2/model.py", "3/model.py"], "version 1 has no model.py"),
         ("version_policy { specific { versions: 2 } }", ["1/plan.json", "2/model.py", "3/plan.json"], None),
         ('default_model_filename: "other.py"', ["1/model.py"], "version 1 has no other.py"),
-        ('default_model_filename: "$(x).py"', ["1/$(x).py"], "the name '$(x).py' holds what a shell would read"),
+        (
+            'default_model_filename: "$(x).py"',
+            ["1/$(x).py"],
+            "the name '$(x).py' holds characters that a shell would interpret",
+        ),
         ("", ["notes/model.py"], None),  # no version at all: the server says so
         ("max_batch: {", ["1/plan.json"], None),  # and this
     ],

@@ -26,11 +26,11 @@ MANY = [row(f"model_{number:02}") for number in range(40)]
             "Models ready there: 'houses'; not ready: 'rents', 'trees'.",
         ),
         ("house", [row("rents", "", "")], "No model is ready there; not ready: 'rents'."),
-        ("houses", [row("houses", "10"), row("houses", "9")], "Of 'houses', versions 9, 10 are ready."),
+        ("houses", [row("houses", "10"), row("houses", "9")], "Versions 9, 10 of 'houses' are ready."),
         (
             "houses",
             [row("houses", "1", "UNAVAILABLE", "unloaded"), row("houses", "2")],
-            "Of 'houses', version 2 is ready.",
+            "Version 2 of 'houses' is ready.",
         ),
         ("houses", [row("houses", "", "")], "'houses' is in the server's repository, but not loaded."),
         (
@@ -79,7 +79,7 @@ class TestUnknownModelsOfAServer:
             operator.close()
 
     def test_versions(self, client: Client) -> None:
-        with pytest.raises(errors.ModelNotFound, match=r"version 2 is not found\. Of 'sums', version 1 is ready\.$"):
+        with pytest.raises(errors.ModelNotFound, match=r"version 2 is not found\. Version 1 of 'sums' is ready\.$"):
             client.predict("sums", np.ones((1, 3)), version=2)
 
     def test_statistics(self, operator: Client) -> None:

@@ -83,7 +83,7 @@ class TestFeatureNames:
     def test_missing_columns_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
         with pytest.raises(
-            RowsError, match=r"lacks columns 'c', 'd' of input 'X'; beside what the model takes it has column 'b'\.$"
+            RowsError, match=r"lacks columns 'c', 'd' of input 'X'; besides the model's columns it has column 'b'\.$"
         ):
             read_rows(tmp_path / "x.csv", ["a", "c", "d"])
 
@@ -181,7 +181,7 @@ class TestFirstLinesThatCountTheColumns:
     def test_where_they_may_be_a_row_nothing_is_guessed(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "x.csv").write_text(content)
         with pytest.raises(
-            RowsError, match=r"^The first line of .*x\.csv, [01](,.*)?, may be a header that counts the"
+            RowsError, match=r"^The first line of .*x\.csv, [01](,.*)?, may be a header of column numbers"
         ):
             read_rows(tmp_path / "x.csv")
 

@@ -111,7 +111,7 @@ def test_lenient_serves_the_others(
         assert client.predict("sums", ROWS) == 12
     assert set(server.failures) == {"fails", "typo", "half", "stray", "$(touch injected)"}
     assert server.failures["fails"] == "ValueError: weights.safetensors lacks 'coef'"
-    assert server.failures["half"] == "version 1 has no model.py, as in the middle of a copy"
+    assert server.failures["half"] == "version 1 has no model.py, as during a copy"
     assert "what a shell would read" in server.failures["$(touch injected)"]
     assert "stray/config.pbtxt: No such file" in server.failures["stray"]
 

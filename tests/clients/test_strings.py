@@ -153,7 +153,7 @@ class TestClients:
             ("people", PEOPLE.drop(columns="zip"), "lacks column 'zip' of input 'cat'"),
             ("people", PEOPLE.assign(zip=1234), "column 'zip' of input 'cat' is 1234, not a string"),
             ("people", PEOPLE.assign(age="old"), "column 'age' of input 'X' must be numbers"),
-            ("unnamed", PEOPLE, "'unnamed' does not tell which columns its inputs 'X' and 'cat' are"),
+            ("unnamed", PEOPLE, "'unnamed' does not say which columns its inputs 'X' and 'cat' are"),
         ],
     )
     def test_errors_name_the_input_or_the_column(self, client: Client, model: str, X: object, says: str) -> None:

@@ -150,7 +150,7 @@ class TestTables:
         [
             (
                 PEOPLE.drop(columns="job"),
-                r"lacks column 'job' of input 'cat'; beside what the model takes it has column 'id'\.$",
+                r"lacks column 'job' of input 'cat'; besides the model's columns it has column 'id'\.$",
             ),
             (
                 PEOPLE[["city", "job"]],
@@ -158,8 +158,8 @@ class TestTables:
             ),
             (
                 PEOPLE.rename(columns={"age": "Age", "job": "jobs"}),
-                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; beside what the model "
-                r"takes it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
+                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; besides the "
+                r"model's columns it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
             ),
             (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' must be numbers: it holds 'old' in row 1"),
             (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
@@ -188,7 +188,7 @@ class TestTables:
 
     def test_several_inputs_need_names(self) -> None:
         inputs = (INPUTS[0], InputTensor("cat", "BYTES", 2))
-        with pytest.raises(InvalidRequest, match=r"'people' does not tell which columns its inputs 'X' and 'cat' are"):
+        with pytest.raises(InvalidRequest, match=r"'people' does not say which columns its inputs 'X' and 'cat' are"):
             model_tensors(PEOPLE, inputs, "people")
 
     def test_an_array_is_for_an_only_input(self) -> None:

@@ -145,7 +145,10 @@ def test_versions(client: Client, entry: Path) -> None:
             lambda entry: (entry / "1" / "golden.safetensors").write_bytes(b"junk"),
             r"golden\.safetensors is not as it was",
         ),
-        (lambda entry: (entry / "1" / "model.py").write_text(""), r"model\.py is no part of the version .*; remove it"),
+        (
+            lambda entry: (entry / "1" / "model.py").write_text(""),
+            r"model\.py is not part of the exported version; remove it",
+        ),
         (lambda entry: (entry / "1" / "plan.json").write_text("{"), r"Cannot read the plan .*plan\.json: "),
         (
             lambda entry: (entry / "1" / "plan.json").write_text("{}"),
@@ -251,7 +254,7 @@ class TestCommands:
             np.testing.assert_allclose(predict(name), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
         np.testing.assert_allclose(predict("other[red].csv"), np.hstack([GOLDEN, X[:, 2:]]), rtol=1e-6)
         for name, says in (
-            ("without.csv", r"lacks column 'c' of input 'X'; beside what the model takes it has column 'd'\.$"),
+            ("without.csv", r"lacks column 'c' of input 'X'; besides the model's columns it has column 'd'\.$"),
             ("narrow.npy", r"narrow\.npy has shape \(41, 2\); 3 features are expected"),
             ("twice.csv", r"twice\.csv has column 'c' more than once"),
         ):

@@ -138,7 +138,7 @@ def test_a_version_that_is_being_copied_is_left_until_it_is_whole(
     (repository,) = polled.repositories
     (repository / "spare" / "2").mkdir()
     (repository / "spare" / "2" / "weights").write_text("half")
-    sentence = "'spare' is not loaded: version 2 has no model.py, as in the middle of a copy; it is when it is whole."
+    sentence = "'spare' is not loaded: version 2 has no model.py, as during a copy; it is loaded when it is complete."
     wait_for(lambda: sentence in said(polled))
     other = write_model(repository.parent, "other")  # the rest goes on
     other.rename(repository / "other")

@@ -84,11 +84,17 @@ def test_several_targets_come_in_the_order_in_which_they_are_named(written):
 @pytest.mark.parametrize(
     ("estimator", "rows", "suffix", "target", "sentence"),
     [
-        (NAMED, TABLE, ".csv", None, "Say with --target which column of .* beside the model's own it has none"),
+        (
+            NAMED,
+            TABLE,
+            ".csv",
+            None,
+            "Say with --target which column of .* besides the model's own columns it has none",
+        ),
         (NAMED, WITH_MORE, ".csv", None, "it has columns 'progression', 'id'"),
         (NAMED, WITH_MORE, ".csv", ["prog"], "'prog' of .*, which is not there; .* columns 'progression', 'id'"),
         (NAMED, WITH_TARGET, ".csv", ["bmi"], "'bmi' of .*, which the model itself reads; .* column 'progression'"),
-        (UNNAMED, TABLE.to_numpy(), ".npy", ["y"], "--target names column 'y', and .* does not name its columns"),
+        (UNNAMED, TABLE.to_numpy(), ".npy", ["y"], "--target names column 'y', but the columns of .* have no names"),
         (UNNAMED, np.zeros(5), ".npy", None, r"has shape \(5,\); the model's columns and one for the target"),
     ],
 )
@@ -105,7 +111,7 @@ def test_the_command_writes_the_interval_and_says_what_it_is(written, run_here, 
     )
     assert (code, err) == (0, "")
     assert "  output  lower  FP32  [rows, 1]  the lower end of the prediction interval\n" in out
-    assert "for 80 % of new rows, by split conformal prediction from the absolute residuals of 30 calibration" in out
+    assert "for 80 % of new rows by split conformal prediction from the absolute residuals of 30 calibration" in out
     found = read_document(tmp_path / "model_repository/ridge/1").interval
     scores = np.sort(np.abs(Y[30:] - NAMED.predict(TABLE[30:])))
     assert found.quantile[0] == pytest.approx(scores[24])  # ⌈31 · 0.8⌉ = 25
@@ -135,7 +141,7 @@ def test_the_models_of_two_quantiles_are_read_beside_the_model(written, run_here
         (["--lower", "ridge.skops"], "Error: --lower and --upper go together, and with --calibrate."),
         (["--lower", "a.skops", "--upper", "b.skops"], "Error: --lower and --upper go together, and with --calibrate."),
         (["--target", "y"], "Error: --target goes with --calibrate."),
-        (["--level", "0.9"], "Error: level is that of a prediction interval"),
+        (["--level", "0.9"], "Error: level is for a prediction interval"),
         (["--calibrate", "nothing.csv"], "Error: Cannot read rows from nothing.csv: there is no such file."),
     ],
 )

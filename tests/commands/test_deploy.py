@@ -180,7 +180,7 @@ def test_replicas_follow_the_requests_and_the_queue_adds_to_them(
 def test_without_a_comparison_there_is_one_replica(tmp_path: Path, platform: str) -> None:
     done = deploy(tmp_path, "--for", platform, *CLUSTER[:4], *MEMORY)
     assert done.exit_code == 0, done.exception
-    assert "replicas 1: there is no comparison from which to scale" in done.stdout
+    assert "replicas 1: there is no comparison to scale by" in done.stdout
     assert not (tmp_path / "out/overlays/autoscaled").exists()
     assert "autoscaled" not in done.stdout
     build(tmp_path / "out/overlays/gpu")
@@ -199,7 +199,7 @@ def test_without_a_comparison_there_is_one_replica(tmp_path: Path, platform: str
             True,
         ),
         ("KIND_AUTO", "GPU 0", ("--device", "cpu"), "as given by --device; .* on GPU 0, so compare again", False),
-        ("KIND_AUTO", None, (), "device GPU: assumed, as config.pbtxt allows both", True),
+        ("KIND_AUTO", None, (), "device GPU: assumed, because config.pbtxt allows both", True),
         ("KIND_GPU", None, (), "device GPU: config.pbtxt of demand_2 has its instances there", True),
         ("KIND_CPU", None, (), "device CPU: every config.pbtxt has its instances there", False),
     ],
@@ -285,15 +285,15 @@ def test_for_compose(tmp_path: Path, kind: str) -> None:
         (("--for", "kserve", "--image", "a:1"), "--for kserve needs --storage"),
         (
             ("--for", "kubernetes", *CLUSTER[:4], "--max-replicas", "7"),
-            "There is no comparison .* `triton-regressors compare demand_2 --p99-ms",
+            "there is no .*comparison-demand_2. Make it with `triton-regressors compare demand_2 --p99-ms",
         ),
         (("--for", "kubernetes", *CLUSTER, "--storage", "s3://b/m"), "it must be a volume: pvc://CLAIM"),
         (("--for", "kserve", *CLUSTER, "--storage", "/srv/models"), "accepted: the URI of the repository's root"),
         (("--for", "kserve", *CLUSTER, "--image", "reg:5000/server"), "has no tag"),
         (("--for", "kserve", *CLUSTER, "--requests-per-s", "0"), "--requests-per-s is 0.0; accepted: a number above 0"),
         (("--for", "kserve", *CLUSTER, "--gpu-resource", "gpu"), "--gpu-resource is 'gpu'; accepted: the name"),
-        (("--for", "kserve", *CLUSTER, "--pull-secret", "My key"), "--pull-secret is 'My key'; accepted: small"),
-        (("--for", "compose", "--gpu-resource", "nvidia.com/gpu"), "--for compose has no use for it"),
+        (("--for", "kserve", *CLUSTER, "--pull-secret", "My key"), "--pull-secret is 'My key'; accepted: lowercase"),
+        (("--for", "compose", "--gpu-resource", "nvidia.com/gpu"), "leave it out with --for compose"),
         (("--for", "kserve", *CLUSTER, "--service", "2nd"), "The service cannot be called '2nd'"),
         (("--for", "kserve", *CLUSTER, "--namespace", "My team"), "The namespace cannot be called 'My team'"),
         (
@@ -316,7 +316,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()
     done = deploy(tmp_path, "--for", "compose", *MEMORY, models=models)
-    assert str(done.exception).endswith("holds something already; give another --output, or --overwrite.")
+    assert str(done.exception).endswith("is not empty; give another --output, or --overwrite.")
     assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
     assert (tmp_path / "out/mine").exists()
 
@@ -335,12 +335,12 @@ def test_what_a_former_run_wrote_and_this_one_does_not_is_removed(tmp_path: Path
     assert not scaled.exists()
     assert not (out / "base/serviceaccount.yaml").exists()
     assert (out / "overlays/mine/kustomization.yaml").read_text() == "resources: [../gpu]\n"
-    assert f"Removed {scaled / 'scaling.yaml'}: a former run wrote it, and this one does not." in done.output
+    assert f"Removed {scaled / 'scaling.yaml'}: an earlier run wrote it, and this run does not." in done.output
     assert deploy(tmp_path, *rates, "--overwrite", models=models).exit_code == 0
     (scaled / "scaling.yaml").write_text("mine: now\n")
     for _ in range(2):  # it is told each time
         done = deploy(tmp_path, *once, models=models)
-        assert "scaling.yaml: a former run wrote it, this one does not, and it was changed since." in done.output
+        assert "scaling.yaml: an earlier run wrote it, this run does not, and it has changed since." in done.output
         assert [path.name for path in scaled.iterdir()] == ["scaling.yaml"]
 
 

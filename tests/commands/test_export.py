@@ -239,15 +239,15 @@ def test_training_rows_are_the_profile_and_what_is_outside_an_output(run_here, f
     options = ("--sample", "rows.npy", "--profile", "training.npy", "--out-of-range", "--observe", "off")
     code, out, err = run_here("export", "poly.skops", "--repository", "watched", *options)
     assert (code, err) == (0, "")
-    assert "out_of_range  FP32  [rows, 1]  in how many columns a row is unlike the profile" in out
-    few = "The profile has 61 rows, which are few: of rows like them 3.2 % lie out of the range of a column on average"
+    assert "out_of_range  FP32  [rows, 1]  the number of columns in which a row is unlike the profile" in out
+    few = "The profile has only 61 rows. On average 3.2 % of rows like these lie out of the range of a column"
     assert few in out
     assert 'key: "observe"\n  value {\n    string_value: "off"' in (folder / "watched/poly/config.pbtxt").read_text()
     code, out, err = run_here("describe", "poly", "--repository", "watched")
     assert (code, err) == (0, "")
     assert "Served rows are compared with 61 rows" in out
     assert few in " ".join(out.split())
-    assert "Of rows like these, 3.2 % lie out of the range of a column on average, 2 / (61 + 1)." in " ".join(
+    assert "On average 3.2 % of rows like these lie out of the range of a column, 2 / (61 + 1)." in " ".join(
         out.split()
     )
     assert f"column 3: {X[:, 3].min():.4g}, " in out

@@ -21,8 +21,8 @@ def version(tmp_path: Path) -> Path:
 def test_its_text() -> None:
     found = GpuMemory("NVIDIA H200", 500 * MIB, 3 * MIB // 2, 600 * MIB)
     assert found.text() == (
-        "GPU memory of a process that serves it: 600 MiB, of which a CUDA context takes 500, weights 1.5, and the rest "
-        "98 (NVIDIA H200)."
+        "GPU memory of a process that serves the entry: 600 MiB, of which a CUDA context takes 500, weights 1.5, and "
+        "the rest 98 (NVIDIA H200)."
     )
 
 

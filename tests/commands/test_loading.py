@@ -121,11 +121,11 @@ def test_without_a_lowering_the_message_says_so(run):
 
 
 REFUSED = {
-    "my_nothing": "there is no module my_nothing in {folder}, nor is one installed",
-    "my_nothing.sub": "there is no module my_nothing in {folder}, nor is one installed",
-    "my_models.sub": "there is no module my_models.sub in {folder}, nor is one installed",
-    "my_models.py": "--import takes a module's name, as in --import my_module, and no path",
-    "./my_models": "--import takes a module's name, as in --import my_module, and no path",
+    "my_nothing": "the module my_nothing is neither in {folder} nor installed",
+    "my_nothing.sub": "the module my_nothing is neither in {folder} nor installed",
+    "my_models.sub": "the module my_models.sub is neither in {folder} nor installed",
+    "my_models.py": "--import takes a module's name, such as my_module, and not a path",
+    "./my_models": "--import takes a module's name, such as my_module, and not a path",
     "my_broken": "NameError: name 'there' is not defined (my_broken.py, line 2)",
     "my_unclosed": "SyntaxError: invalid syntax (my_unclosed.py, line 1)",
     "my_script": "it ends the program when it is imported",

@@ -168,9 +168,9 @@ def test_a_word_in_a_column_of_numbers_is_its_rows_error(
     assert done.exit_code == 0
     assert pd.read_csv("answers.csv")["std"].fillna(-1).tolist() == [3, -1, -1, 12, -1, -1]
     assert done.stderr.splitlines()[:4] == [
-        "Refused: Row 1 of column 'a' holds 'four', which is no number.",
+        "Refused: Row 1 of column 'a' holds 'four', which is not a number.",
         "Refused: row 2 is odd.",
-        "Refused: Row 4 of column 'c' holds 'x,y', which is no number.",
+        "Refused: Row 4 of column 'c' holds 'x,y', which is not a number.",
         "Refused: X[5, 0] is 1e+300, beyond float32, whose largest value is about 3.4e38.",
     ]
     rows.iloc[[1, 4]].to_csv("rows.csv", index=False)

@@ -143,7 +143,7 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
     assert "on 20 rows from the given sample" in said
     said = export("models:/demand/3")
     assert "Wrote demand version 3" in said
-    assert "has version 3; remove it first" in export("models:/demand/3")
+    assert "has version 3; remove that version first" in export("models:/demand/3")
     source = read_document(Path("model_repository/demand/1")).provenance.source
     assert (source.uri, source.run) == ("models:/demand/1", run_id)
     file = mlflow.artifacts.download_artifacts(artifact_uri="models:/demand/1/model.skops", dst_path="file")
@@ -216,7 +216,7 @@ def test_what_mlflow_does_not_have_is_said(export, monkeypatch):
     assert "Cannot ask MLflow: " in export("models:/demand/1", "--tracking-uri", "gopher://localhost")
     assert "--tracking-uri goes with a model in MLflow" in export("demand.skops", "--tracking-uri", "http://localhost")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert "say --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
+    assert "give --tracking-uri, or set MLFLOW_TRACKING_URI" in export("models:/demand/1")
     assert not Path("model_repository").exists()
 
 
@@ -300,12 +300,12 @@ def test_what_becomes_of_optional_columns_is_said(export, saved):
     takes_nan = make_pipeline(SimpleImputer(), Ridge()).fit(X, y)
     saved(["b", "a", "c"], ["b", "a"], ["c"], takes_nan)
     said = export("models:/saved/1")
-    where = "Optional in the signature, and all the same in every request to the entry: "
-    assert f"{where}'c' (NaN or null where it is unknown).\n" in said
+    where = "The signature makes these columns optional, but every request to the entry must have them: "
+    assert f"{where}'c' (NaN or null if it is unknown).\n" in said
     assert "on 5 rows from the given sample" in said
     saved(["b", "a", "c"], ["b", "a", "c"], ["b", "c"])
     said = export("models:/saved/1")
-    refuses = "which must be known: the model refuses NaN"
+    refuses = "it must be known, because the model refuses NaN"
     assert f"{where}'b' ({refuses}), 'c' ({refuses}).\n" in said
     saved(["b", "a", "c"], ["b", "a"], ["c"])
     said = export("models:/saved/1")
@@ -319,7 +319,7 @@ def test_what_becomes_of_optional_columns_is_said(export, saved):
 
 def test_an_entry_of_no_run_needs_one_and_the_given_address_counts(run_id, mlflow_uri, tmp_path, monkeypatch):
     entry = tr.export(Ridge().fit(X, y), tmp_path, name="own").entry
-    with pytest.raises(tr.RegistryError, match="Say with run_id which run"):
+    with pytest.raises(tr.RegistryError, match="Give run_id, the run that"):
         tr.log_entry(entry.directory)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://localhost")
     with pytest.raises(tr.RegistryError, match=r"^Cannot ask MLflow: "):

@@ -186,7 +186,7 @@ def test_one_that_ran_long_is_not_counted_with_those_before(monkeypatch: pytest.
 
 def test_a_server_without_model_control_says_so_in_place_of_a_key() -> None:
     server: Any = SimpleNamespace(closed="ptrace is not allowed here")
-    says = "Models are neither loaded, unloaded nor compared while it runs: ptrace is not allowed here."
+    says = "While this server runs, models cannot be loaded, unloaded or compared: ptrace is not allowed here."
     assert str(command._how_to_load(server)) == says
 
 

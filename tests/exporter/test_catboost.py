@@ -290,7 +290,7 @@ def test_a_loaded_model_is_pickled_and_copied_without_its_file(tmp_path: Path) -
         ("import os; os.abort()", "CatBoost crashes as it reads it"),
         ("import time; time.sleep(60)", "CatBoost has not read it after 1 s"),
         ("import sys; sys.exit('ValueError: so')", "ValueError: so"),
-        ("import sys; open(sys.argv[2], 'w').write('CBM1')", "it is no model of CatBoost's"),
+        ("import sys; open(sys.argv[2], 'w').write('CBM1')", "it is not a model of CatBoost's"),
     ],
 )
 def test_a_process_of_its_own_reads_json(
@@ -327,14 +327,14 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 TENANTS = tenants()[0]
 ALL_ROWS = r"Give rows with every category that it was trained on as sample \(--sample\), such as its training rows\.$"
 SAMPLES = {
-    "none": (None, rf"it holds the hashes of its categories, and not themselves\. {ALL_ROWS}"),
+    "none": (None, rf"it holds the hashes of its categories, and not the categories\. {ALL_ROWS}"),
     "too few rows": (
         TENANTS[TENANTS["city"] != "Rome"],
         rf"column 'city' of the sample lacks 1 of 6 categories, which the model knows by hashes alone\. {ALL_ROWS}",
     ),
     "a missing string": (
         TENANTS.assign(job=TENANTS["job"].where(TENANTS.index > 0, None)),
-        r"column 'job' of the sample lacks values, and CatBoost takes categories alone there\. Give a string in place",
+        r"column 'job' of the sample has missing values, and CatBoost takes only categories there\. Replace missing",
     ),
     "no column": (
         TENANTS.drop(columns="city"),
@@ -372,7 +372,7 @@ def test_combinations_need_every_category_too() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lowering, "known_categories", without_one)
-        with pytest.raises(ExportError, match=rf"lack categories, as the model knows combinations of th.*{ALL_ROWS}"):
+        with pytest.raises(ExportError, match=rf"lack categories: the model knows combinations of ca.*{ALL_ROWS}"):
             compile_estimator(model, sample=X)
 
 

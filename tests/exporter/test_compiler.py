@@ -116,6 +116,11 @@ def test_the_last_line_of_a_notebook_prints_a_few_lines(name: str, tmp_path: Pat
     for _, stage in compilation.stages:
         _assert_short(stage, 1)
     assert repr(result).startswith(f"Export of {name} version 1\n  input   ")
+    said = str(result).splitlines()
+    assert said[0].startswith(f"Wrote {name} version 1 to {tmp_path / name / '1'}: {len(plan.steps)} operation")
+    assert "\n".join(said[1:]).startswith(result.contract.brief())
+    for note in (*result.contract.notes(), *result.contract.interval):
+        assert note in said
     html = result._repr_html_()
     assert html == result.contract.html(str(tmp_path / name / "1"))
     for words in (f"<b>{name}</b>", "version 1", "largest error", "tr.Client(", "curl -s"):

@@ -93,8 +93,8 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "unsupported": (
         lambda: Doubled().fit(X, y),
-        r"^Cannot export Doubled: no lowering is registered for it \(it is no Ridge, as it overrides predict; its "
-        r"class is .*\.Doubled\)\. "
+        r"^Cannot export Doubled: no lowering is registered for it \(it is not treated as a Ridge, because it "
+        r"overrides predict; its class is .*\.Doubled\)\. "
         r"Write one, a function of \(estimator, x, builder\) under @triton_regressors\.lowers\(Doubled\); on the "
         r"command line, --import my_module loads the module that holds it\.$",
     ),

@@ -292,7 +292,9 @@ def test_a_wrong_lowering_is_caught_and_nothing_written(
     tmp_path: Path, snapshot: Snapshot, register: Any, factor: float
 ) -> None:
     register(Halver, factor)
-    with pytest.raises(ExportError, match=r"^Cannot export Halver: output 'y' differs from its own prediction by "):
+    with pytest.raises(
+        ExportError, match=r"^Cannot export Halver: output 'y' differs from the estimator's own prediction by "
+    ):
         export(Halver().fit(*diabetes()), tmp_path / "models")
     assert snapshot() == {}
 

@@ -112,11 +112,32 @@ def test_sums_before_a_decision_are_measured_and_said(step: Any, tmp_path: Path)
     assert read_document(tmp_path / "summed" / "1").inputs.float32 is None
     said = " ".join(done.contract.text(200).split())
     assert (
-        f"predict answers {found.moved:,} of {found.rows:,} float32 rows otherwise than the same rows as float64"
+        f"predict answers {found.moved:,} of {found.rows:,} rows of the sample differently in float32 than in float64"
         in said
     )
-    assert f"as {name} (step '{name.lower()}') computes in float32 before a decision" in said
+    assert f" {name} (step '{name.lower()}') computes in float32 before a decision, and the order " in said
     assert 'predict(sample.astype("float64"))' in said
+
+
+@pytest.mark.parametrize("step", [PCA(3), Normalizer()], ids=["PCA", "Normalizer"])
+def test_the_share_of_moved_answers_is_that_of_the_sample(step: Any) -> None:
+    """Also where the entry answers the float32 rows of this sample: float64 rows may have other answers still."""
+    model = make_pipeline(StandardScaler(), step, boosted()).fit(numbers(), targets())
+    single, double = model.predict(numbers()), model.predict(numbers().astype(np.float64))
+    plan = compile_estimator(model, sample=numbers()[single == double][:50])  # in which the plan rounds to float32
+    followed = np.abs(answers(plan, numbers())[:, 0] - single) < 1e-6 * single.std()
+    compilation = compile_estimator(model, sample=numbers()[followed])
+    error = np.abs(single - double)[followed] / double[followed].std()
+    found = compilation.report.float32
+    assert found is not None
+    assert found.answered
+    assert (found.rows, found.moved) == (followed.sum(), (error > 1e-5).sum())
+    assert found.moved > 50
+    assert found.max_error == pytest.approx(error.max())
+    assert (
+        f"predict answers {found.moved} of {found.rows:,} rows of the sample differently in float32 than in float64, "
+        f"by up to {error.max():.2g} standard deviations."
+    ) in compilation.contract("shares").notes()
 
 
 def test_rounding_that_matters_to_sums_is_kept() -> None:

@@ -331,7 +331,7 @@ def test_export_says_which_type_and_why(
     )
     assert "FP32: rounding your rows to FP32 would move " in text
     assert "Output y passes: its error of " in text
-    assert "is what rounding to FP32 does, which was asked for" in text
+    assert "comes from rounding to FP32, which was requested" in text
 
 
 def test_an_error_above_the_tolerance_says_why_it_passes(

@@ -186,7 +186,7 @@ X, Y = HELD_OUT
 REFUSED = {
     "no pair": (X, {}, r"calibrate must be a pair \(X, y\), not ndarray"),
     "columns": ((X[:, :3], Y), {}, r"The calibration table must be \[rows, 4\] with at least one row, not \[120, 3\]"),
-    "length": ((X, Y[:-1]), {}, r"targets must be \[120\] or \[120, 1\], as the rows and the model say, not \[119\]"),
+    "length": ((X, Y[:-1]), {}, r"targets must be \[120\] or \[120, 1\], to fit the rows and the model, not \[119\]"),
     "width": ((X, np.stack([Y, Y], 1)), {}, r"The calibration targets must be \[120\] or \[120, 1\]"),
     "words": ((X, np.array(["a"] * 120)), {}, "The calibration targets must be numbers: could not convert"),
     "holes": (
@@ -208,7 +208,7 @@ REFUSED = {
     "few": ((X[:18], Y[:18]), {"level": 0.95}, "a level of 0.95 needs at least 19 calibration rows, not 18"),
     "level of 1": ((X, Y), {"level": 1.0}, "level must lie between 0 and 1, such as 0.9, not 1.0"),
     "level in percent": ((X, Y), {"level": 90}, "level must lie between 0 and 1, such as 0.9, not 90"),
-    "level alone": (None, {"level": 0.9}, "level is that of a prediction interval, .* give calibrate"),
+    "level alone": (None, {"level": 0.9}, "level is for a prediction interval, .* give calibrate"),
 }
 
 

@@ -223,11 +223,11 @@ class TestRefusals:
         )
         booster: Booster = lgbm().fit(X, y).booster_
         assert refusal(booster) == (
-            "Cannot export Booster: it is LightGBM's model alone, and not an estimator. Save it with save_model as a "
+            "Cannot export Booster: it is a Booster of LightGBM, and not an estimator. Save it with save_model as a "
             ".txt file, and export that file."
         )
         assert refusal(lgbm(objective="binary").fit(X, y > 0)).startswith(
-            "Cannot export LGBMRegressor: its objective is 'binary', which is none for regression; supported: regre"
+            "Cannot export LGBMRegressor: its objective is 'binary', which is not for regression; supported: regre"
         )
         assert refusal(LGBMRegressor()) == "Cannot export LGBMRegressor: it is not fitted; call fit first."
 

@@ -153,8 +153,8 @@ def test_where_scikit_learn_itself_does_not_predict_with_it_that_is_said() -> No
         model.predict(X)
     except AttributeError:
         expected = (
-            "Cannot export TransformedTargetRegressor: its own predict fails, as a part of it is no scikit-learn "
-            "estimator. Derive the class of that part from sklearn.base.BaseEstimator, and fit it again."
+            "Cannot export TransformedTargetRegressor: its own predict fails, because a part of it is not a "
+            "scikit-learn estimator. Derive the class of that part from sklearn.base.BaseEstimator, and fit it again."
         )
         with pytest.raises(ExportError) as raised:
             compile_estimator(model, sample=X)
@@ -164,7 +164,9 @@ def test_where_scikit_learn_itself_does_not_predict_with_it_that_is_said() -> No
 
 
 def test_unfitted_it_is_refused_in_words() -> None:
-    with pytest.raises(ExportError, match=r"^Cannot export Counting: what it holds does not fit together \(.*weights'"):
+    with pytest.raises(
+        ExportError, match=r"^Cannot export Counting: its fitted attributes do not fit together \(.*weights'"
+    ):
         compile_estimator(Counting(), sample=X)
     expected = (
         "Cannot export Unmarked: none of its attributes ends in '_', as those of a fitted one do; call fit first, or "

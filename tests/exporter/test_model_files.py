@@ -8,7 +8,7 @@ from triton_regressors import MissingExtra, extras
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.loading import load_estimator
 
-NEITHER = r"was written by none of XGBoost, LightGBM and CatBoost\. Save the model with save_model of its library"
+NEITHER = r"was not written by XGBoost, LightGBM or CatBoost\. Save the model with save_model of its library"
 XGBOOST = '{"learner":{"attributes":{}},"version":[3,2,0]}'
 LIGHTGBM = "tree\nversion=v4\n"
 CATBOOST = '{"ctr_data":{},"features_info":{}}'
@@ -24,14 +24,14 @@ def test_what_no_library_wrote_is_refused(tmp_path: Path, name: str, content: st
 
 def test_what_a_file_does_not_hold_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(XGBOOST)
-    with pytest.raises(ExportError, match=r"stands for a missing value\. Say it, as in --missing nan, which is XGB"):
+    with pytest.raises(ExportError, match=r"means a missing value\. Give it, as in --missing nan, which is XGB"):
         load_estimator(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize(("name", "content"), [("m.txt", LIGHTGBM), ("m.json", CATBOOST), ("m.skops", "")])
 def test_what_a_file_holds_is_not_to_be_said(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(ExportError, match=r"holds itself what a missing value is\. Leave out --missing\."):
+    with pytest.raises(ExportError, match=r"itself records what a missing value is\. Leave out --missing\."):
         load_estimator(tmp_path / name, missing=0.0)
 
 

@@ -191,7 +191,7 @@ def test_what_is_written_of_it(tmp_path):
     assert done.contract.interval[0].startswith(
         f"lower and upper are the answers of the two quantile models, each moved inwards by {-q[0]:.4g}, "
     )
-    assert "for 50 % of new rows, by conformalised quantile regression on 120 cal" in done.contract.interval[0]
+    assert "for 50 % of new rows by conformalised quantile regression on 120 cal" in done.contract.interval[0]
     assert done.contract.interval[1].startswith(f"The quantiles cross in {report.crossed} of these rows")
     assert done.contract.interval[2].startswith(f"In {report.y_outside} of these rows y lies outside")
 
@@ -236,7 +236,7 @@ def test_columns_of_strings_go_to_every_model():
 X, Y = HELD_OUT
 NAMED = pd.DataFrame(X, columns=["a", "b", "c", "d"])
 REFUSED = {
-    "no rows": (LINEAR[1], {"quantiles": LINEAR[::2]}, "quantiles are the ends of a prediction interval, which takes"),
+    "no rows": (LINEAR[1], {"quantiles": LINEAR[::2]}, "quantiles are the ends of a prediction interval, which needs"),
     "one model": (LINEAR[1], {"quantiles": LINEAR[0]}, "must be a pair of fitted models, .* not QuantileRegressor"),
     "no model": (
         LINEAR[1],
@@ -262,7 +262,7 @@ REFUSED = {
     "one side": (
         several(XGBRegressor, n_jobs=1, objective="reg:quantileerror", quantile_alpha=[0.9, 0.95]),
         {},
-        "takes a quantile below 0.5 and one above, and it answers 0.9, 0.95; fit it with 0.05 and 0.95 among them",
+        "needs a quantile below 0.5 and one above 0.5, and the model answers 0.9, 0.95; fit it with 0.05 and 0.95",
     ),
     "few": (LINEAR[1], {"quantiles": LINEAR[::2], "calibrate": (X[:8], Y[:8])}, "needs at least 9 calibration rows"),
 }

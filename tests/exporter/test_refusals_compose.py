@@ -76,7 +76,9 @@ def nothing_selected() -> Pipeline:
 
 ITERATIVE = "its transform is an iterative solver, run for each row until it converges."
 CODE = "its transform is an iterative solver for each row; supported: 'threshold'."
-NOT_RIDGE = "no lowering is registered for it (it is no Ridge, as it overrides predict; its class is "
+NOT_RIDGE = (
+    "no lowering is registered for it (it is not treated as a Ridge, because it overrides predict; its class is "
+)
 ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "member of voting": (
         lambda: VotingRegressor([("ridge", Ridge()), ("mine", Doubled())]).fit(X, y),
@@ -116,7 +118,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "scores of a subclass": (
         scores_before_ridge,
-        "Cannot export OwnScores (step 'scores'): no lowering is registered for it (it is no PLSRegression, as it ",
+        "Cannot export OwnScores (step 'scores'): no lowering is registered for it (it is not treated as a PLS",
     ),
     "search without refit before another step": (
         lambda: Pipeline([("search", GridSearchCV(NMF(1), {"tol": [1]}, refit=False)), ("ridge", Ridge().fit(X, y))]),

@@ -124,9 +124,9 @@ def test_an_instance_of_a_class_that_was_defined_again_is_told_so(monkeypatch: p
         return builder.columns(x, [0])
 
     sentences = (
-        "its class was defined before the Cell that has a lowering, as where a notebook's cell ran twice. Fit it "
+        "its class was defined before the Cell that has a lowering, as when a notebook's cell ran twice. Fit it "
     )
-    with pytest.raises(ExportError, match=f"^Cannot export Cell: {sentences}again, with the Cell that there is now.$"):
+    with pytest.raises(ExportError, match=f"^Cannot export Cell: {sentences}again, with the present Cell.$"):
         compiled(first().fit(X, y))
     assert compiled(second().fit(X, y)).n_features == 3
 
@@ -161,7 +161,7 @@ def test_a_lowering_that_fails_is_one_sentence_with_its_step(monkeypatch: pytest
 
     with pytest.raises(ExportError) as raised:
         compiled(make_pipeline(Renaming(), Ridge()).fit(X, y))
-    sentence = r"Cannot export Renaming (step 'renaming'): what it holds does not fit together (KeyError: 'y')."
+    sentence = r"Cannot export Renaming (step 'renaming'): its fitted attributes do not fit together (KeyError: 'y')."
     assert str(raised.value) == sentence
     assert isinstance(raised.value.__cause__, KeyError)
 

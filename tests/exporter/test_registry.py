@@ -130,7 +130,7 @@ def compiled(estimator: Any) -> Any:
     ],
 )
 def test_a_subclass_that_overrides_what_its_base_computes_with_is_not_its_base(cls: type, base: str, name: str) -> None:
-    why = rf"it is no {base}, as it overrides {name}; its class is .*\.{cls.__name__}"
+    why = rf"it is not treated as a {base}, because it overrides {name}; its class is .*\.{cls.__name__}"
     pattern = rf"no lowering is registered for it \({why}\)\. Write one, "
     with pytest.raises(ExportError, match=rf"^Cannot export {cls.__name__}: {pattern}"):
         compiled(cls().fit(X, y))
@@ -141,9 +141,14 @@ def test_a_subclass_that_overrides_what_its_base_computes_with_is_not_its_base(c
 
 
 def test_so_is_a_transformer_in_either_direction() -> None:
-    with pytest.raises(ExportError, match=r"registered for it \(it is no StandardScaler, as it overrides _reset; "):
+    with pytest.raises(
+        ExportError, match=r"registered for it \(it is not treated as a StandardScaler, because it overrides _reset; "
+    ):
         compiled(make_pipeline(Uncentred(), Ridge()).fit(X, y))
-    with pytest.raises(ExportError, match=r"its inverse_transform \(it is no StandardScaler, as it overrides _reset; "):
+    with pytest.raises(
+        ExportError,
+        match=r"its inverse_transform \(it is not treated as a StandardScaler, because it overrides _reset; ",
+    ):
         compiled(TransformedTargetRegressor(Ridge(), transformer=Uncentred()).fit(X, y))
 
 
@@ -205,10 +210,14 @@ def test_what_a_model_does_without_may_be_overridden(make: Any) -> None:
 
 def test_the_way_that_is_overridden_is_refused() -> None:
     with pytest.raises(
-        ExportError, match=r"its inverse_transform \(it is no StandardScaler, as it overrides inverse_tra"
+        ExportError,
+        match=r"its inverse_transform \(it is not treated as a StandardScaler, because it overrides inverse_tra",
     ):
         compiled(TransformedTargetRegressor(Ridge(), transformer=OneWay()).fit(X, y))
-    with pytest.raises(ExportError, match=r"registered for it \(it is no StandardScaler, as it overrides transform; "):
+    with pytest.raises(
+        ExportError,
+        match=r"registered for it \(it is not treated as a StandardScaler, because it overrides transform; ",
+    ):
         compiled(make_pipeline(OtherWay(), Ridge()).fit(X, y))
 
 

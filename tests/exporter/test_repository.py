@@ -167,7 +167,9 @@ def test_a_directory_that_is_no_version_takes_no_number(tmp_path: Path, name: st
 def test_after_the_last_number(tmp_path: Path) -> None:
     directory = export(MODEL, tmp_path, name="model").entry.directory
     (directory / "1").rename(directory / str(2**63 - 1))
-    with pytest.raises(ExportError, match=r"model has version 9223372036854775807, and no number comes after it\.$"):
+    with pytest.raises(
+        ExportError, match=r"model has version 9223372036854775807, which is the largest; choose another name\.$"
+    ):
         export(MODEL, tmp_path, name="model")
 
 
@@ -226,7 +228,7 @@ def test_a_version_with_names_tells_clients_of_them(tmp_path: Path) -> None:
 def test_a_version_can_be_named_and_is_not_taken_twice(tmp_path):
     model = Ridge().fit(np.eye(3), [1.0, 2.0, 3.0])
     assert [export(model, tmp_path, name="m", version=number).entry.version for number in (7, 3, None)] == [7, 3, 8]
-    with pytest.raises(ExportError, match="has version 7; remove it first"):
+    with pytest.raises(ExportError, match="has version 7; remove that version first"):
         export(model, tmp_path, name="m", version=7)
     with pytest.raises(ExportError, match="version must be a whole number from 1"):
         export(model, tmp_path, name="m", version=0)

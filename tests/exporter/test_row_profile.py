@@ -89,8 +89,8 @@ def test_a_small_profile_is_said_to_be_one(rows: int, few: bool, tmp_path: Path)
     """From where six times the expected share is 5 %, at which the alert on a column fires."""
     X = np.arange(300.0)[:, None]
     done = export(LinearRegression().fit(X, X[:, 0]), tmp_path, name="line", sample=X[:3], profile=X[:rows])
-    assert few == any(f"The profile has {rows:,} row" in note for note in done.contract.notes())
-    assert few == ("which are few" in done.contract.text(1000)) == ("which are few" in done._repr_html_())
+    assert few == any(f"The profile has only {rows:,} row" in note for note in done.contract.notes())
+    assert few == ("has only" in done.contract.text(1000)) == ("has only" in done._repr_html_())
     assert any(f"2 / ({rows} + 1)" in sentence for sentence in done.contract.profile)
 
 
@@ -130,5 +130,5 @@ def test_out_of_range_counts_columns_unlike_the_profile(tmp_path: Path) -> None:
 
 def test_out_of_range_needs_rows() -> None:
     model = LinearRegression().fit(np.eye(3), np.arange(3))
-    with pytest.raises(ExportError, match="out_of_range counts what the given rows had not: give sample or profile"):
+    with pytest.raises(ExportError, match="out_of_range compares rows with a profile: give sample or profile"):
         compile_estimator(model, out_of_range=True)

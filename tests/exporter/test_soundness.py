@@ -134,7 +134,7 @@ def test_so_is_an_estimator_in_memory() -> None:
     tree = model.estimators_[1].tree_
     tree.children_left[np.flatnonzero(tree.children_left > 0)[-1]] = 0
     with pytest.raises(
-        ExportError, match=r"^Cannot export RandomForestRegressor: what it holds does not fit together \(a "
+        ExportError, match=r"^Cannot export RandomForestRegressor: its fitted attributes do not fit together \(a "
     ):
         compiler.compile_estimator(model)
 
@@ -209,12 +209,21 @@ def test_sparse_matrices_whose_columns_are_beyond_their_shape(tmp_path: Path) ->
 
 
 INCONSISTENT: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "coef": (lambda model: setattr(model[1], "coef_", np.ones(7)), "Ridge (step 'ridge'): what it holds does not fit"),
+    "coef": (
+        lambda model: setattr(model[1], "coef_", np.ones(7)),
+        "Ridge (step 'ridge'): its fitted attributes do not fit",
+    ),
     "no coef": (lambda model: delattr(model[1], "coef_"), "Ridge (step 'ridge'): "),
-    "coef of words": (lambda model: setattr(model[1], "coef_", "wide"), "Ridge (step 'ridge'): what it holds does not"),
-    "mean": (lambda model: setattr(model[0], "mean_", np.ones(2)), "StandardScaler (step 'standardscaler'): what it"),
-    "width": (lambda model: setattr(model[0], "n_features_in_", "many"), "Pipeline: it does not do as a fitted one ("),
-    "names": (lambda model: setattr(model[0], "feature_names_in_", 5), "Pipeline: it does not do as a fitted one ("),
+    "coef of words": (lambda model: setattr(model[1], "coef_", "wide"), "Ridge (step 'ridge'): its fitted attributes"),
+    "mean": (lambda model: setattr(model[0], "mean_", np.ones(2)), "StandardScaler (step 'standardscaler'): its fit"),
+    "width": (
+        lambda model: setattr(model[0], "n_features_in_", "many"),
+        "Pipeline: it does not behave like a fitted one (",
+    ),
+    "names": (
+        lambda model: setattr(model[0], "feature_names_in_", 5),
+        "Pipeline: it does not behave like a fitted one (",
+    ),
     "no steps": (lambda model: model.steps.clear(), "Pipeline: "),
 }
 

@@ -79,7 +79,7 @@ def boosted(module: str, name: str, base: type = MyRegressor) -> Any:
 
 
 REGISTER = (
-    "Fit a regressor, or register a number to serve of it, such as {0}, with @triton_regressors.lowers({1}) and "
+    "Fit a regressor, or register a number to serve, such as {0}, with @triton_regressors.lowers({1}) and "
     "@triton_regressors.answers({1})."
 )
 WRITE = (
@@ -90,7 +90,7 @@ STEPS = (
     "Transform rows before they are sent: export the steps behind it, as in pipeline[1:], and send what pipeline[:1] "
     "makes of the rows."
 )
-TEXT = "it reads text, and an entry reads strings as whole categories alone. " + STEPS
+TEXT = "it reads text, and an entry reads strings only as whole categories. " + STEPS
 FUNCTION = (
     "which no kernel computes. Give it a function of numpy or scipy.special itself, such as numpy.log1p or "
     "scipy.special.expit, or "
@@ -121,11 +121,11 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "ranker of XGBoost": (
         lambda: boosted("xgboost.sklearn", "XGBRanker"),
-        "XGBRanker: it ranks rows within groups, which are no rows of a request. Export an XGBRegressor.",
+        "XGBRanker: it ranks rows within groups, and a request has no groups. Export an XGBRegressor.",
     ),
     "XGBoost's own class": (
         lambda: boosted("xgboost.core", "Booster", Plain),
-        "Booster: it does not hold which number stands for a missing value. Save it with save_model, load it with "
+        "Booster: it does not record which number means a missing value. Save it with save_model, load it with "
         "load_model of an XGBRegressor, and export that.",
     ),
     "subclass of LightGBM's ranker in a Pipeline": (
@@ -137,7 +137,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "LightGBM's own class": (
         lambda: boosted("lightgbm.basic", "Booster", Plain),
-        "Booster: it is LightGBM's model alone, and not an estimator. Save it with save_model as a .txt file, and "
+        "Booster: it is a Booster of LightGBM, and not an estimator. Save it with save_model as a .txt file, and "
         "export that file.",
     ),
     "classifier of CatBoost": (

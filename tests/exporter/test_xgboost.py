@@ -254,7 +254,7 @@ def test_a_file_holds_all_but_what_is_missing(tmp_path: Path, suffix: str) -> No
     estimator.save_model(path)
     loaded = load_estimator(path, missing=0)
     np.testing.assert_array_equal(answers(loaded, X)[:, 0], estimator.predict(X))
-    with pytest.raises(ExportError, match="does not hold which number stands for a missing value"):
+    with pytest.raises(ExportError, match="does not record which number means a missing value"):
         load_estimator(path)
 
 

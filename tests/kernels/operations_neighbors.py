@@ -3,7 +3,9 @@
 from typing import Any
 
 import numpy as np
+from sklearn.neighbors import BallTree, KDTree
 
+from triton_regressors.exporter.search_tree import as_search_tree
 from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
 from triton_regressors.kernels.ops.neighbors.distances import BOOLEAN_METRICS, METRICS
 from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus
@@ -11,6 +13,7 @@ from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
 from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
 from triton_regressors.kernels.plan.plan import Operation
 
 COUNTING = ("hamming", *BOOLEAN_METRICS)
@@ -44,6 +47,28 @@ def neighbors(
     places = drawn_points(points, features, seed)
     places = places.round() if metric in COUNTING else places
     return Neighbors(places, targets, drawn_factor(features, weighted), n_neighbors, metric, **options)
+
+
+def tree_neighbors(
+    features: int,
+    points: int,
+    n_neighbors: int,
+    outputs: int = 1,
+    leaf_size: int = 3,
+    balls: bool = False,
+    seed: int = 0,
+    metric: str = "euclidean",
+    p: float = 2.0,
+    places: np.ndarray | None = None,
+    **options: Any,
+) -> TreeNeighbors:
+    """Return an operation with scikit-learn's tree over whole numbers, of which many are equally near."""
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, 4, (points, features)).astype(np.float64) if places is None else places
+    power = {"p": p} if metric == "minkowski" else {}
+    tree = as_search_tree((BallTree if balls else KDTree)(places, leaf_size=leaf_size, metric=metric, **power))
+    fields = (places, rng.standard_normal((points, outputs)), np.ones(features), n_neighbors, metric, p)
+    return TreeNeighbors(*fields, **vars(tree), **options)
 
 
 def radius_neighbors(
@@ -107,6 +132,11 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbors 33": (neighbors(1, 34, 33), (1,)),
     "neighbors cubed": (neighbors(2, 6, 2, metric="minkowski", p=3.0), (2,)),
     "neighbors lenient": (neighbors(2, 6, 2, metric="nan_euclidean"), (2,)),
+    "tree_neighbors": (tree_neighbors(2, 40, 3, 2), (2,)),
+    "tree_neighbors cubed": (tree_neighbors(1, 30, 2, metric="minkowski", p=3.0), (1,)),
+    "tree_neighbors of one leaf": (tree_neighbors(1, 9, 1, leaf_size=40, metric="chebyshev"), (1,)),
+    "tree_neighbors in balls": (tree_neighbors(2, 20, 5, balls=True, weights="distance"), (2,)),
+    "tree_neighbors in balls by hamming": (tree_neighbors(3, 20, 3, balls=True, metric="hamming"), (3,)),
     "radius_neighbors": (radius_neighbors(2, 70, 1.0), (2,)),
     "radius_neighbors to 17": (
         radius_neighbors(2, 9, 1.5, 17, True, weights="distance", metric="minkowski", p=2.5),
@@ -123,6 +153,7 @@ IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbors in groups": (neighbors(2, 1100, 3, weights="distance"), (2,)),
     "neighbors in groups cubed": (neighbors(2, 1100, 3, 1, True, metric="minkowski", p=3.0), (2,)),
     "neighbors in wide groups": (neighbors(130, 1100, 3), (130,)),
+    "tree_neighbors in groups": (tree_neighbors(2, 1100, 3, leaf_size=30), (2,)),
     "radius_neighbors in groups": (radius_in_groups(0.031), (2,)),
     "radius_neighbors by products": (radius_by_products(3, 1100, 0.9, 2), (3,)),
     "radius_neighbors by wide products": (radius_by_products(64, 1100, 10.0), (64,)),

@@ -68,7 +68,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             pairwise(name, features, 70).in_precision("ten digits"),
             (features,),
         )
-        for name, features in (("rbf", 9), ("matern_3_2", 17), ("cosine", 3))
+        for name, features in (("rbf", 9), ("matern_3_2", 17), ("matern_1_2", 20), ("cosine", 3))
     },
     "pairwise_affine": (pairwise_affine("rbf", 5, 9), (5,)),
     "pairwise_affine of 40": (pairwise_affine("rbf", 40, 70, function="exp"), (40,)),

@@ -126,7 +126,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda version: ((version / "model.py").unlink(), (version / "model.py").mkdir()),
         "model.py is missing: the version was exported with it.",
     ),
-    "stray": (lambda version: (version / "kernels/cpu/evil.py").touch(), "evil.py is no part of the version as it was"),
+    "stray": (lambda version: (version / "kernels/ops/evil.py").touch(), "evil.py is not part of the exported version"),
     "cut": (lambda version: (version / "plan.json").write_bytes(b"{"), "Cannot read the plan"),
     "deep": (lambda version: (version / "plan.json").write_text("[" * 100_000), "Cannot read the plan"),
     "list": (lambda version: (version / "plan.json").write_text("[1, 2]"), "plan.json: it is not a JSON object."),

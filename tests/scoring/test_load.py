@@ -241,7 +241,7 @@ def test_every_output_has_its_way(risk: tr.Model, entries: Path) -> None:
     for ask, name in ((lambda: two.predict(X, return_std=True), "std"), (lambda: two.predict_interval(X), "lower")):
         with pytest.raises(tr.InvalidRequest, match=rf"^Model 'two' has no output '{name}'; it has y\.$"):
             ask()
-    with pytest.raises(tr.InvalidRequest, match="has outputs, of which one at least is named"):
+    with pytest.raises(tr.InvalidRequest, match="has outputs, and at least one must be named"):
         risk.infer(X, outputs=[])
 
 

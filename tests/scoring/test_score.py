@@ -207,9 +207,9 @@ def test_cells_that_are_no_numbers_are_their_rows_errors(entry: Path, tmp_path: 
     with (tmp_path / "out.refused.csv").open() as file:
         reasons = {int(each["row"]): each["reason"] for each in csv.DictReader(file)}
     assert list(reasons) == wrong
-    assert reasons[0] == "Row 0 of column 'bp' holds 'high', which is no number."
-    assert reasons[17] == "Row 17 of column 'age' holds 'unknown', which is no number."
-    assert reasons[900] == "Row 900 of column 'age' holds '1_000', which is no number."
+    assert reasons[0] == "Row 0 of column 'bp' holds 'high', which is not a number."
+    assert reasons[17] == "Row 17 of column 'age' holds 'unknown', which is not a number."
+    assert reasons[900] == "Row 900 of column 'age' holds '1_000', which is not a number."
     assert "row 3, column 1 ('bmi') is nan" in reasons[3]
 
 
@@ -236,7 +236,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
         wrong.to_parquet(tmp_path / f"{name}.parquet", index=False)
     good = rows / "day=1" / "a.parquet"
     lacks = (
-        r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; beside what the model takes it has column 'id'\."
+        r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; besides the model's columns it has column 'id'\."
     )
     refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
     refused("column 'bmi' of input 'X' is .*string; the model takes numbers", entry, tmp_path / "kind.parquet", out)
@@ -249,7 +249,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     refused("lies among the rows", entry, rows, rows / "out.parquet")
     refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="tpu")
     out.write_bytes(b"mine")
-    refused(r"is there already; --overwrite", entry, good, out)
+    refused(r"exists already; --overwrite", entry, good, out)
     assert out.read_bytes() == b"mine"
     tr.score(entry, good, out, outputs=["y", "std"], keep=["id"], overwrite=True)
     assert same(out, expected(entry, 1))
@@ -324,7 +324,10 @@ def test_a_model_without_names_takes_columns_in_the_order_of_the_first_file(tmp_
     wanted = Scorer(sums).predict(X.to_numpy())
     assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == np.tile(wanted, 2).tobytes()
     table().to_parquet(tmp_path / "1.parquet")
-    with pytest.raises(tr.ScoringError, match=r"takes 3 columns; .*1\.parquet has 4 that are not kept: --columns"):
+    with pytest.raises(
+        tr.ScoringError,
+        match=r"takes 3 columns; .*1\.parquet has 4 that are not kept. Name the features with --columns",
+    ):
         tr.score(sums, both, out, overwrite=True)
     tr.score(sums, tmp_path / "1.parquet", out, columns=NAMES, overwrite=True)
     assert pd.read_csv(out, dtype=np.float32)["y"].to_numpy().tobytes() == wanted.tobytes()

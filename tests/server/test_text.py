@@ -146,7 +146,7 @@ def test_a_missing_value_that_scikit_learn_refuses_is_named(server: TritonServer
     rows = {"X": np.zeros((1, 2), np.float32), "cat": np.array([["Paris", value]], dtype=object)}
     with pytest.raises(InferenceServerException) as error:
         ask_plainly(tritonclient.grpc, server.grpc_url, "one-hot", **rows)
-    assert f"row 0, column 1 ('job') is '{value}', which is taken for one." in str(error.value)
+    assert f"row 0, column 1 ('job') is '{value}', which counts as missing." in str(error.value)
 
 
 def test_long_strings_are_refused_and_no_error_quotes_them_whole(client: Client) -> None:

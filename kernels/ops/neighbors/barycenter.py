@@ -114,7 +114,7 @@ class Barycenter(Operation):
             shapes = f"[{len(self.points)}, outputs], not {list(self.embedding.shape)}"
             raise PlanError(f"barycenter: embedding must be {shapes}.")
         if not self.reg >= 0:
-            raise PlanError(f"barycenter: reg must not be negative, as {self.reg} is.")
+            raise PlanError(f"barycenter: reg must be 0 or more, not {self.reg}.")
 
     def output_width(self, *widths: int) -> int:
         return self.embedding.shape[1]

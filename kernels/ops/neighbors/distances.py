@@ -210,6 +210,16 @@ def reference_reduced_distances(
     return found.nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
+def reference_to_each(
+    x: torch.Tensor, places: torch.Tensor, factor: torch.Tensor, metric: str, p: float
+) -> torch.Tensor:
+    """Return the reduced distances of rows to places of their own, float64 `[rows, places]`.
+
+    `places` is float64 `[features, rows, places]`; the rest is as `reference_reduced_distances` takes it.
+    """
+    return _reduced(x, places, factor, metric, p).nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
 def reference_finish(a: torch.Tensor, metric: str, p: float) -> torch.Tensor:
     """Return the distances for reduced distances."""
     if metric in ("euclidean", "nan_euclidean"):
@@ -262,12 +272,12 @@ def check_points(op: str, points: np.ndarray, factor: np.ndarray, metric: str, p
 
 
 def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metric: str, p: float) -> torch.Tensor:
-    """Return the reduced distances to a few points, NaN where a sum is."""
+    """Return the reduced distances to a few points, the same for all rows or each row's own, NaN where a sum is."""
     if metric == "haversine":
         s, t = (torch.sin(0.5 * (x[:, f, None] - columns[f])) for f in (0, 1))
         return s * s + torch.cos(x[:, :1]) * torch.cos(columns[0]) * t * t
     features = len(columns)
-    a = torch.zeros(len(x), columns.shape[1], dtype=torch.float64, device=x.device)
+    a = torch.zeros(len(x), columns.shape[-1], dtype=torch.float64, device=x.device)
     b = torch.zeros_like(a) if metric in ("braycurtis", "nan_euclidean", *BOOLEAN_METRICS) else a
     term = torch.empty_like(a)
     for f, w in enumerate(factor.tolist()):

@@ -143,7 +143,7 @@ class NeighborGraph(Operation):
         if self.n_neighbors:
             check_neighbors("neighbor_graph", self.n_neighbors, len(self.points))
         if not self.radius >= 0:
-            raise PlanError(f"neighbor_graph: radius must not be negative, as {self.radius} is.")
+            raise PlanError(f"neighbor_graph: radius must be 0 or more, not {self.radius}.")
         if self.mode not in MODES or self.absent not in ABSENT:
             names = f"'{self.mode}' and '{self.absent}'"
             raise PlanError(f"neighbor_graph: mode and absent must be of {MODES} and {tuple(ABSENT)}, not {names}.")

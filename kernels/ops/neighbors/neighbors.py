@@ -114,7 +114,7 @@ class Neighbors(Operation):
         lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
 
         def compute(part: torch.Tensor) -> torch.Tensor:
-            distance, index = nearest_points(part, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+            distance, index = self.nearest(part, parameters)
             distance = reference_finish(distance, self.metric, self.p)
             weight = torch.ones_like(distance)
             if self.weights == "distance":
@@ -128,6 +128,10 @@ class Neighbors(Operation):
         outputs = targets.shape[1]
         elements = max(len(targets) if self._candidates is None else 1, self.n_neighbors * outputs)
         return in_parts(x, compute, outputs, elements, self.metric, self.p)
+
+    def nearest(self, x: torch.Tensor, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the reduced distances and indices of each row's neighbours, by ascending index."""
+        return nearest_points(x, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape

@@ -213,7 +213,7 @@ class RadiusNeighbors(Operation):
             shapes = f"{list(self.targets.shape[1:])}, not {list(self.empty.shape)}"
             raise PlanError(f"radius_neighbors: empty must be {shapes}.")
         if not self.radius >= 0:
-            raise PlanError(f"radius_neighbors: radius must not be negative, as {self.radius} is.")
+            raise PlanError(f"radius_neighbors: radius must be 0 or more, not {self.radius}.")
 
     def output_width(self, *widths: int) -> int:
         return self.targets.shape[1]

@@ -1,8 +1,8 @@
 """Functions of distances that are not smooth where these are zero, from products of digits, inside kernels.
 
-Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. Where a row
-is that near a point of its block, the block's distances are computed from differences too, and the near ones are taken
-from these.
+Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. So where a
+row is near a point, the distance of the two comes from differences. A block has few such pairs: the rows lie on stored
+points, or next to them. Each turn of a loop takes the next of its near points for every row of the block.
 """
 
 from __future__ import annotations
@@ -10,14 +10,51 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ...numerics.dot import rounded_product
 from ...numerics.double_float import fma, pair_exp2, pair_sqrt
 from ...numerics.fp16_digits import digit_product
-from .metrics import metric_by_features
 from .products import digit_sum, function_of_product
 
 NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance whose root products do not give
 LEAST_SQUARE = tl.constexpr(1e-7)  # of a distance in exponents of 2 that products give to float32 pairs
 TINY_SQUARE = tl.constexpr(1e-18)  # of one whose function is 1
+AT_ONCE = tl.constexpr(8)  # features whose numbers are loaded together
+NO_POINT = tl.constexpr(2**31 - 1)
+
+
+@triton.jit
+def next_near(near, after, point):
+    """Return the next point that each row is near, int32 `[BLOCK_ROWS]`; `NO_POINT` where there is none after that."""
+    candidate = near & (point[None, :] > after[:, None])
+    return tl.min(tl.where(candidate, tl.broadcast_to(point[None, :], near.shape), NO_POINT), axis=1)
+
+
+@triton.jit
+def squared_distance(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS]
+    row,  # int64 [BLOCK_ROWS]
+    other,  # int32 [BLOCK_ROWS]: a point for each row, or `NO_POINT`
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+):
+    """Return `‖z − s‖²` of each row and its point from differences, float64 `[BLOCK_ROWS]`.
+
+    What is fused is written down, so that no bit depends on what a compiler makes of it.
+    """
+    other = tl.gather(other, tl.arange(0, row.shape[0]), 0)  # moves it among threads once, not for every feature
+    inside = (row < rows) & (other < POINTS)
+    m = tl.zeros([row.shape[0]], tl.float64)
+    for feature in tl.range(0, FEATURES, loop_unroll_factor=AT_ONCE):
+        z = tl.load(x + row * FEATURES + feature, mask=inside, other=0.0).to(tl.float64)
+        s = tl.load(points + feature * POINTS + other, mask=inside, other=0.0)
+        scale = tl.zeros_like(z) + tl.load(factor + feature)
+        d = rounded_product(z - tl.load(shift + feature), scale) - s
+        m = tl.fma(d, d, m)
+    return m
 
 
 @triton.jit
@@ -51,11 +88,12 @@ def distance_block(
     nearest = tl.min((u.to(tl.int64, bitcast=True) >> 32).to(tl.int32), axis=1)  # in the order of positive numbers
     near = offset * NEAR
     if tl.max((nearest <= (near.to(tl.int64, bitcast=True) >> 32).to(tl.int32)).to(tl.int32), axis=0) > 0:
-        differences = metric_by_features(
-            x, shift, factor, points, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
-        )  # fmt: skip
-        u = tl.where(u < near[:, None], differences, u)
+        is_near = u < near[:, None]
+        other = tl.full([row.shape[0]], -1, tl.int32)
+        for _ in range(tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)):
+            other = next_near(is_near, other, point)
+            square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
+            u = tl.where(point[None, :] == other[:, None], square[:, None], u)
     return function_of_product(u, numbers, METRIC="euclidean", PROFILE=PROFILE, WHOLE=WHOLE)
 
 
@@ -99,15 +137,16 @@ def sums_of_distances(
     rest = fma(small, place, rest) + fma(whole, place, base - u)
     near = tl.maximum(offset * NEAR, LEAST_SQUARE)
     if tl.max((tl.min(u + rest, axis=1) < near).to(tl.int32), axis=0) > 0:
-        differences = metric_by_features(
-            x, shift, factor, points, row, point, rows,
-            FEATURES=FEATURES, POINTS=POINTS, METRIC="squared_euclidean", APPROXIMATE=False, BY_POINTS=False,
-        )  # fmt: skip
-        differences *= tl.load(numbers + 5)
-        first = differences.to(tl.float32)
-        second = (differences - first.to(tl.float64)).to(tl.float32)
         is_near = u + rest < near[:, None]
-        u, rest = tl.where(is_near, first, u), tl.where(is_near, second, rest)
+        other = tl.full([row.shape[0]], -1, tl.int32)
+        for _ in range(tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)):
+            other = next_near(is_near, other, point)
+            square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
+            square = rounded_product(square, tl.zeros_like(square) + tl.load(numbers + 5))
+            first = square.to(tl.float32)
+            second = (square - first.to(tl.float64)).to(tl.float32)
+            chosen = point[None, :] == other[:, None]
+            u, rest = tl.where(chosen, first[:, None], u), tl.where(chosen, second[:, None], rest)
     t, t_rest = pair_sqrt(u, rest, TINY_SQUARE)
     k, k_rest = pair_exp2(-t, -t_rest)
     w = tl.load(weight + point, mask=real, other=0.0)[None, :]

@@ -21,6 +21,7 @@ from .cpu_function import PointMatrix
 from .cpu_fusion import SharedPoints, share_points
 from .function import PointFunction, digit_features
 from .metrics import expanded_metric, metric_by_features, point_profile
+from .near_zero import distance_block
 from .products import digit_block
 from .row_digits import load_row_digits, rows_as_digits
 
@@ -75,6 +76,10 @@ def pairwise_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def pairwise_digits_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    points,  # float64 [FEATURES, POINTS], or anything but for functions that are not smooth where distances are zero
     numbers,  # float64 [6]
     digits,  # float16 [3, POINTS, BLOCK_FEATURES]
     offsets,  # float64 [POINTS]
@@ -82,6 +87,7 @@ def pairwise_digits_kernel(
     row_terms,  # float64 [3, rows]
     out,  # float32 or float64 [rows, POINTS]
     rows,
+    FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
@@ -96,11 +102,17 @@ def pairwise_digits_kernel(
     z0, z1, z2, place, offset, nothing = load_row_digits(
         row_digits, row_terms, row, rows, COUNT=3, BLOCK_FEATURES=BLOCK_FEATURES
     )
-    y = digit_block(
-        z0, z1, z2, place, offset, digits, offsets, offsets, numbers, point,
-        POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
-        WEIGHED=False, SHORT=False, BLOCK_FEATURES=BLOCK_FEATURES,
-    )  # fmt: skip
+    if METRIC == "euclidean" and PROFILE == "exp":
+        y = distance_block(
+            x, shift, factor, points, z0, z1, z2, place, offset, digits, offsets, numbers, row, point, rows,
+            FEATURES=FEATURES, POINTS=POINTS, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+        )  # fmt: skip
+    else:
+        y = digit_block(
+            z0, z1, z2, place, offset, digits, offsets, offsets, numbers, point,
+            POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
+            WEIGHED=False, SHORT=False, BLOCK_FEATURES=BLOCK_FEATURES,
+        )  # fmt: skip
     y += nothing[:, None]
     inside = (row < rows)[:, None] & (point < POINTS)[None, :]
     tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
@@ -154,7 +166,9 @@ class Pairwise(PointFunction):
 
     def parameters(self) -> dict[str, np.ndarray]:
         found = super().parameters()
-        return {name: found[name] for name in (DIGIT_TABLES if self.way() == "digits" else TABLES)}
+        if self.way() != "digits":
+            return {name: found[name] for name in TABLES}
+        return {name: found[name] for name in (*DIGIT_TABLES, *["points"] * self.by_distance())}
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         if self.way() == "digits":
@@ -180,9 +194,12 @@ class Pairwise(PointFunction):
     def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
         points, features = self.points.shape
         row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
-        constants, shape = self.constants(), BLOCK_OF_DIGITS
-        del constants["FEATURES"]
+        shape = BLOCK_OF_DIGITS
         pairwise_digits_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), triton.cdiv(points, shape["BLOCK_POINTS"]))](
+            x=x,
+            shift=parameters["shift"],
+            factor=parameters["factor"],
+            points=parameters["points" if self.by_distance() else "numbers"],
             numbers=parameters["numbers"],
             digits=parameters["digits"],
             offsets=parameters["offsets"],
@@ -190,7 +207,7 @@ class Pairwise(PointFunction):
             row_terms=row_terms,
             out=output,
             rows=rows,
-            **constants,
+            **self.constants(),
             BLOCK_FEATURES=digit_features(features),
             **shape,
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _COMPARED, _LOAD, _SERVER = "What is compared", "The load", "The server"
-_WINDOWS, _RESULT = "How long it is measured", "What comes of it"
+_WINDOWS, _RESULT = "How long it is measured", "Results"
 
 
 class GeneratorName(str, Enum):
@@ -67,7 +67,7 @@ def compare(
         list[float] | None,
         typer.Option(
             metavar="PER_S",
-            help="Open loop instead: Poisson arrivals at so many requests/s; repeatable.",
+            help="Open loop: requests arrive at random (Poisson) at this rate, in requests/s; repeatable.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -85,8 +85,8 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. Of a table with more columns, "
-            "those that the model was trained with are taken by name.",
+            help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. A table may have more columns "
+            "than the model was trained with: the columns are taken by name.",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -94,8 +94,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="gRPC address of a running server. If it loads models only for holders of a key, as `serve` and the "
-            "one in docker/ do, put the key into $TRITON_ADMIN_KEY.",
+            help="gRPC address of a running server. If the server needs a key to load models, as those of `serve` "
+            "and docker/ do, set $TRITON_ADMIN_KEY to it.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
@@ -109,7 +109,7 @@ def compare(
             "--output",
             "-o",
             metavar="DIR",
-            help="Where the report goes; default: ./comparison-NAME.",
+            help="Directory of the report; default: ./comparison-NAME.",
             rich_help_panel=_RESULT,
         ),
     ] = None,
@@ -156,7 +156,7 @@ def compare(
         int | None,
         typer.Option(
             metavar="N",
-            help="Give up waiting for stable figures after so many windows. Default: 8; with --quick 6.",
+            help="Stop waiting for stable figures after this many windows. Default: 8; with --quick 6.",
             rich_help_panel=_WINDOWS,
         ),
     ] = None,
@@ -170,13 +170,15 @@ def compare(
     ] = 0.10,
     client_processes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Load worker processes; default: by load and cores.", rich_help_panel=_LOAD),
+        typer.Option(
+            metavar="N", help="Processes that generate the load; default: by load and CPU cores.", rich_help_panel=_LOAD
+        ),
     ] = None,
     generator: Annotated[
         GeneratorName,
         typer.Option(
             metavar="NAME",
-            help="What makes the load: builtin, or perf_analyzer, which is NVIDIA's, where it is installed.",
+            help="Load generator: builtin, or NVIDIA's perf_analyzer if it is installed.",
             rich_help_panel=_LOAD,
         ),
     ] = GeneratorName.BUILTIN,
@@ -187,16 +189,16 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The interpreter whose packages the models of a server started here see; by default this.",
+            help="Python interpreter whose packages the models use, for a server that is started here; default: this "
+            "one.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
 ) -> None:
     """Compare dynamic batching configurations of a model side by side, and recommend one.
 
-    Each configuration is applied by a load-time override, so that no file changes, and is put back at the end, also
-    after Ctrl-C, and when it is told to stop or its terminal is gone. A do-nothing model is measured beside it as the
-    floor.
+    Each configuration is applied by a load-time override, so no file changes. The model gets its own configuration back
+    at the end, also after Ctrl-C, SIGTERM or a closed terminal. A do-nothing model is measured beside it as the floor.
 
     The file of --configurations has one table for each. All keys but label may be left out:
 
@@ -319,4 +321,4 @@ def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url:
     if url is not None or http_url is not None:
         with Client(url or str(http_url), "grpc" if url is not None else "http", 120.0) as client:
             client.load(name)
-        console.print("The running server has loaded it.", highlight=False)
+        console.print("The running server has loaded this configuration.", highlight=False)

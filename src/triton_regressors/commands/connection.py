@@ -26,9 +26,9 @@ _DEFAULT_URLS = {ProtocolName.grpc: "127.0.0.1:8001", ProtocolName.http: "127.0.
 
 UrlOption = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Where the server is; by default 127.0.0.1:8001 for grpc, :8000 for http."),
+    typer.Option(metavar="HOST:PORT", help="Address of the server; default: 127.0.0.1:8001 for grpc, :8000 for http."),
 ]
-ProtocolOption = Annotated[ProtocolName, typer.Option(metavar="NAME", help="How to speak to the server: grpc or http.")]
+ProtocolOption = Annotated[ProtocolName, typer.Option(metavar="NAME", help="Protocol: grpc or http.")]
 
 
 def entry_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -21,7 +21,7 @@ from triton_regressors.extras import require
 if TYPE_CHECKING:
     from triton_regressors.deployment import Number, Resources, Scaling
 
-_WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "When there is another replica"
+_WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "Scaling"
 SHARE = 0.8
 """Share of what was measured at the latency limit that one replica is to get.
 
@@ -50,16 +50,17 @@ def deploy(
         Platform, typer.Option("--for", metavar="WHAT", help="kserve, kubernetes or compose.", rich_help_panel=_WHERE)
     ],
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="Its model repository here, all of which is served.")
+        Path, typer.Option(metavar="DIR", help="Its model repository on this machine, whose entries are all served.")
     ] = DEFAULT_REPOSITORY,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; default: ./deploy-NAME.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Directory of the files; default: ./deploy-NAME."),
     ] = None,
     overwrite: Annotated[
         bool,
         typer.Option(
             "--overwrite",
-            help="Write into a directory that is not empty. Files that a former run wrote and this one does not are "
+            help="Write into a directory that is not empty. Files of an earlier run that this run does not write are "
             "removed.",
         ),
     ] = False,
@@ -71,7 +72,8 @@ def deploy(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where the cluster finds the repository's root: pvc://CLAIM[/FOLDER]; for KServe any URI it knows.",
+            help="Where the cluster finds the repository's root: pvc://CLAIM[/FOLDER]; for KServe any URI that it "
+            "supports.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -81,13 +83,17 @@ def deploy(
     service: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What it is called in the cluster; default: as the entry.", rich_help_panel=_WHERE
+            metavar="NAME",
+            help="Name of the service in the cluster; default: the entry's name.",
+            rich_help_panel=_WHERE,
         ),
     ] = None,
     service_account: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="An account that is there; default: a new one, without rights.", rich_help_panel=_WHERE
+            metavar="NAME",
+            help="An existing service account; default: a new one without permissions.",
+            rich_help_panel=_WHERE,
         ),
     ] = None,
     pull_secret: Annotated[
@@ -97,14 +103,16 @@ def deploy(
     device: Annotated[
         Device | None,
         typer.Option(
-            metavar="cpu|gpu", help="What replicas compute on; default: as `compare` did.", rich_help_panel=_SIZE
+            metavar="cpu|gpu",
+            help="Device that replicas compute on; default: the one that `compare` measured.",
+            rich_help_panel=_SIZE,
         ),
     ] = None,
     gpu_resource: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What the cluster calls a GPU, or a share of one; default: nvidia.com/gpu.",
+            help="The cluster's resource name of a GPU, or of a share of one; default: nvidia.com/gpu.",
             rich_help_panel=_SIZE,
         ),
     ] = None,
@@ -113,7 +121,7 @@ def deploy(
         typer.Option(
             min=1,
             metavar="MIB",
-            help="What the server takes with all its models; by default it is started here and measured.",
+            help="Memory of the server with all its models; by default a server is started here and measured.",
             rich_help_panel=_SIZE,
         ),
     ] = None,
@@ -125,31 +133,35 @@ def deploy(
     ] = None,
     p99_ms: Annotated[
         float | None,
-        typer.Option(metavar="MS", help="The latency limit, if not the comparison's.", rich_help_panel=_SCALING),
+        typer.Option(
+            metavar="MS", help="The limit of the p99 latency; default: the comparison's.", rich_help_panel=_SCALING
+        ),
     ] = None,
     requests_per_s: Annotated[
         float | None,
         typer.Option(
             metavar="R",
-            help="Instead of a comparison: requests per second that one replica is to get.",
+            help="Requests per second for one replica, instead of a comparison.",
             rich_help_panel=_SCALING,
         ),
     ] = None,
     min_replicas: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The least replicas; default: 1.", rich_help_panel=_SCALING)
+        int | None,
+        typer.Option(min=1, metavar="N", help="Smallest number of replicas; default: 1.", rich_help_panel=_SCALING),
     ] = None,
     max_replicas: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The most replicas; default: 4.", rich_help_panel=_SCALING)
+        int | None,
+        typer.Option(min=1, metavar="N", help="Largest number of replicas; default: 4.", rich_help_panel=_SCALING),
     ] = None,
     prometheus: Annotated[
-        str, typer.Option(metavar="URL", help="Where KEDA asks Prometheus.", rich_help_panel=_SCALING)
+        str, typer.Option(metavar="URL", help="URL of Prometheus, which KEDA queries.", rich_help_panel=_SCALING)
     ] = "http://prometheus-operated.monitoring.svc:9090",
 ) -> None:
-    """Write what deploys a repository for an entry: manifests for KServe or Kubernetes, or files for Docker Compose.
+    """Write the files that deploy a repository for an entry, for KServe, Kubernetes or Docker Compose.
 
     Memory is measured by a Triton server that is started here on the repository, instances are those of config.pbtxt,
     and the autoscaler's thresholds are what `compare` measured at its latency limit. Without a comparison there is one
-    replica. Each number is printed with where it comes from, and stands so in the files.
+    replica. Each number is printed with its source, and the files repeat both.
 
     Examples:
         triton-regressors deploy demand --for compose --output deploy
@@ -173,7 +185,7 @@ def deploy(
     scaling = None
     if platform is Platform.compose:
         if gpu_resource is not None:
-            raise TritonRegressorsError("--gpu-resource is Kubernetes' name of a GPU; --for compose has no use for it.")
+            raise TritonRegressorsError("--gpu-resource is Kubernetes' name of a GPU; leave it out with --for compose.")
     else:
         called = service or deployment.service_name(name)
         access = deployment.Access(service_account, pull_secret)
@@ -213,10 +225,10 @@ def deploy(
     console = Console()
     for name in removed:
         console.print(
-            Text(f"Removed {directory / name}: a former run wrote it, and this one does not."), soft_wrap=True
+            Text(f"Removed {directory / name}: an earlier run wrote it, and this run does not."), soft_wrap=True
         )
     for name in changed:
-        told = f"Kept {directory / name}: a former run wrote it, this one does not, and it was changed since."
+        told = f"Kept {directory / name}: an earlier run wrote it, this run does not, and it has changed since."
         console.print(Text(told, "yellow"), soft_wrap=True)
     _report(platform, directory, [where, *numbers], scaling, gpu, str(storage))
 
@@ -253,7 +265,7 @@ def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tup
         return True, f"config.pbtxt of {fixed[0]} has its instances there"
     if measured is not None and measured.startswith(("CPU", "GPU")):
         return "GPU" in measured, f"as compared on {measured}"
-    return True, "assumed, as config.pbtxt allows both; --device cpu is the other"
+    return True, "assumed, because config.pbtxt allows both; --device cpu chooses the other"
 
 
 def _scaling(
@@ -286,11 +298,13 @@ def _scaling(
         if gpu and found.measured_on == "CPU":
             source += "; replicas use a GPU, so compare again on one"
         if not found.reached:
-            source += "; no load that was measured breaks the limit, so more --concurrency may allow more"
+            source += (
+                "; every measured load kept the limit, so a comparison with more --concurrency may find a higher rate"
+            )
     elif asked:
         raise TritonRegressorsError(
-            f"There is no comparison {report}, from which the autoscaler's thresholds come: `triton-regressors compare "
-            f"{name} --p99-ms MS --apply` makes it; or give --requests-per-s."
+            f"The autoscaler's thresholds come from a comparison, and there is no {report}. Make it with "
+            f"`triton-regressors compare {name} --p99-ms MS --apply`, or give --requests-per-s."
         )
     else:
         return None
@@ -316,7 +330,7 @@ def _resources(
         source = "as given by --memory-mib"
     else:
         require("serve", "The Triton server whose memory is measured (--memory-mib gives it instead)")
-        with Console(stderr=True).status("measuring what a Triton server takes for the repository"):
+        with Console(stderr=True).status("measuring the memory of a Triton server with the repository"):
             found = serving_memory.measure(repository)
         assumed = gpu and not found.gpu
         used = found.total(deployment.GPU_PROCESS_MIB * deployment.MIB if assumed else 0)
@@ -332,8 +346,8 @@ def _resources(
         deployment.Number(
             "memory limit",
             f"{resources.memory_limit_mib} MiB",
-            f"{deployment.HEADROOM} times what it takes, and {deployment.INSTANCE_SHARED_MIB} MiB of shared memory for "
-            "each instance",
+            f"{deployment.HEADROOM} times the measured memory, and {deployment.INSTANCE_SHARED_MIB} MiB of shared "
+            "memory for each instance",
         ),
         deployment.Number(
             "shared memory",
@@ -362,10 +376,10 @@ def _report(
         numbers = [
             *numbers,
             Number("replicas", f"{scaling.least} to {scaling.most}", given),
-            Number("Prometheus", scaling.prometheus, "by --prometheus; not asked from here"),
+            Number("Prometheus", scaling.prometheus, "by --prometheus; not queried from here"),
         ]
     elif platform is not Platform.compose:
-        why = "there is no comparison from which to scale; `compare` makes one, and --requests-per-s does without"
+        why = "there is no comparison to scale by; run `compare`, or give --requests-per-s"
         numbers = [*numbers, Number("replicas", "1", why)]
     for number in numbers:
         console.print(Text.assemble((f"  {number.name} ", "bold"), f"{number.value}: {number.source}"), soft_wrap=True)
@@ -383,7 +397,7 @@ def _report(
         ]
         if scaling is not None:
             scaled = f"{directory}/overlays/autoscaled"
-            steps.append(f"kubectl apply -k {scaled}   # as many as are needed, by KEDA and Prometheus")
+            steps.append(f"kubectl apply -k {scaled}   # scaled by KEDA and Prometheus")
             if storage.startswith("pvc:"):
                 console.print(
                     Text(f"  the volume of {storage} must let several nodes read it (ReadOnlyMany or ReadWriteMany)"),

@@ -49,7 +49,7 @@ ModelOrEntry = Annotated[
 def describe(
     what: ModelOrEntry,
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where an entry given by name lies.")
+        Path, typer.Option(metavar="DIR", help="Model repository of an entry that is given by name.")
     ] = DEFAULT_REPOSITORY,
     passes: Annotated[bool, typer.Option("--passes", help="Show the plan before and after each pass too.")] = False,
     advise: Annotated[
@@ -62,20 +62,19 @@ def describe(
     ] = False,
     gpu_price: Annotated[
         float | None,
-        typer.Option(min=0, metavar="USD", help="What a host with the GPU costs an hour.", rich_help_panel=ADVICE),
+        typer.Option(min=0, metavar="USD", help="Price of a host with the GPU, per hour.", rich_help_panel=ADVICE),
     ] = None,
     cpu_price: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="USD", help="What this machine costs an hour, a GPU aside.", rich_help_panel=ADVICE
+            min=0, metavar="USD", help="Price of this machine without a GPU, per hour.", rich_help_panel=ADVICE
         ),
     ] = None,
     gpu_memory: Annotated[
-        bool, typer.Option("--gpu-memory", help="Measure what serving an entry takes of this machine's GPU too.")
+        bool,
+        typer.Option("--gpu-memory", help="Measure the memory that serving the entry takes on this machine's GPU too."),
     ] = False,
-    version: Annotated[
-        int | None, typer.Option(metavar="N", help="Which version of an entry; by default the newest.")
-    ] = None,
+    version: Annotated[int | None, typer.Option(metavar="N", help="Version of the entry; default: the newest.")] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
@@ -86,7 +85,7 @@ def describe(
     largest_mb: LargestMb = LARGEST_MB,
     missing: Missing = None,
 ) -> None:
-    """Show what a model is asked and what it answers, its parity, and how to ask it from Python and from a shell.
+    """Show a model's inputs, outputs and parity, and how to query it from Python and from a shell.
 
     Examples:
         triton-regressors describe diabetes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -72,8 +71,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="That file's column of targets; by default the one that the model does not know, or the last where "
-            "columns have no names. Can be repeated.",
+            help="Target column of the --calibrate file; default: the column that is not a feature, or the "
+            "last one if columns have no names. Can be repeated.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -81,7 +80,7 @@ def export(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Which share of new rows lies between lower and upper; default {DEFAULT_LEVEL}.",
+            help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
@@ -89,14 +88,16 @@ def export(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="The MODEL of a lower quantile to make them of, as above.",
+            help="Fitted model of a lower quantile, for the output lower.",
             rich_help_panel=_INTERVAL,
         ),
     ] = None,
     upper: Annotated[
         Path | None,
         typer.Option(
-            metavar="MODEL", help="The same of an upper quantile; both go together.", rich_help_panel=_INTERVAL
+            metavar="MODEL",
+            help="Fitted model of an upper quantile, for the output upper.",
+            rich_help_panel=_INTERVAL,
         ),
     ] = None,
     profile: Annotated[
@@ -112,7 +113,7 @@ def export(
         bool,
         typer.Option(
             "--out-of-range",
-            help="Add the output out_of_range: in how many columns a row is unlike those rows.",
+            help="Add the output out_of_range: the number of columns in which a row is unlike the profile.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -123,7 +124,8 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Neighbours equally near: refuse or accept.",
+            help="Rows with neighbours at equal distance: refuse to export, or accept other answers than "
+            "scikit-learn's.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
@@ -136,19 +138,19 @@ def export(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where MLflow is, for a MODEL in it; default: as MLFLOW_TRACKING_URI says.",
+            help="Address of MLflow; default: $MLFLOW_TRACKING_URI.",
             rich_help_panel=READING,
         ),
     ] = None,
     max_batch_size: Annotated[
         int | None,
-        typer.Option(metavar="ROWS", help="Rows in one execution at most; default 4096.", rich_help_panel=_RUN),
+        typer.Option(metavar="ROWS", help="Most rows in one execution; default 4096.", rich_help_panel=_RUN),
     ] = None,
     dynamic_batching: Annotated[
         bool | None,
         typer.Option(
             "--dynamic-batching/--no-dynamic-batching",
-            help="Whether requests are gathered into batches; default: they are.",
+            help="Whether requests are gathered into batches; default: yes.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -184,20 +186,20 @@ def export(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="What the server's metrics count of the rows: off, sampled or on; default sampled.",
+            help="Whether the server's metrics describe the rows: off, sampled or on; default sampled.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     versions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Newest versions that are served; default 1.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="How many newest versions to serve; default 1.", rich_help_panel=_RUN),
     ] = None,
     missing_string: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="A string that stands for a missing value where it is no category, beside the empty one; can be "
-            f"repeated. Default: {', '.join(MISSING_STRINGS)}; '' for none.",
+            help="A string that means a missing value unless it is a category; repeatable. Default: "
+            f"{', '.join(MISSING_STRINGS)}; '' for none.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -271,25 +273,7 @@ def export(
                 observe=observe,
                 versions=versions,
             )
-    entry, plan, contract = result.entry, result.compilation.plan, result.contract
-    count = len(plan.steps)
-    at = quote(str(repository))
-    console = make_console()
-    console.print(
-        Text.assemble(
-            *("Wrote ", (entry.name, "bold"), f" version {entry.version} to {entry.version_directory}: "),
-            f"{count} operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, "
-            f"{plan.parameter_bytes():,} bytes.",
-        ),
-        soft_wrap=True,
-    )
-    of_it = entry.name if repository == DEFAULT_REPOSITORY else f"{entry.name} --repository {at}"
-    for line in (
-        contract.brief(),
-        *contract.notes(),
-        *contract.interval,
-        *filter(None, [optional_columns(read, result.compilation)]),
-        f"Serve it with: triton-regressors serve {at}",
-        f"Its columns, and how to ask it: triton-regressors describe {of_it}",
-    ):
-        console.print(Text(line), soft_wrap=True)
+    optional = optional_columns(read, result.compilation)
+    text = Text(result.text([] if optional is None else [optional]))
+    text.stylize("bold", len("Wrote "), len("Wrote ") + len(result.entry.name))
+    make_console().print(text, soft_wrap=True)

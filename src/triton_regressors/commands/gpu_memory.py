@@ -33,8 +33,8 @@ class GpuMemory:
         """Return it as a sentence."""
         rest = self.process - self.context - self.weights
         return (
-            f"GPU memory of a process that serves it: {self.process / MIB:,.0f} MiB, of which a CUDA context takes "
-            f"{self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, and the rest {rest / MIB:,.0f} "
+            f"GPU memory of a process that serves the entry: {self.process / MIB:,.0f} MiB, of which a CUDA context "
+            f"takes {self.context / MIB:,.0f}, weights {self.weights / MIB:,.1f}, and the rest {rest / MIB:,.0f} "
             f"({self.device})."
         )
 
@@ -64,7 +64,7 @@ def used_by(process: int, answer: str) -> int:
     rows = [line.split(",") for line in answer.splitlines() if "," in line]
     found = [memory.strip() for number, memory in rows if number.strip() == str(process)]
     if not found or not found[0].isdigit():
-        raise LookupError("nvidia-smi tells nothing of this process")
+        raise LookupError("nvidia-smi does not list this process")
     return int(found[0]) * MIB
 
 

@@ -46,9 +46,9 @@ def import_modules(names: Sequence[str] | None) -> None:
 def _why_not(name: str, error: BaseException) -> str:
     """Return why a module was not imported, and where in it that showed."""
     if name.endswith(".py") or os.sep in name:
-        return "--import takes a module's name, as in --import my_module, and no path"
+        return "--import takes a module's name, such as my_module, and not a path"
     if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-        return f"there is no module {error.name} in {os.getcwd()}, nor is one installed"
+        return f"the module {error.name} is neither in {os.getcwd()} nor installed"
     if isinstance(error, SystemExit):
         return "it ends the program when it is imported"
     words = (str(error).splitlines() or [""])[0].rstrip(".")

@@ -25,7 +25,7 @@ SampleOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Rows to verify on: .npy, .csv or .parquet. By default drawn to the fitted scale.",
+        help="Rows to verify on: .npy, .csv or .parquet. Default: rows drawn at random to the fitted scale.",
         rich_help_panel=VERIFIED,
     ),
 ]
@@ -41,7 +41,7 @@ PrecisionOption = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="Kernels may lose: exact, 5e-07 standard deviations, or fast, a quarter of the tolerance.",
+        help="Error that kernels may make: exact (5e-07 standard deviations) or fast (a quarter of the tolerance).",
         rich_help_panel=VERIFIED,
     ),
 ]
@@ -50,7 +50,7 @@ InputOption = Annotated[
     typer.Option(
         "--input",
         metavar="TYPE",
-        help="Numbers in requests: fp32, fp64, or auto, FP32 where rounding moves no answer.",
+        help="Type of the numbers in requests: fp32, fp64, or auto (FP32 if rounding moves no answer).",
         rich_help_panel=WHAT,
     ),
 ]
@@ -73,7 +73,7 @@ Import = Annotated[
 ]
 LargestMb = Annotated[
     int,
-    typer.Option(min=1, metavar="MB", help="Megabytes that a .skops file may unpack to.", rich_help_panel=READING),
+    typer.Option(min=1, metavar="MB", help="Largest size of an unpacked .skops file.", rich_help_panel=READING),
 ]
 
 
@@ -81,7 +81,7 @@ Missing = Annotated[
     float | None,
     typer.Option(
         metavar="NUMBER",
-        help="What stands for a missing value in the model of XGBoost's file, which does not hold it: nan, mostly.",
+        help="Number that means a missing value in an XGBoost file, which does not record it; mostly nan.",
         rich_help_panel=READING,
     ),
 ]
@@ -146,11 +146,11 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
         raise RowsError(f"{path} has shape {table.shape}; the model's columns and one for the target are needed.")
     if not named:
         if targets:
-            raise RowsError(f"--target names {in_words(targets)}, and {path} does not name its columns.")
+            raise RowsError(f"--target names {in_words(targets)}, but the columns of {path} have no names.")
         array = table.to_numpy() if hasattr(table, "columns") else table
         return array[:, :-1], array[:, -1]
     others = [name for name in table.columns if name not in (names or ())]
-    beside = f"beside the model's own it has {in_words(others) if others else 'none'}"
+    beside = f"besides the model's own columns it has {in_words(others) if others else 'none'}"
     absent = [name for name in targets or () if name not in others]
     if absent:
         why = "the model itself reads" if absent[0] in (names or ()) else "is not there"

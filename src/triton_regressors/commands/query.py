@@ -33,7 +33,7 @@ _STDOUT = Path("-")
 
 
 def predict(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry to ask.", autocompletion=entry_names)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the entry.", autocompletion=entry_names)],
     rows: Annotated[Path, typer.Argument(metavar="ROWS", help="A file of rows: .npy, .csv or .parquet.")],
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
@@ -47,28 +47,26 @@ def predict(
             "-: as CSV to stdout.",
         ),
     ] = None,
-    outputs: Annotated[
-        str, typer.Option(metavar="NAMES", help="Which outputs, with commas between them: y or y,std.")
-    ] = "y",
-    version: Annotated[str, typer.Option(metavar="N", help="Which version; by default the server's choice.")] = "",
+    outputs: Annotated[str, typer.Option(metavar="NAMES", help="Outputs, separated by commas: y or y,std.")] = "y",
+    version: Annotated[str, typer.Option(metavar="N", help="Version of the entry; default: the server's choice.")] = "",
     errors: Annotated[
         Errors,
-        typer.Option(help="A row that the model refuses: stop at it, or leave its answers empty (row) and say why."),
+        typer.Option(help="If the model refuses a row: stop, or leave its answers empty (row) and print the reason."),
     ] = Errors.stop,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="The columns of ROWS that are the features, in order, with commas between them: of a model that takes "
-            "strings, those of one input after those of another. Default: those that it was trained with, which the "
-            "server names, if they and those of ROWS have names; else all.",
+            help="Feature columns of ROWS, in order, separated by commas; if the model has several inputs, those of "
+            "one input after those of another. Default: the columns of training, by name; all columns if either "
+            "side has no names.",
         ),
     ] = None,
 ) -> None:
     """Ask a running server for the predictions of the rows of a file.
 
-    A terminal shows the first of them. Where the output is piped or redirected, all are written as CSV, with a header
-    and every digit of the float32 numbers.
+    A terminal shows the first predictions. If the output is piped or redirected, all predictions are written as CSV,
+    with a header and every digit of the float32 numbers.
 
     Examples:
         triton-regressors predict diabetes rows.csv
@@ -115,12 +113,12 @@ def verify(
         str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
     ],
     repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where its golden rows are on this machine.")
+        Path, typer.Option(metavar="DIR", help="Model repository on this machine that holds the entry's golden rows.")
     ] = DEFAULT_REPOSITORY,
     url: UrlOption = None,
     protocol: ProtocolOption = ProtocolName.grpc,
     version: Annotated[
-        str, typer.Option(metavar="N", help="Which version; by default the newest in the repository.")
+        str, typer.Option(metavar="N", help="Version of the entry; default: the newest in the repository.")
     ] = "",
 ) -> None:
     """Send an entry's golden rows to a running server and compare with the estimator's own predictions.

@@ -81,9 +81,9 @@ def optional_columns(read: ModelRead, compilation: Compilation) -> str | None:
     if not optional:
         return None
     takes_nan = {compilation.columns[place] for place in compilation.nan_columns}
-    unknown = {True: "NaN or null where it is unknown", False: "which must be known: the model refuses NaN"}
+    unknown = {True: "NaN or null if it is unknown", False: "it must be known, because the model refuses NaN"}
     told = ", ".join(f"'{name}' ({unknown[name in takes_nan]})" for name in optional)
-    return f"Optional in the signature, and all the same in every request to the entry: {told}."
+    return f"The signature makes these columns optional, but every request to the entry must have them: {told}."
 
 
 def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading: Any) -> ModelRead:

@@ -48,25 +48,27 @@ def score(
             metavar="OUTPUT", help="A .parquet or .csv for all rows, or a folder: a .parquet for each file."
         ),
     ],
-    repository: Annotated[Path, typer.Option(metavar="DIR", help="Where the entry lies.")] = DEFAULT_REPOSITORY,
+    repository: Annotated[
+        Path, typer.Option(metavar="DIR", help="Model repository of the entry.")
+    ] = DEFAULT_REPOSITORY,
     version: Annotated[
-        str | None, typer.Option(metavar="N", help="Which version; by default the one that a server answers with.")
+        str | None, typer.Option(metavar="N", help="Version of the entry; default: the one that a server answers with.")
     ] = None,
     outputs: Annotated[
-        str, typer.Option(metavar="NAMES", help="Which outputs: y or y,std.", rich_help_panel=_WHAT)
+        str, typer.Option(metavar="NAMES", help="Outputs, separated by commas: y or y,std.", rich_help_panel=_WHAT)
     ] = "y",
     keep: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="Columns of ROWS that OUTPUT has too, such as an id.", rich_help_panel=_WHAT
+            metavar="NAMES", help="Columns of ROWS to copy into OUTPUT, such as an id.", rich_help_panel=_WHAT
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="The columns of ROWS that are the features, in order, with commas between them. Default: those that "
-            "the model was trained with, by name; if these had no names, all that are not kept.",
+            help="Feature columns of ROWS, in order, separated by commas. Default: the columns of training, by name; "
+            "if these had no names, all columns that --keep does not name.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -74,8 +76,8 @@ def score(
         Errors,
         typer.Option(
             metavar="WHAT",
-            help="Where the model refuses a row: stop ends there; row leaves the row's outputs empty; file leaves out "
-            "the file, and files that cannot be read.",
+            help="If the model refuses a row: stop ends the run; row leaves the row's outputs empty; file leaves out "
+            "the file, and also files that cannot be read.",
             rich_help_panel=_WHAT,
         ),
     ] = Errors.stop,
@@ -87,8 +89,8 @@ def score(
         typer.Option(
             min=1,
             metavar="N",
-            help="Processes side by side, each in one thread on a CPU, or Ray's actors. Default: this one; on Ray one "
-            "for each GPU, or else core.",
+            help="Number of processes, or of Ray's actors; on a CPU each computes in one thread. Default: 1; on Ray "
+            "one per GPU, or per core if there is no GPU.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -101,19 +103,20 @@ def score(
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an OUTPUT that is there.", rich_help_panel=_AGAIN)
+        bool, typer.Option("--overwrite", help="Replace an OUTPUT that exists.", rich_help_panel=_AGAIN)
     ] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew what an earlier run has begun.", rich_help_panel=_AGAIN)
+        bool,
+        typer.Option("--restart", help="Discard an unfinished earlier run and start again.", rich_help_panel=_AGAIN),
     ] = False,
 ) -> None:
     """Write an entry's answers to files of rows, without a server.
 
-    Files may be larger than memory. Columns go by the names that the model was trained with, and rows by the rules of a
-    server, to the bit: the entry's own code runs here, so score entries that you trust. Rows stay in order.
+    Files may be larger than memory. Columns are taken by the names of training, and answers have a server's bits. The
+    entry's own code runs here: score only entries that you trust. Rows stay in order.
 
-    Until it is whole, OUTPUT lies in parts in OUTPUT.partial. After a crash or Ctrl-C the same command goes on with the
-    parts that are left, unless the model or a file has changed. What is refused is listed in a .csv beside OUTPUT.
+    Until OUTPUT is complete, its parts lie in OUTPUT.partial. After a crash or Ctrl-C the same command continues with
+    the other parts, unless the model or a file has changed. A .csv beside OUTPUT lists refused rows and files.
 
     Examples:
         triton-regressors score diabetes rows.parquet answers.parquet
@@ -160,7 +163,7 @@ def _kept_parts(console: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print("Stopped. What is done is kept, and the same command goes on from there.")
+        console.print("Stopped. Finished parts are kept, and the same command continues with the others.")
         raise
 
 

@@ -30,15 +30,16 @@ _LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "red", "fatal": "b
 
 def serve(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The model repository.")] = DEFAULT_REPOSITORY,
-    grpc_port: Annotated[int, typer.Option(metavar="PORT", help="For gRPC; 0: a free one.")] = 8001,
-    http_port: Annotated[int, typer.Option(metavar="PORT", help="For HTTP; 0: a free one.")] = 8000,
-    metrics_port: Annotated[int, typer.Option(metavar="PORT", help="For metrics; 0: a free one.")] = 8002,
+    grpc_port: Annotated[int, typer.Option(metavar="PORT", help="Port for gRPC; 0: a free port.")] = 8001,
+    http_port: Annotated[int, typer.Option(metavar="PORT", help="Port for HTTP; 0: a free port.")] = 8000,
+    metrics_port: Annotated[int, typer.Option(metavar="PORT", help="Port for metrics; 0: a free port.")] = 8002,
     poll: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Look for new and changed entries that often, 1 or more.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Look for new and changed entries every so many seconds, 1 or more."),
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The interpreter whose packages the models see; by default this one."),
+        typer.Option(metavar="FILE", help="Python interpreter whose packages the models use; default: this one."),
     ] = None,
     complete_configs: Annotated[
         bool, typer.Option("--complete-configs", help="Accept models whose config.pbtxt leaves out inputs and outputs.")
@@ -47,10 +48,10 @@ def serve(
     """Serve a model repository on this machine's loopback address, until Ctrl-C.
 
     For development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
-    docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. What
-    does not load is listed and left out; a model whose process dies is loaded again, and a server that dies is started
-    again with the same key. Models may take their time to load, as long as they get on. The log goes to stderr; what
-    is served, and where, to stdout.
+    docker/ is for production. Loading and unloading need a key, $TRITON_ADMIN_KEY or a random one that is shown. Models
+    that do not load are listed and left out. A model whose process dies is loaded again, and a server that dies is
+    started again with the same key. Loading may take long as long as it makes progress. The log goes to stderr; the
+    models and addresses go to stdout.
 
     Examples:
         triton-regressors serve
@@ -186,9 +187,9 @@ def _how_to_load(server: TritonServer) -> Text:
     with loading():
         from triton_regressors.clients.admin_key import VARIABLE
     if server.closed:
-        return Text(f"Models are neither loaded, unloaded nor compared while it runs: {server.closed}.")
+        return Text(f"While this server runs, models cannot be loaded, unloaded or compared: {server.closed}.")
     if os.environ.get(VARIABLE):
-        return Text(f"Models are loaded, unloaded and compared with the key in ${VARIABLE}.")
+        return Text(f"Loading, unloading and comparing models needs the key in ${VARIABLE}.")
     return Text("To load, unload or compare models from another terminal, first: ").append(
         f"export {VARIABLE}={server.admin_key}", "bold"
     )

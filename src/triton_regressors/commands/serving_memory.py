@@ -82,5 +82,5 @@ def resident(pid: int, proc: Path = PROC) -> Resident:
         raise TritonRegressorsError(f"The memory of process {pid} cannot be read: {error.strerror}.") from error
     found = {name: int(kib) * 1024 for name, kib in re.findall(r"(?m)^Rss(Anon|File|Shmem):\s+(\d+) kB$", text)}
     if len(found) < 3:
-        raise TritonRegressorsError(f"The memory of process {pid} cannot be read: this system does not tell it.")
+        raise TritonRegressorsError(f"The memory of process {pid} cannot be read: this system does not report it.")
     return Resident(found["Anon"], found["File"], found["Shmem"])

@@ -44,8 +44,8 @@ class Columns:
         self._pandas = isinstance(table, pd.DataFrame)
         if not (self._arrow or self._pandas or isinstance(table, Mapping)):
             raise InvalidRequest(
-                "A table is a DataFrame of pandas or polars, pyarrow's, a list of records, or a mapping of columns to "
-                f"arrays, not {type(table).__name__}."
+                "A table must be a DataFrame of pandas or polars, a table of pyarrow, a list of records, or a "
+                f"mapping of columns to arrays, not {type(table).__name__}."
             )
         self.names: list[Any] = list(table.schema.names if self._arrow else table.columns if self._pandas else table)
 

@@ -39,7 +39,7 @@ def choose_entry(directory: Path, version: int | str | None) -> Entry:
     except PlanError as error:
         raise ScoringError(str(error)) from None
     if not entry.exported:
-        raise ScoringError(f"{entry.version_directory} holds no plan, as entries of triton_regressors do.")
+        raise ScoringError(f"{entry.version_directory} holds no plan.json, so it is not an entry of triton_regressors.")
     return entry
 
 
@@ -91,7 +91,7 @@ def choose_device(device: str, config: Any) -> tuple[bool, int]:
     """
     named = DEVICE.fullmatch(device)
     if named is None:
-        raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1, or torch's name of one.")
+        raise ScoringError(f"device is {device!r}; it must be auto, cpu, gpu or gpu:1, or torch's name of a device.")
     gpus = len(visible_gpus())
     if device == "auto":
         return bool(gpus) and not only_on_cpus(config), 0

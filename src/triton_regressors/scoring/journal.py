@@ -82,10 +82,12 @@ def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart
         before = json.loads(journal.read_text(encoding="utf-8"))
         files = dict(before["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ScoringError(f"{journal} is damaged; --restart (restart=True) begins anew.") from None
+        raise ScoringError(f"{journal} is damaged; --restart (restart=True) starts again.") from None
     why = _difference(before, told) or _changed(files, told["files"])
     if why:
-        raise ScoringError(f"{work} holds the beginning of another run: {why} --restart (restart=True) begins anew.")
+        raise ScoringError(
+            f"{work} holds an unfinished run that differs from this one: {why} --restart (restart=True) discards it."
+        )
     return {part.number for part in parts if part_file(work, part.number).exists()}
 
 
@@ -99,7 +101,7 @@ def _difference(before: Mapping[str, Any], told: Mapping[str, Any]) -> str:
     for key, words in SAME.items():
         if before.get(key) != told[key]:
             was, now = (words.format(_shown(each.get(key))) for each in (before, told))
-            return f"that was {was}, this is {now}."
+            return f"that run was {was}, this one is {now}."
     if before.get("digest") != told["digest"]:
         return "the entry, or its config.pbtxt, has changed since."
     return ""

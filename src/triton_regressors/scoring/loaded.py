@@ -161,7 +161,7 @@ class Model:
         """Return names of outputs; raise `InvalidRequest` unless there are such, one at least."""
         unknown = [name for name in outputs if name not in self.widths]
         if unknown or not outputs or isinstance(outputs, str):
-            asked = f"no output {unknown[0]!r}" if unknown else "outputs, of which one at least is named"
+            asked = f"no output {unknown[0]!r}" if unknown else "outputs, and at least one must be named"
             raise InvalidRequest(f"Model '{self.name}' has {asked}; it has {', '.join(self.widths)}.")
         return tuple(dict.fromkeys(outputs))
 

@@ -207,8 +207,8 @@ class LocalModel:
         """Have the model's device for this thread, and torch as it is in a process of its own."""
         if self._gpu >= 0 and self._process != os.getpid():
             raise ScoringError(
-                f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not survive that: "
-                "start processes by 'spawn', or load the model in them alone."
+                f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not work after a "
+                "fork: start processes by 'spawn', or load the model only in these processes."
             )
         with self._lock, torch.cuda.device(self._gpu), _plain_torch():
             yield

@@ -80,7 +80,7 @@ def _features(source: Source, scorer: Scorer) -> list[str]:
     width = sum(tensor.width for tensor in scorer.inputs)
     if len(names) != width:
         raise ScoringError(
-            f"Model '{scorer.name}' was trained without names and takes {width} columns; {source.path} has "
-            f"{len(names)} that are not kept: --columns (columns=[...]) names the features."
+            f"Model '{scorer.name}' was trained without column names and takes {width} columns; {source.path} has "
+            f"{len(names)} that are not kept. Name the features with --columns (columns=[...])."
         )
     return names

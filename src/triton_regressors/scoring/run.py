@@ -118,7 +118,7 @@ def score(
     if errors not in ERRORS:
         raise ScoringError(f"errors is {errors!r}; it must be one of {', '.join(ERRORS)}.")
     if workers is not None and workers < 1:
-        raise ScoringError(f"workers is {workers}; it must be 1 at least.")
+        raise ScoringError(f"workers is {workers}; it must be at least 1.")
     given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     output = Path(output).absolute()
     options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
@@ -127,7 +127,7 @@ def score(
     goals, work = targets(output, plan.sources), work_folder(output)
     there = [path for path in goals if path.exists()]
     if there and not overwrite and (restart or not (work / JOURNAL).exists()):
-        raise ScoringError(f"{there[0]} is there already; --overwrite (overwrite=True) replaces it.")
+        raise ScoringError(f"{there[0]} exists already; --overwrite (overwrite=True) replaces it.")
     on_gpu = plan.scorer.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
     with only_run(work):
         done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
@@ -206,7 +206,7 @@ class _Run:
             return
         if self.errors != "file" or outcome.fatal:
             hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
-            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call goes on from there."
+            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call continues with the others."
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
         self.plan.left_out.setdefault(source.path, outcome.error)
 

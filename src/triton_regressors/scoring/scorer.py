@@ -162,7 +162,7 @@ def predictor(entry: Path | str, **options: Any) -> type[Scorer]:
 
         def __init__(self, *given: Any) -> None:
             if given:
-                raise ScoringError("predictor(...) makes a class for Ray's actors; `tr.load(...)` predicts of rows.")
+                raise ScoringError("predictor(...) makes a class for Ray's actors; predict rows with `tr.load(...)`.")
             super().__init__(path, **options)
 
     OfEntry.__name__ = OfEntry.__qualname__ = f"PredictorOf_{path.name}"

@@ -45,8 +45,8 @@ def in_processes(job: Job, tasks: Sequence[Task], workers: int, gpus: Sequence[s
             yield future.result()
     except BrokenProcessPool:
         raise ScoringError(
-            "A process ended by itself, as where memory is short: fewer workers need less. The same call goes on with "
-            "what is left."
+            "A process ended by itself, perhaps because memory ran out: fewer workers need less. The same call "
+            "continues with the other parts."
         ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

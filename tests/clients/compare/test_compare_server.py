@@ -384,9 +384,9 @@ def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_
     partial = caught.value.partial
     assert [point.load.concurrency for point in partial.points] == [1]
     assert re.match(
-        r"Model 'linear' answers requests with errors alone \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
+        r"Model 'linear' answers requests only with errors \(none, 2 clients, .*\): .*[Ss]tub", partial.failure
     )
-    assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests with errors alone")
+    assert partial.warnings()[0].startswith("Ended by an error (Model 'linear' answers requests only with errors")
     assert write_report(partial, tmp_path)[0].name == "report.html"
 
 
@@ -404,7 +404,7 @@ def command_line(process: int) -> str:
 def test_a_model_that_answers_nothing(server: TritonServer, tmp_path: Path, repository: Path) -> None:
     with Client(server.grpc_url) as client:
         client.load("broken")
-    says = r"'broken' answers requests with errors alone \(none, 1 client, .*it is broken"  # the first of many points
+    says = r"'broken' answers requests only with errors \(none, 1 client, .*it is broken"  # the first of many points
     measured: list[Point] = []
     with pytest.raises(ComparisonError, match=says) as caught:
         compare("broken", repository, url=server.grpc_url, warmup_s=0.2, window_s=0.2, on_point=measured.append)
@@ -581,7 +581,7 @@ def test_command_starts_a_server_and_applies_the_choice(repository: Path, tmp_pa
     assert result.exit_code == 0, result.output
     assert result.stderr == (
         "Measuring 1 configuration under 1 load, each beside a do-nothing model: this takes 1 second, and loading "
-        "comes on top.\n"
+        "takes further time.\n"
     ), "progress is for terminals"
     assert "Highest throughput with p99 within 10000 ms: 'two'" in result.output
     assert (tmp_path / "report" / "report.html").is_file()

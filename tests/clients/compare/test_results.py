@@ -248,7 +248,7 @@ def test_html_says_what_it_was_measured_on(comparison: Comparison, tmp_path: Pat
     page = write_report(comparison, tmp_path)[0].read_text()
     assert comparison.measured_on() in page
     for heading in ("Processor", "torch on the server", "Triton language on the server"):
-        assert f"<th>{heading}</th><td>not known from here: the server does not say</td>" in page
+        assert f"<th>{heading}</th><td>unknown: the server does not report it</td>" in page
     comparison.environment = {**known, "processor": "NVIDIA H200", "torch": "2.11.0", "triton_language": "3.6.0"}
     assert "on GPU 0 (NVIDIA H200), Triton server 2.51.0, torch 2.11.0, Triton language" in comparison.measured_on()
 

@@ -79,7 +79,7 @@ def test_without_a_time_in_the_queue_the_rate_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"model": "m"})])
 def test_another_file_is_told_from_a_report(tmp_path: Path, text: str) -> None:
     (tmp_path / "comparison.json").write_text(text)
-    with pytest.raises(ComparisonError, match=r"is no comparison\.json"):
+    with pytest.raises(ComparisonError, match=r"is not a comparison\.json"):
         read_capacity(tmp_path, "m", from_pbtxt(MINE))
     with pytest.raises(ComparisonError, match="cannot be read: No such file"):
         read_capacity(tmp_path / "none", "m", from_pbtxt(MINE))

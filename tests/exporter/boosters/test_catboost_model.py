@@ -105,13 +105,13 @@ def no_empty_place(model: bytearray) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[], bytes], Callable[[bytearray], Any], str]] = {
-    "mark": (tenants, lambda model: model.__setitem__(0, 0), "it is no model of CatBoost's"),
+    "mark": (tenants, lambda model: model.__setitem__(0, 0), "it is not a model of CatBoost's"),
     "core": (tenants, lambda model: model.__delitem__(slice(3000, None)), "a part of it lies beyond its end"),
     "end": (tenants, lambda model: model.__delitem__(slice(-100, None)), "its end is missing"),
     "question": (tenants, vector(9999, 1, 0), "a node asks what is no question"),
     "negative question": (tenants, vector(-1, 1, 0), "a node asks what is no question"),
-    "depth": (tenants, vector(1, 2, 0), "questions are not of each tree"),
-    "start": (tenants, vector(7, 3, 1), "questions of a tree lie elsewhere"),
+    "depth": (tenants, vector(1, 2, 0), "questions are missing for some trees"),
+    "start": (tenants, vector(7, 3, 1), "questions of a tree lie outside the model"),
     "value": (tenants, vector(0x7FF8 << 48, 8, 0, 8), "the value of a leaf is not finite"),
     "bucket": (tenants, statistics(99999, 1, BUCKET.itemsize), "a statistic lies beyond its table"),
     "search": (tenants, no_empty_place, "a table of statistics has no empty place"),

@@ -127,10 +127,13 @@ def test_linear_leaves_answer_as_linear_trees_do() -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
-    "no model": (lambda text: "hello", "it is no whole text of trees by LightGBM"),
-    "cut": (lambda text: text[: len(text) // 3], "it is no whole text of trees by LightGBM"),
-    "fewer thresholds": (lambda text: text.replace("threshold=", "threshold=1 ", 1), "threshold has another count"),
-    "no number": (lambda text: text.replace("threshold=", "threshold=x ", 1), "threshold holds what is no number"),
+    "no model": (lambda text: "hello", "it is not a complete text of trees by LightGBM"),
+    "cut": (lambda text: text[: len(text) // 3], "it is not a complete text of trees by LightGBM"),
+    "fewer thresholds": (lambda text: text.replace("threshold=", "threshold=1 ", 1), "threshold does not have as many"),
+    "no number": (
+        lambda text: text.replace("threshold=", "threshold=x ", 1),
+        "threshold holds a value that is not a number",
+    ),
     "child": (lambda text: text.replace(line(text, "left_child"), "left_child=" + "99 " * 8, 1), "a node's child"),
     "feature": (lambda text: text.replace("max_feature_idx=3", "max_feature_idx=0"), "a node asks for a feature"),
     "leaves": (lambda text: text.replace("num_leaves=9", "num_leaves=0", 1), "a tree has no leaf"),
@@ -139,7 +142,7 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         lambda text: text.replace(line(text, "decision_type"), "decision_type=" + "1 " * 8, 1),
         "a node asks for a set of categories",
     ),
-    "leaf": (lambda text: text.replace("leaf_value=", "leaf_value=1 ", 1), "leaf_value has another count"),
+    "leaf": (lambda text: text.replace("leaf_value=", "leaf_value=1 ", 1), "leaf_value does not have as many"),
     "not finite": (
         lambda text: text.replace(line(text, "leaf_value"), "leaf_value=" + "inf " * 9, 1),
         "the value of a leaf is not finite",
@@ -161,24 +164,33 @@ def test_a_text_is_checked_and_keeps_all_but_where_its_trees_are(text: Callable[
 
 
 TREE_BY_TREE: dict[str, tuple[Callable[[str], str], str]] = {
-    "unread": (lambda text: text.replace("split_gain=", "split_gain=1 ", 1), "split_gain has another count"),
-    "twice": (lambda text: text.replace("\nshrinkage", "\nleaf_value=1\nshrinkage", 1), "leaf_value has another count"),
+    "unread": (lambda text: text.replace("split_gain=", "split_gain=1 ", 1), "split_gain does not have as many"),
+    "twice": (
+        lambda text: text.replace("\nshrinkage", "\nleaf_value=1\nshrinkage", 1),
+        "leaf_value does not have as many",
+    ),
     "above itself": (
         lambda text: text.replace(line(text, "left_child"), "left_child=" + "0 " * 8, 1),
         "a node's child does not come after it",
     ),
-    "classes": (lambda text: text.replace("num_class=1", "num_class=9"), "its head is not of its classes or features"),
-    "names": (lambda text: text.replace("feature_names=", "feature_names=x "), "its head is not of its classes or fea"),
-    "returns": (lambda text: text.replace("\n", "\r\n"), "it holds characters that no text"),
+    "classes": (
+        lambda text: text.replace("num_class=1", "num_class=9"),
+        "its head does not match its classes or features",
+    ),
+    "names": (
+        lambda text: text.replace("feature_names=", "feature_names=x "),
+        "its head does not match its classes or fea",
+    ),
+    "returns": (lambda text: text.replace("\n", "\r\n"), "it holds characters that LightGBM"),
     "a number of the next tree": (
         lambda text: (
             text.replace(line(text, "split_feature"), line(text, "split_feature")[:-2], 1)
             .replace("split_feature=", "split_feature=0 ", 2)
             .replace("split_feature=0 ", "split_feature=", 1)
         ),
-        "split_feature has another count of numbers than its tree",
+        "split_feature does not have as many numbers as its tree",
     ),
-    "parameter": (lambda text: text.replace("[boosting: ", "[boosting "), "a parameter is no name and its value"),
+    "parameter": (lambda text: text.replace("[boosting: ", "[boosting "), "a parameter is not a name with a value"),
     "huge": (lambda text: text.replace("num_leaves=9", "num_leaves=2147483647", 1), "more leaves than the text could"),
 }
 

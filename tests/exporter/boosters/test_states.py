@@ -71,12 +71,12 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "counts": (
         "lightgbm",
         lambda schema: schema.replace(b"split_feature=", b"split_feature=1 ", 1),
-        "split_feature has another count of numbers than its trees have",
+        "split_feature does not have as many numbers as its trees",
     ),
     "nothing": (
         "lightgbm",
         lambda schema: without_model(schema),
-        "it holds no model of a booster where one should be",
+        "its model of a booster is missing",
     ),
 }
 
@@ -111,7 +111,7 @@ def test_a_class_derived_from_a_booster_is_checked_too() -> None:
     class Own(type(CASES["catboost-holes"].estimator)):  # type: ignore[misc]
         pass
 
-    with checked_models(LIBRARIES), pytest.raises(ValueError, match="it is no model of CatBoost's"):
+    with checked_models(LIBRARIES), pytest.raises(ValueError, match="it is not a model of CatBoost's"):
         Own().__setstate__({"__model": b"CBM2    "})
 
 

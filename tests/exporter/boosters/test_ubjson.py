@@ -69,7 +69,7 @@ def test_containers_with_and_without_a_count() -> None:
     [b"", b"[", b"{L", b"?", b"[$d#L" + struct.pack(">q", 9), b"[$d#i\xff", b"[$d", b"Si\xff", b"[#?", b"[" * 100_000],
 )
 def test_what_is_no_ubjson_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="it is no UBJSON"):
+    with pytest.raises(ValueError, match="it is not UBJSON"):
         parse_ubjson(data)
 
 
@@ -84,5 +84,5 @@ def test_an_array_of_constants_without_bytes_is_refused_before_it_is_built(mark:
 @pytest.mark.parametrize("kind", [b"", b"$[", b"${", b"$C", b"$S", b"$i", b"$D"])
 @pytest.mark.parametrize("container", [b"[", b"{"])
 def test_a_count_beyond_the_data_ends_where_the_data_do(container: bytes, kind: bytes) -> None:
-    with pytest.raises(ValueError, match="it is no UBJSON"):
+    with pytest.raises(ValueError, match="it is not UBJSON"):
         parse_ubjson(container + kind + b"#L" + struct.pack(">q", 5 * 10**11) + b"i\x01ai\x01" * 9)

@@ -65,31 +65,39 @@ DAMAGES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "a list": ("exact", lambda d: d.update(learner=[]), "TypeError"),
     "no trees": ("exact", lambda d: model(d).update(trees=[]), "it has no trees"),
     "fewer trees": ("exact", lambda d: model(d)["trees"].pop(), "num_trees is not the number of trees"),
-    "output": ("targets", lambda d: model(d)["tree_info"].__setitem__(0, 4), "a tree adds to an output that there is"),
+    "output": ("targets", lambda d: model(d)["tree_info"].__setitem__(0, 4), "a tree adds to an output that does not"),
     "rounds": ("exact", lambda d: model(d)["iteration_indptr"].__setitem__(3, 99), "iteration_indptr does not ascend"),
-    "best": ("early", lambda d: d["learner"]["attributes"].update(best_iteration="999"), "its best iteration is none"),
-    "weights": ("linear", lambda d: model(d)["weights"].pop(), "weights are not as many as features and outputs"),
-    "dropped": ("dart", lambda d: d["learner"]["gradient_booster"]["weight_drop"].pop(), "weight_drop is not of each"),
-    "names": ("categories", lambda d: d["learner"]["feature_names"].pop(), "feature_names are not as many as"),
+    "best": (
+        "early",
+        lambda d: d["learner"]["attributes"].update(best_iteration="999"),
+        "its best iteration does not exist",
+    ),
+    "weights": ("linear", lambda d: model(d)["weights"].pop(), "weights do not match features and outputs"),
+    "dropped": (
+        "dart",
+        lambda d: d["learner"]["gradient_booster"]["weight_drop"].pop(),
+        "weight_drop does not match the",
+    ),
+    "names": ("categories", lambda d: d["learner"]["feature_names"].pop(), "feature_names do not match"),
     "booster": ("exact", lambda d: d["learner"]["gradient_booster"].update(name="x"), "its booster is 'x'"),
-    "nodes": ("exact", lambda d: tree(d)["tree_param"].update(num_nodes="3"), "left_children is not of each node"),
-    "values": ("exact", lambda d: tree(d)["base_weights"].pop(), "base_weights is not of each node"),
+    "nodes": ("exact", lambda d: tree(d)["tree_param"].update(num_nodes="3"), "left_children does not match the nodes"),
+    "values": ("exact", lambda d: tree(d)["base_weights"].pop(), "base_weights does not match the nodes"),
     "child": ("exact", put("left_children", 999), "a node's child is not in its tree"),
     "negative child": ("exact", put("right_children", -7), "a node's child is not in its tree"),
     "child of itself": ("exact", put("left_children", 0), "a node's child is not in its tree"),
     "child of two": ("exact", put("left_children", 1, first_inner), "a node is the child of several"),
     "parent": ("exact", put("parents", 99, lambda _: 1), "a node's parent is not in its tree"),
     "other parent": ("exact", put("parents", 2, lambda _: 1), "a node's parent is another one"),
-    "feature": ("exact", put("split_indices", 5), "a node asks for a feature that there is not"),
-    "no number": ("exact", put("split_indices", "x"), "split_indices are no numbers"),
-    "fraction": ("exact", put("split_indices", 0.5), "split_indices are no whole numbers"),
+    "feature": ("exact", put("split_indices", 5), "a node asks for a feature that does not exist"),
+    "no number": ("exact", put("split_indices", "x"), "split_indices are not numbers"),
+    "fraction": ("exact", put("split_indices", 0.5), "split_indices are not whole numbers"),
     "width": ("exact", lambda d: tree(d)["tree_param"].update(size_leaf_vector="3"), "a leaf has another number of"),
     "leaf row": (
         "vector-leaves",
         put("right_children", 99, lambda one: one["left_children"].index(-1)),
         "a leaf has no row of leaf_weights",
     ),
-    "leaf rows": ("vector-leaves", lambda d: tree(d)["leaf_weights"].pop(), "leaf_weights is not of each output"),
+    "leaf rows": ("vector-leaves", lambda d: tree(d)["leaf_weights"].pop(), "leaf_weights does not match the outputs"),
     "segment": ("codes", put("categories_segments", 9999), "a set is empty"),
     "set": ("codes", put("categories_sizes", 400, lambda _: -1), "a set of categories lies elsewhere"),
     "category": ("codes", put("categories", -3), "a category is not in [0, 16,777,216)"),
@@ -123,7 +131,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     CASES["xgboost-exact"].fitted()[0].save_model(tmp_path / "model.ubj")
     whole = (tmp_path / "model.ubj").read_bytes()
     (tmp_path / "model.ubj").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ExportError, match="it is no UBJSON, or its end is missing"):
+    with pytest.raises(ExportError, match="it is not UBJSON, or its end is missing"):
         load_estimator(tmp_path / "model.ubj", missing=0)
 
 

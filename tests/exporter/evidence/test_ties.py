@@ -1,10 +1,11 @@
-"""Neighbours at equal distance: refused by name, with their share, and exported where the user accepts them."""
+"""Neighbours at equal distance: answered as a tree's search answers them, else refused by name or accepted."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor, KNeighborsTransformer
@@ -19,6 +20,9 @@ from triton_regressors.exporter.lowerings.neighbors import lower_k_neighbors
 from triton_regressors.exporter.registry import _LOWERINGS
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
+from triton_regressors.kernels.ops.neighbors.tree_search import search
 from triton_regressors.kernels.plan.plan import load_plan
 
 rng = np.random.default_rng(0)
@@ -26,15 +30,27 @@ X, SAMPLE = (rng.integers(0, 5, (rows, 4)).astype(np.float64) for rows in (600, 
 y = rng.standard_normal(600)
 HOLES = np.where(rng.random(X.shape) < 0.2, np.nan, X)
 
-MODELS: dict[str, Any] = {
-    "kd_tree": lambda: KNeighborsRegressor(algorithm="kd_tree"),
-    "ball_tree": lambda: KNeighborsRegressor(algorithm="ball_tree"),
+ALTERNATIVES: dict[str, Any] = {
     "brute": lambda: KNeighborsRegressor(algorithm="brute"),
-    "manhattan": lambda: KNeighborsRegressor(metric="manhattan"),
-    "by distance": lambda: KNeighborsRegressor(weights="distance"),
-    "scaled": lambda: make_pipeline(StandardScaler(), KNeighborsRegressor()),
+    "brute and scaled": lambda: make_pipeline(StandardScaler(), KNeighborsRegressor(algorithm="brute")),
+    "more neighbours than a tree's search is repeated for": lambda: KNeighborsRegressor(64),
     "a graph": lambda: make_pipeline(KNeighborsTransformer(mode="connectivity"), Ridge()),
 }
+"""Models of which an entry takes other points."""
+
+TREES: dict[str, Any] = {
+    "by default": KNeighborsRegressor,
+    "kd_tree": lambda: KNeighborsRegressor(3, algorithm="kd_tree", leaf_size=7),
+    "ball_tree": lambda: KNeighborsRegressor(algorithm="ball_tree"),
+    "manhattan": lambda: KNeighborsRegressor(metric="manhattan"),
+    "cubed": lambda: KNeighborsRegressor(p=3),
+    "hamming": lambda: KNeighborsRegressor(metric="hamming"),
+    "by distance": lambda: KNeighborsRegressor(weights="distance"),
+    "scaled": lambda: make_pipeline(StandardScaler(), KNeighborsRegressor()),
+    "the most neighbours": lambda: KNeighborsRegressor(63),
+    "in parallel": lambda: KNeighborsRegressor(n_jobs=2),
+}
+"""Models whose search an entry repeats."""
 
 
 def differing(estimator: Any, entry: Path, rows: np.ndarray) -> np.ndarray:
@@ -44,9 +60,63 @@ def differing(estimator: Any, entry: Path, rows: np.ndarray) -> np.ndarray:
     return differs
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", TREES)
+def test_a_tree_s_choice_among_equally_near_points_is_the_entry_s(tmp_path: Path, name: str) -> None:
+    """On the sample, and on whole numbers that no sample held."""
+    estimator = TREES[name]().fit(X, y)
+    result = export(estimator, tmp_path, name="ties", sample=SAMPLE)
+    entry = result.entry.version_directory
+    parity = read_document(entry).parity
+    assert (parity.rows, parity.ties) == (500, None)
+    others = np.random.default_rng(9).integers(-1, 7, (500, 4)).astype(np.float64)
+    for rows in (SAMPLE, others):
+        assert tied_rows(load_plan(entry), rows).mean() > 0.3
+        assert not differing(estimator, entry, rows).any()
+
+
+def test_a_tree_s_choice_is_that_of_the_kernels(tmp_path: Path) -> None:
+    for estimator in (KNeighborsRegressor(), KNeighborsRegressor(algorithm="ball_tree", weights="distance")):
+        plan = compile_estimator(estimator.fit(X, y), sample=SAMPLE).plan
+        rows = SAMPLE[:8].astype(np.float32)
+        found = Runner(plan, engine="interpret").predict(rows)["y"]
+        assert np.abs(found[:, 0] - estimator.predict(SAMPLE[:8])).max() < 1e-6
+
+
+def test_decimals_of_a_table_keep_their_order_too(tmp_path: Path) -> None:
+    """Sums of rounded numbers that are equal on paper differ in their last places, as scikit-learn's sums do."""
+    draw = np.random.default_rng(4)
+    table, rows = draw.normal(size=(600, 3)).round(1), draw.normal(size=(400, 3)).round(1)
+    estimator = KNeighborsRegressor().fit(table, y)
+    entry = export(estimator, tmp_path, sample=rows).entry.version_directory
+    found = Runner(load_plan(entry), engine="torch").predict(rows)["y"]
+    assert np.abs(found[:, 0] - estimator.predict(rows)).max() < 1e-6
+
+
+def test_a_table_without_ties_needs_no_tree() -> None:
+    draw = np.random.default_rng(5)
+    plan = compile_estimator(
+        KNeighborsRegressor().fit(draw.random((300, 3)), y[:300]), sample=draw.random((50, 3))
+    ).plan
+    assert [type(step.operation) for step in plan.steps] == [Neighbors]
+
+
+def test_a_search_that_is_not_scikit_learns_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later release may search in another way: then the entry is what it is without a tree."""
+    estimator = KNeighborsRegressor().fit(X, y)
+    assert [type(step.operation) for step in compile_estimator(estimator, sample=SAMPLE).plan.steps] == [TreeNeighbors]
+
+    def smallest(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        distance, index = search(*given)
+        return distance, torch.arange(index.shape[1]).repeat(len(index), 1)
+
+    monkeypatch.setattr("triton_regressors.exporter.search_tree.search", smallest)
+    plan = compile_estimator(estimator, sample=SAMPLE, ties="accept").plan
+    assert [type(step.operation) for step in plan.steps] == [Neighbors]
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
 def test_ties_are_refused_by_name_and_exported_where_accepted(tmp_path: Path, name: str) -> None:
-    estimator = MODELS[name]().fit(X, y)
+    estimator = ALTERNATIVES[name]().fit(X, y)
     with pytest.raises(ExportError) as refused:
         export(estimator, tmp_path, name="ties", sample=SAMPLE)
     assert not list(tmp_path.iterdir())
@@ -134,7 +204,7 @@ def test_ties_is_one_of_two_words(tmp_path: Path) -> None:
 
 
 def test_nothing_is_exported_when_no_row_could_be_verified(tmp_path: Path) -> None:
-    estimator = KNeighborsRegressor().fit(X, y)
+    estimator = KNeighborsRegressor(algorithm="brute").fit(X, y)
     entry = export(estimator, tmp_path, name="some", sample=SAMPLE, ties="accept").entry
     tied = SAMPLE[differing(estimator, entry.version_directory, SAMPLE)][:5]
     with pytest.raises(ExportError, match="no row is left to verify the entry with"):
