@@ -85,7 +85,8 @@ def compile_estimator(
         missing_strings: strings that stand for a missing value in columns of strings.
         columns: their names, for an estimator that was fitted on columns without; None: its own.
         kept: names of columns of numbers that are inputs even where the model drops them.
-        ties: "accept" leaves out of the parity what neighbours at equal distance do to it; "refuse" does not.
+        ties: "accept" leaves rows out of the parity that have neighbours at equal distance or lie on thresholds behind
+            sums; "refuse" does not.
 
     Raises:
         ExportError: the estimator cannot be lowered, or an argument is none of those above.
@@ -244,8 +245,9 @@ def export(
             category.
         columns: names for the columns, in the order that the estimator was fitted on, so that clients may send columns
             by name where it was fitted on columns without names. None: the estimator's own names.
-        ties: what to do about rows that have neighbours at equal distance, of which scikit-learn and the entry take
-            different ones: "refuse" (default) the export, or "accept" that such rows are answered differently.
+        ties: what to do about rows to which the estimator has more than one answer: those with neighbours at equal
+            distance, of which scikit-learn and the entry take different ones, and those on thresholds that last bits
+            of a number decide. "refuse" (default) the export, or "accept" that such rows are answered differently.
             Parity is then that of the other rows, and the entry says how many were left out.
         max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
             features at most 2²⁸.

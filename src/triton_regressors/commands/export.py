@@ -124,8 +124,8 @@ def export(
         str,
         typer.Option(
             metavar="HOW",
-            help="Rows with neighbours at equal distance: refuse to export, or accept other answers than "
-            "scikit-learn's.",
+            help="Rows with neighbours at equal distance or on thresholds behind sums: refuse to export, or accept "
+            "other answers than scikit-learn's.",
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
