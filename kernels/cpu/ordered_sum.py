@@ -14,8 +14,6 @@ def add_in_order(terms: torch.Tensor) -> torch.Tensor:
     columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
     with np.errstate(all="ignore"):  # infinity is an answer
         few = columns.shape[1] < FEW_NUMBERS
-        if few:
-            added = np.add.accumulate(columns, axis=0)[-1]
-        else:  # row after row; from −0 on, as 0 would lose the sign of zeros
-            added = np.add.reduce(columns, axis=0, initial=-0.0)
+        # Reducing adds row after row, from −0 on: 0 would lose the sign of zeros.
+        added = np.add.accumulate(columns, axis=0)[-1] if few else np.add.reduce(columns, axis=0, initial=-0.0)
     return torch.from_numpy(added).view(terms.shape[1:])
