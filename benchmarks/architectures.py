@@ -44,7 +44,7 @@ from benchmarks.recording import Recorded, compile_recorded, constant_bank, reco
 from benchmarks.sass import SassError, disassemble
 from benchmarks.sass_execution import Counts, Hints, execute
 from benchmarks.sass_thread import Memory, Program
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 FILE = RESULTS / "architectures.json"
 CPU = torch.device("cpu")

@@ -34,7 +34,7 @@ from benchmarks.architectures import counts
 from benchmarks.families_gpu import compiled, kernels
 from benchmarks.gpu_rates import GPUS, WARP
 from benchmarks.recording import Recorded, record
-from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.plan.plan import Plan
 
 ROWS = 4096
 H200 = next(gpu for gpu in GPUS if gpu.name == "H200")

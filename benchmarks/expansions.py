@@ -14,8 +14,8 @@ from benchmarks.works import Work, compiled
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.passes.split_sums import split_sums
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 Tensor = torch.Tensor
 

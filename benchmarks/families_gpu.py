@@ -30,8 +30,8 @@ from benchmarks.forest_peer import nvforest, there_is_nvforest
 from benchmarks.neighborhoods import neighborhoods
 from benchmarks.timing import QUICK, Contender, Effort, capture, time_on_device, time_on_host
 from benchmarks.works import Work, compiled, with_ordered_sums
-from triton_regressors.kernels.plan import INPUT, Plan
-from triton_regressors.kernels.program import bind_parameters
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.plan.plan import INPUT, Plan
 
 INPUTS = 4
 OURS, TORCH, INTEGERS = "triton_regressors", "torch", "integer sum"

@@ -26,10 +26,10 @@ from benchmarks.environment import default_directory, device_name, save
 from benchmarks.models import Model, model
 from benchmarks.peers import cubic_forms, quadratic_forms
 from benchmarks.timing import Contender, time_on_device
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import Operation
 
 INPUTS = 4
 AFFINE_FEATURES = (1, 3, 13, 32, 64, 100, 256)

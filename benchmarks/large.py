@@ -45,7 +45,7 @@ from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter import memory
 from triton_regressors.exporter.loading import load_estimator
-from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.format.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 
 TOY = 40

@@ -33,8 +33,8 @@ from triton.runtime.jit import JITFunction
 from benchmarks.environment import device_name
 from benchmarks.shape_classes import OPERATIONS, Model, ShapeClass, shape_classes
 from benchmarks.timing import Contender, input_count, time_on_device
-from triton_regressors.kernels.launch_shapes import TABLE, Shape, capability
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.plan.launch_shapes import TABLE, Shape, capability
+from triton_regressors.kernels.plan.plan import Operation
 
 GAIN = 0.97
 """How much of the default's time, in the geometric mean over the batches, a shape may take to come into the table."""

@@ -27,8 +27,8 @@ import torch
 from benchmarks.checking import WrongAnswerError, demand, error_of_arrays
 from benchmarks.models import DTYPES, Model, model
 from benchmarks.timing import Contender, time_block
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.runner import Runner
 
 OURS_LIMIT = 1e-5
 PEERS_LIMIT = 1e-2

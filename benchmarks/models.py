@@ -25,7 +25,7 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.plan.plan import Plan
 
 FIT_ROWS = 4000
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from benchmarks.works import Work, alone
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
 
 MISSING = 0.1
 """The share of NaN where they are imputed."""

@@ -70,7 +70,7 @@ def load(entry: Entry) -> tuple[Any, dict[str, Any]]:
     spec.submodule_search_locations = [str(entry.version_directory)]
     sys.modules[package] = importlib.util.module_from_spec(spec)
     loaded = importlib.import_module(f"{package}.model").TritonPythonModel()
-    observers = importlib.import_module(f"{package}.kernels.observer")
+    observers = importlib.import_module(f"{package}.kernels.serving.observer")
     start, found = observers.start, dict[str, Any]()
 
     def start_all(subject: Any, mode: str, *others: Any) -> Any:

@@ -35,8 +35,8 @@ from benchmarks.checking import demand, error_of_arrays
 from benchmarks.environment import busy, default_directory, save_models
 from benchmarks.timing import QUICK, Contender, Effort, input_count, time_on_host
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.runner import Runner
 
 SIZES = (1, 64, 4096)
 LIMIT = 1e-6

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Contender
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 
 Tensor = torch.Tensor
 MODES = {"": None, ", max-autotune": "max-autotune-no-cudagraphs"}

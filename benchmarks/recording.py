@@ -18,8 +18,8 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from benchmarks.gpu_rates import Gpu
-from triton_regressors.kernels.plan import INPUT, Plan
-from triton_regressors.kernels.program import bind_parameters
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.plan.plan import INPUT, Plan
 
 POINTERS = {
     torch.bool: "*i1", torch.int8: "*i8", torch.uint8: "*u8", torch.int16: "*i16", torch.int32: "*i32",

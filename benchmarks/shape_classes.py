@@ -14,14 +14,14 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from benchmarks.works import in_order
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.passes.specialise import specialise
-from triton_regressors.kernels.affine_map import affine_narrow_shape, affine_shape
-from triton_regressors.kernels.launch_shapes import LaunchShapes, Shape, key
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine, polynomial_affine_shape
-from triton_regressors.kernels.ops.quadratic import Quadratic, quadratic_shape
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Operation
-from triton_regressors.kernels.tree_tile import MOST_CACHED, MOST_PLAIN, tree_class, tree_ensemble_shape
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.affine_kernel import affine_narrow_shape, affine_shape
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine, polynomial_affine_shape
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic, quadratic_shape
+from triton_regressors.kernels.ops.trees.launch import MOST_CACHED, MOST_PLAIN, tree_class, tree_ensemble_shape
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.launch_shapes import LaunchShapes, Shape, key
+from triton_regressors.kernels.plan.plan import Operation
 
 INPUT_NUMBERS = 2**26
 """How many numbers the rows of the largest batch have at most."""

@@ -30,12 +30,12 @@ from benchmarks.families_gpu import kernels, layers, trees
 from benchmarks.neighborhoods import graphs, imputers
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
 from benchmarks.works import Work, alone
-from triton_regressors.kernels.ops.dense_layers import DenseLayers
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.plan import INPUT, Plan, Step
-from triton_regressors.kernels.program import bind_parameters
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 LIKE, TORCH = "like", "torch"
 ROUNDED = "lost in rounding"

@@ -11,8 +11,8 @@ import torch
 from sklearn.base import BaseEstimator
 
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 LIMIT = 1e-6
 """How far our answers may be from the reference's, in standard deviations of these, or in units of 1 if it is more."""

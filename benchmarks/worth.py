@@ -48,7 +48,7 @@ from benchmarks.libraries import (
 )
 from benchmarks.models import FAMILIES, SIZES, Model, model
 from benchmarks.timing import Contender, Effort, take_turns
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.measured import shape_of
 
 BATCH_SIZES = (1, 8, 64, 256, 1024, 4096, 16384, 65536)

@@ -29,7 +29,7 @@ from triton_regressors.clients.errors import (
 )
 from triton_regressors.clients.parts import Answer, Part
 from triton_regressors.clients.tensors import Tensors, datatype
-from triton_regressors.kernels.column_parameters import COLUMNS_DIGEST
+from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 
 Protocol = Literal["grpc", "http"]
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.parts import Part, cut
 from triton_regressors.clients.tensors import DTYPES, Given, InputTensor, Tensors, input_tensors, model_tensors, same
-from triton_regressors.kernels.column_parameters import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
+from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
 """Tensors of at most so many bytes travel in one message, either way. gRPC carries 2 GiB, and the HTTP endpoint of

@@ -25,7 +25,7 @@ from triton_regressors.clients.errors import (
 from triton_regressors.clients.listing import there_is
 from triton_regressors.clients.parts import Answer, Answers, joined, named_row, renumbered
 from triton_regressors.clients.tensors import Given, as_frame, some_rows
-from triton_regressors.kernels.column_parameters import COLUMNS_DIGEST
+from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 
 T = TypeVar("T")
 Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]

@@ -17,7 +17,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors import tables as rules
 from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
-from triton_regressors.kernels.column_parameters import CATEGORIES, COLUMNS
+from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]

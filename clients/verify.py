@@ -12,8 +12,8 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.kernels.entry import Entry, find_entry, read_document, read_golden
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.parity import Parity, measure
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.parity import Parity, measure
 
 _ODD_SIZES = (3, 1, 7, 5, 13, 11)
 

@@ -38,13 +38,13 @@ from triton_regressors.exporter.lower import Lowered, lower
 from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.exporter.tree_nodes import Trees, arrange
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.parity import ulps
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import ulps
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Plan
 
 Ensemble = TreeEnsemble | SymmetricTrees
 

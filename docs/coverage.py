@@ -44,7 +44,7 @@ from tests.exporter.catalogue import ROWS as MADE_ROWS
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.compiler import Compilation
-    from triton_regressors.kernels.inputs import Inputs
+    from triton_regressors.kernels.format.inputs import Inputs
 
 RESULTS = Path(__file__).parent / "coverage.json"
 PAGE = Path(__file__).parent / "coverage.md"
@@ -176,8 +176,8 @@ def _figures(compilation: Compilation, engine: str) -> dict[str, dict[str, Any]]
 
     `unsent` is there where a client refuses rows, and says how many: those with a category that the type does not hold.
     """
-    from triton_regressors.kernels.parity import measure
-    from triton_regressors.kernels.run import Runner
+    from triton_regressors.kernels.engine.runner import Runner
+    from triton_regressors.kernels.format.parity import measure
 
     plan, sample = compilation.plan, compilation.sample
     unsent = MADE_ROWS - len(sample.X)

@@ -44,7 +44,7 @@ from sklearn.neighbors import KNeighborsRegressor, KNeighborsTransformer, Radius
 
 from docs.coverage import ROWS, WRONG, record, rounded, show_progress, versions_of, walk
 from tests.exporter.cases import CASES
-from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.format.parity import measure, units
 
 SECONDS = 60.0
 """How long a peer may take for a case."""

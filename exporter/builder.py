@@ -26,16 +26,16 @@ from triton_regressors.exporter.rounding import round_before_decisions
 from triton_regressors.exporter.row_types import columns_of, computes_in_float32, float32_columns, transformed
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.exporter.sparsity import makes_sparse
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 HANDS_ON = (
     BaseSearchCV,
@@ -211,7 +211,7 @@ class Builder:
             x: `[rows, width]`.
             weight: `[width]` or `[width, targets]`.
             intercept: a number or `[targets]`.
-            function: one of `kernels.functions.FUNCTIONS`.
+            function: one of `kernels.numerics.functions.FUNCTIONS`.
         """
         w = _float64(weight).reshape(x.width, -1)
         return self.add(Affine(w, np.broadcast_to(_float64(intercept), w.shape[1:]).copy(), function), x)

@@ -41,7 +41,7 @@ from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.quantiles import columns_of_level
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
-from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.format.inputs import Inputs
 
 CALLED = "The calibration table"
 FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -24,9 +24,9 @@ from triton_regressors.kernels.entry import (
     Stage,
     StepSummary,
 )
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
+from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.version import __version__
 
 GOLDEN_ROWS = 16

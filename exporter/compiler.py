@@ -37,9 +37,9 @@ from triton_regressors.exporter.row_types import DOUBLE, RowTypes, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
 from triton_regressors.exporter.verify import Report, compare_types, verify
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Float32Rows, Source
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.errors import PlanError
 
 ROWS_AT_ONCE = 4096
 

@@ -13,11 +13,11 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.column_parameters import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS
-from triton_regressors.kernels.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
-from triton_regressors.kernels.observer import DEFAULT_MODE, MODES
-from triton_regressors.kernels.run import ENGINES
-from triton_regressors.kernels.staging import MAX_NUMBERS
+from triton_regressors.kernels.engine.runner import ENGINES
+from triton_regressors.kernels.engine.staging import MAX_NUMBERS
+from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS
+from triton_regressors.kernels.format.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
+from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
 
 FULL_BATCH = "a full batch"
 """Name of the warm-up that follows max_batch_size."""

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import INPUT, Operation, Plan
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
 
 ROWS = 512
 """How many rows at edges are made at most."""

@@ -17,16 +17,16 @@ import torch
 
 from triton_regressors.exporter.lowerings.pieces import Pieces, piecewise
 from triton_regressors.exporter.rounding import decided_values
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Operation, Plan, Step
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 SEARCHES = 33
 """Halvings that find one of 2³² float32 numbers."""

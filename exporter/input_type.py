@@ -22,8 +22,8 @@ from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.sample import GivenRows, differ
-from triton_regressors.kernels.inputs import NUMBERS, Inputs, IntegerInput
-from triton_regressors.kernels.parity import ulps
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, IntegerInput
+from triton_regressors.kernels.format.parity import ulps
 
 INPUT_TYPES = ("auto", "fp32", "fp64")
 

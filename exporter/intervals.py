@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.interval_end import IntervalEnd
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.interval_end import IntervalEnd
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 ENDS = ("lower", "upper")
 """The outputs that an interval adds."""
@@ -76,7 +76,7 @@ class Interval:
 def rounded(values: np.ndarray, towards: float) -> np.ndarray:
     """Return each float64 as the nearest float32 that does not lie on its other side, `towards` −∞ or +∞; as float64.
 
-    This is IEEE 754's rounding toward −∞ or +∞, which `kernels/ops/interval_end.py` does to what is served.
+    This is IEEE 754's rounding toward −∞ or +∞, which `kernels/ops/columns/interval_end.py` does to what is served.
     """
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)

@@ -19,9 +19,9 @@ from triton_regressors.exporter.oracle import INNER_ESTIMATORS, Oracle, feature_
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.row_types import DOUBLE, ROWS, RowTypes
 from triton_regressors.exporter.soundness import in_one_sentence
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.plan.plan import Plan
 
 MOST_FEATURES = 2**22
 """The largest number of features of a model. One row of them fills 16 MB of a request in FP32."""

@@ -15,8 +15,8 @@ import numpy as np
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.inputs import INTEGERS, Inputs
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import INTEGERS, Inputs
 
 QUESTIONS = 64
 ROWS = 64

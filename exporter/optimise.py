@@ -34,7 +34,7 @@ from triton_regressors.exporter.passes.select_early import select_early
 from triton_regressors.exporter.passes.select_in_place import select_in_place
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.exporter.passes.split_sums import split_sums
-from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.plan.plan import Plan
 
 
 @dataclass(frozen=True)

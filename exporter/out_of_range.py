@@ -8,12 +8,12 @@ import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.outside import Outside
-from triton_regressors.kernels.plan import INPUT, Plan, Step
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.outside import Outside
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 OUTPUT = "out_of_range"
 STAGE = "count what is out of range"

@@ -29,11 +29,11 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.config import ServingOptions, for_next_version, make_config
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.column_parameters import COLUMNS
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
-from triton_regressors.kernels.inputs import NUMBERS, Inputs
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.format.columns_digest import COLUMNS
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
+from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -14,27 +14,27 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.power import Power
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.ops.row_norm import RowNorm
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.ops.wrap import Wrap
-from triton_regressors.kernels.plan import INPUT, Operation, Plan, Step
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.columns.wrap import Wrap
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 DECISIONS = (
     LinearLeaves,

@@ -7,9 +7,9 @@ from typing import Any
 from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.row_profile import RowProfile
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
 
 CALLED = "The profile"
 

@@ -12,8 +12,8 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lower import Lowered
 from triton_regressors.exporter.oracle import Answers, Oracle
 from triton_regressors.exporter.profile import Profile
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.parity import units
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.parity import units
 
 DRAWN_ROWS = 1024
 

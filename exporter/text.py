@@ -1,7 +1,7 @@
 """Columns of strings: which categories a model knows of each, and the tensors that requests bring them in.
 
-In a plan a string is its number among its column's categories, see `kernels/inputs.py`. Whatever reads the column,
-encoder or imputer, is lowered to work on these numbers.
+In a plan a string is its number among its column's categories, see `kernels/format/inputs.py`. Whatever reads the
+column, encoder or imputer, is lowered to work on these numbers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.plan import INPUT, Plan
+from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.plan.plan import INPUT, Plan
 
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05

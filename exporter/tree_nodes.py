@@ -9,8 +9,8 @@ import numpy as np
 
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.soundness import NO_CHILD, check_nodes
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 NODES_AT_ONCE = 2**16
 """How many nodes are laid out at a time, and more where a tree has more."""

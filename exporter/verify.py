@@ -11,9 +11,9 @@ import numpy as np
 from triton_regressors.exporter.input_type import InputChoice
 from triton_regressors.exporter.oracle import Oracle
 from triton_regressors.exporter.sample import Sample
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Float32Rows, OutputParity, ParityReport
-from triton_regressors.kernels.parity import Parity, measure, ulps, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.parity import Parity, measure, ulps, units
 
 
 @dataclass(frozen=True, repr=False)

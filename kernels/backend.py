@@ -22,18 +22,18 @@ import numpy as np
 import torch
 import triton_python_backend_utils
 
-from .column_parameters import COLUMNS_DIGEST, columns_digest
 from .entry import read_document, read_golden
-from .tensors import NUMBERS, check_strings, numbers_in, numbers_in_place, strings_in, tensor_out
+from .format.columns_digest import COLUMNS_DIGEST, columns_digest
+from .serving.tensors import NUMBERS, check_strings, numbers_in, numbers_in_place, strings_in, tensor_out
 
 if TYPE_CHECKING:
-    from .allowed import Allowed
-    from .executors import Answers
-    from .gather import Part
-    from .inputs import Inputs
-    from .observer import Unobserved
-    from .run import Runner
-    from .stub import ErrorCode, Request, Response, Utils
+    from .engine.gather import Part
+    from .engine.input_check import Allowed
+    from .engine.kernel_executor import Answers
+    from .engine.runner import Runner
+    from .format.inputs import Inputs
+    from .serving.backend_types import ErrorCode, Request, Response, Utils
+    from .serving.observer import Unobserved
 
 pb_utils: Utils = triton_python_backend_utils
 
@@ -82,15 +82,15 @@ class TritonPythonModel:
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
         version = Path(__file__).parents[1]
         document = read_document(version)  # before the modules that it checks are imported
-        from .allowed import Allowed
-        from .inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
-        from .metrics import Subject
-        from .observer import DEFAULT_MODE, MODES, start
-        from .parity import measure
-        from .plan import load_plan
-        from .row_profile import read_profile
-        from .run import Runner
-        from .staging import MAX_NUMBERS
+        from .engine.input_check import Allowed
+        from .engine.runner import Runner
+        from .engine.staging import MAX_NUMBERS
+        from .format.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
+        from .format.parity import measure
+        from .format.row_profile import read_profile
+        from .plan.plan import load_plan
+        from .serving.metrics import Subject
+        from .serving.observer import DEFAULT_MODE, MODES, start
 
         on_gpu = args["model_instance_kind"] == "GPU"
         device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
@@ -214,7 +214,7 @@ class TritonPythonModel:
 
     def _matrix(self, request: Request) -> np.ndarray:
         """Return the plan's matrix for a request that has other tensors than X."""
-        from .gather import on_cpu
+        from .engine.gather import on_cpu
 
         tensors = {
             name: strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
@@ -229,7 +229,7 @@ class TritonPythonModel:
 
     def _refuse(self, requests: list[Request], parts: list[Part], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
-        from .gather import on_cpu
+        from .engine.gather import on_cpu
 
         arrays = map(on_cpu, parts)
         refusals = [

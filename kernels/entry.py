@@ -5,15 +5,15 @@
       plan.json               a `Document`: the plan, and what is known of it
       weights.safetensors     the plan's arrays
       golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
-      profile.safetensors     a `RowProfile` of the rows that the export was given, if it was: see `row_profile.py`
+      profile.safetensors     a `RowProfile` of the rows that the export was given, if it was
       kernels/                this folder as it was at the export
 
 `plan.json` has two more keys: "files" is the SHA-256 of every other file of its version, by path, and "digest" that of
-the bytes of `plan.json` itself with the 64 digits of this digest left out. See `digests.py`.
+the bytes of `plan.json` itself with the 64 digits of this digest left out. See `format/digests.py`.
 
-No other module knows these names and keys, but for the keys of the plan itself, which are `kernels/plan.py`'s. This one
-does without torch. In an entry it runs before the files are checked, of which its neighbours are some: it imports most
-of them afterwards.
+No other module knows these names and keys, but for the keys of the plan itself, which are `kernels/plan/plan.py`'s.
+This one does without torch. In an entry it runs before the files are checked, of which its neighbours are some: it
+imports most of them afterwards.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors.numpy import load_file, save, save_file
 
-from .digests import check_digests, file_digests
-from .errors import PlanError
+from .format.digests import check_digests, file_digests
+from .format.errors import PlanError
 
 if TYPE_CHECKING:
-    from .inputs import Inputs
-    from .parity import Parity
-    from .row_profile import RowProfile
+    from .format.inputs import Inputs
+    from .format.parity import Parity
+    from .format.row_profile import RowProfile
 
 MODEL, PLAN, WEIGHTS, GOLDEN = "model.py", "plan.json", "weights.safetensors", "golden.safetensors"
 KERNELS = Path(__file__).parent
@@ -280,7 +280,7 @@ def write_version(
     if profile is not None:
         profile.write(version)
     (version / MODEL).write_bytes(MODEL_CODE)
-    for source in sorted([*KERNELS.rglob("*.py"), *KERNELS.glob("*.json")]):
+    for source in sorted([*KERNELS.rglob("*.py"), *KERNELS.rglob("*.json")]):
         target = version / KERNELS.name / source.relative_to(KERNELS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -300,8 +300,8 @@ def write_golden(version: Path, golden: Golden) -> None:
 
 def write_document(version: Path, document: Document) -> None:
     """Write `plan.json`, with the digests of all files that are in the version's directory by then."""
-    from .inputs import Inputs
-    from .records import to_json
+    from .format.inputs import Inputs
+    from .format.records import to_json
 
     whole = to_json(document)
     plan, tensors = whole.pop("plan"), whole["inputs"]
@@ -369,9 +369,9 @@ def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:
 
 def _document(path: Path, whole: dict[str, Any]) -> Document:
     """Return the document in a `plan.json` of which the digests are taken out."""
-    from .inputs import Inputs
-    from .parity import Parity
-    from .records import from_json, to_json
+    from .format.inputs import Inputs
+    from .format.parity import Parity
+    from .format.records import from_json, to_json
 
     found = {field.name: whole.pop(field.name) for field in dataclasses.fields(Document) if field.name in whole}
     n_features, inputs = whole.get("n_features"), found.get("inputs")

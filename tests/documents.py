@@ -8,8 +8,8 @@ import numpy as np
 
 from triton_regressors.kernels import entry
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.plan import Plan
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.plan.plan import Plan
 
 
 def document(

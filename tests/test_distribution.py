@@ -65,7 +65,7 @@ def of_the_package() -> set[str]:
     return own | {
         f"triton_regressors/{name}/{path.relative_to(folder)}"
         for name, folder in folders.items()
-        for path in [*folder.rglob("*.py"), *folder.glob("*.json")]
+        for path in [*folder.rglob("*.py"), *folder.rglob("*.json")]
     }
 
 

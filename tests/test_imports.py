@@ -85,7 +85,7 @@ def layer(name: str) -> str:
 
 def test_the_walk_sees_what_it_should():
     assert len(MODULES) > 100
-    assert (f"{PACKAGE}.kernels.errors", "top") in ARROWS[f"{PACKAGE}.kernels.plan"]  # relative
+    assert (f"{PACKAGE}.kernels.format.errors", "top") in ARROWS[f"{PACKAGE}.kernels.plan.plan"]  # relative
     assert (f"{PACKAGE}.clients.server", "function") in ARROWS[f"{PACKAGE}.commands.serve"]
     assert (f"{PACKAGE}.clients.infer", "types") in ARROWS[PACKAGE]
 
@@ -139,7 +139,7 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
         ("exporter.compiler", "exporter.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
-        ("kernels.digit_layers", "kernels.digit_layers_hopper"),  # which brings Gluon, of use to few GPUs
+        ("kernels.ops.networks.int8_fused", "kernels.ops.networks.int8_hopper"),  # brings Gluon, of use to few GPUs
         ("scoring.loaded", "scoring.model"),  # which brings torch
     }
     assert {other.partition(".")[0] for _, other in of_entries} <= {"kernels"}

@@ -16,7 +16,7 @@ from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.tensors import Tensors, datatype, row_count, take, wire
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
-from triton_regressors.kernels.errors import PlanError
+from triton_regressors.kernels.format.errors import PlanError
 
 MAX_PAYLOADS = 16
 MAX_PAYLOAD_BYTES = 32 << 20

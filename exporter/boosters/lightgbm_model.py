@@ -26,7 +26,7 @@ import numpy as np
 from triton_regressors.exporter.boosters.parts import joined
 from triton_regressors.exporter.soundness import check_nodes
 from triton_regressors.exporter.tree_nodes import Trees, narrow
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 NEAR_ZERO = float(np.float32(1e-35))
 """Numbers of at most this magnitude are read as 0."""

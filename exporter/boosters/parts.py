@@ -11,7 +11,7 @@ import numpy as np
 from triton_regressors.exporter.boosters.saved import saved
 from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.tree_nodes import Trees
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 FIRST_ROUNDS = 16
 """How many rounds are written first."""

@@ -16,9 +16,9 @@ from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
 from triton_regressors.exporter.sample import Sample
 from triton_regressors.exporter.text import is_missing
-from triton_regressors.kernels.inputs import UNKNOWN, Inputs
-from triton_regressors.kernels.parity import units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
+from triton_regressors.kernels.format.parity import units
 
 MOST_COLUMNS = 256
 """How many columns are changed one at a time; of more, those that make the difference are halved first."""

@@ -16,17 +16,17 @@ import torch
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.kernels.candidates import nearest_points
-from triton_regressors.kernels.distances import SQUARED, reference_reduced_distances, transposed
-from triton_regressors.kernels.ops.barycenter import Barycenter
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.parity import ulps
-from triton_regressors.kernels.plan import INPUT, Plan, Step
-from triton_regressors.kernels.program import bind_parameters
-from triton_regressors.kernels.run import Runner
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import ulps
+from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
+from triton_regressors.kernels.ops.neighbors.cpu_search import nearest_points
+from triton_regressors.kernels.ops.neighbors.distances import SQUARED, reference_reduced_distances, transposed
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 TIES = ("refuse", "accept")
 """The choices for rows that are answered differently because points are equally near."""

@@ -12,9 +12,9 @@ from triton_regressors.exporter.lowerings.linear import lower_dummy
 from triton_regressors.exporter.lowerings.trees import are_trees, fitted_trees, lower_side_by_side
 from triton_regressors.exporter.registry import find_lowering, lowers
 from triton_regressors.exporter.tree_nodes import Trees, arrange, note_thresholds
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.weighted_median import WeightedMedian
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 LAST = np.uint32(2**31)
 """The last bit of a set of categories, which is for numbers that are none; they go where NaN goes."""

@@ -21,9 +21,9 @@ from triton_regressors.exporter.memory import hand_back
 from triton_regressors.exporter.registry import answers, lowers, refuses
 from triton_regressors.exporter.soundness import one_line
 from triton_regressors.exporter.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.trees import MISSING_LEFT
+from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 REGRESSOR = "catboost.core.CatBoostRegressor"
 UNCERTAIN = "RMSEWithUncertainty"

@@ -31,9 +31,9 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.lowerings.strings import number_integers, number_strings
 from triton_regressors.exporter.text import is_missing
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 
 COMBINATIONS = 2**28
 """How many combinations a statistic may have at most, those that no row had among them."""

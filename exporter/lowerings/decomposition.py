@@ -33,7 +33,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers, lowers_inverse, lowers_transform, refuses
-from triton_regressors.kernels.ops.pool import Pool
+from triton_regressors.kernels.ops.columns.pool import Pool
 
 # Principal components
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.strings import number_integers, number_strings, refuse_unknown
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 EXACT = 2.0**53
 """Every whole number up to this one is a float64 of its own."""

@@ -44,9 +44,9 @@ from triton_regressors.exporter.lowerings.kernel_approximation import (
 )
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.squared_norm import SquaredNorm
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 
 TABLE_TERMS = 13
 NEGLIGIBLE = 1e-30

@@ -17,10 +17,10 @@ from triton_regressors.exporter.lowerings.strings import number_strings
 from triton_regressors.exporter.lowerings.transforms import as_numpy_compares
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.impute_sequence import ImputeSequence
-from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.linear.affine import Affine
 
 NOTHING = np.zeros(0, dtype=np.int32)
 

@@ -8,7 +8,7 @@ from sklearn.isotonic import IsotonicRegression
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pieces import add_pieces, constant_pieces, interpolation, note_range
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.float32 import Float32
+from triton_regressors.kernels.ops.columns.float32 import Float32
 
 
 @lowers(IsotonicRegression)

@@ -23,8 +23,8 @@ from sklearn.kernel_ridge import KernelRidge
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers, lowers_inverse
-from triton_regressors.kernels.ops.combine import MAX_INPUTS, Combine
-from triton_regressors.kernels.ops.pairwise import Pairwise
+from triton_regressors.kernels.ops.columns.combine import MAX_INPUTS, Combine
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
 
 KERNELS = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 """The names of `sklearn.metrics.pairwise.pairwise_kernels`."""

@@ -17,10 +17,10 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.exporter.tree_nodes import Trees, arrange, narrow, note_thresholds
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 FUNCTIONS = {
     **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), ()),

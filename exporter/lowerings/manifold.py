@@ -9,9 +9,9 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.neighbors import check_count, find_search, finite
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.barycenter import Barycenter
-from triton_regressors.kernels.ops.min_plus import MinPlus
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
+from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 
 
 @lowers(Isomap)

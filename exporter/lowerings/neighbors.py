@@ -23,14 +23,14 @@ from sklearn.neighbors import (
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.products import product
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.distances import METRICS
-from triton_regressors.kernels.nearest import MAX_NEIGHBORS
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.ops.row_norm import RowNorm
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
+from triton_regressors.kernels.ops.neighbors.distances import METRICS
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.neighbors.search import MAX_NEIGHBORS
 
 ALIASES = {
     "cityblock": "manhattan",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from triton_regressors.exporter.builder import Builder, Value
-from triton_regressors.kernels.ops.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sklearn.preprocessing import SplineTransformer
 from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.lowerings.pieces import Pieces, add_pieces, note_range
 from triton_regressors.exporter.registry import lowers
-from triton_regressors.kernels.ops.wrap import Wrap
+from triton_regressors.kernels.ops.columns.wrap import Wrap
 
 
 @lowers(SplineTransformer)

@@ -22,8 +22,8 @@ from triton_regressors.exporter.lowerings.pieces import (
     note_range,
 )
 from triton_regressors.exporter.registry import lowers, lowers_inverse
-from triton_regressors.kernels.ops.power import Power
-from triton_regressors.kernels.ops.row_norm import RowNorm
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 
 BOUNDS_THRESHOLD = 1e-7
 """How near to an end of its range scikit-learn's QuantileTransformer takes a number to be that end."""

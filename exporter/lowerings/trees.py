@@ -13,7 +13,7 @@ from triton_regressors.exporter.builder import Builder, Value
 from triton_regressors.exporter.registry import find_lowering, lowers
 from triton_regressors.exporter.soundness import NO_CHILD
 from triton_regressors.exporter.tree_nodes import Trees, arrange, note_thresholds
-from triton_regressors.kernels.trees import MISSING_LEFT
+from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
 
 
 @lowers(DecisionTreeRegressor, ExtraTreeRegressor)

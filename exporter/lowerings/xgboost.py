@@ -21,10 +21,10 @@ from triton_regressors.exporter.lowerings.pandas_categories import number_pandas
 from triton_regressors.exporter.lowerings.strings import refuse_unknown
 from triton_regressors.exporter.registry import lowers, refuses
 from triton_regressors.exporter.tree_nodes import arrange, narrow, note_thresholds
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 refuses(
     "it answers with classes",

@@ -9,12 +9,12 @@ import numpy as np
 
 from triton_regressors.exporter.passes.fold_lookups import fold_lookup
 from triton_regressors.exporter.passes.rewriting import Scope
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.combine import MAX_INPUTS, Combine
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.plan import Operation, Step
+from triton_regressors.kernels.ops.columns.combine import MAX_INPUTS, Combine
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Operation, Step
 
 
 def add_up_lookups(step: Step, scope: Scope) -> list[Step] | None:

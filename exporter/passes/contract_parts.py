@@ -11,10 +11,10 @@ import numpy as np
 
 from triton_regressors.exporter.passes.rewriting import SMALL, Scope
 from triton_regressors.exporter.products import product
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Step
 
 
 def contract_parts(step: Step, scope: Scope) -> list[Step] | None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import INPUT, Plan
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.plan.plan import INPUT, Plan
 
 
 class Cost(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def drop_steps_without_effect(plan: Plan) -> Plan:

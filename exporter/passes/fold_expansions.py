@@ -6,18 +6,18 @@ import dataclasses
 
 import numpy as np
 
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import contract
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine, worth_contracting
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
-from triton_regressors.kernels.point_function import PointFunction
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine, worth_contracting
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.points.function import PointFunction
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.pairwise_affine import contract
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_into_expansion(first: Operation, second: Operation, width: int) -> Operation | None:

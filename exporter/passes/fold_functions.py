@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_function(first: Operation, second: Operation, width: int) -> Operation | None:

@@ -8,11 +8,11 @@ import numpy as np
 
 from triton_regressors.exporter.passes.rewriting import SMALL
 from triton_regressors.exporter.products import product
-from triton_regressors.kernels.contraction import Contraction
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.contraction import Contraction
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:

@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Operation
 
 MANY_KEYS = 2**12
 """Lookups of so many keys in all are made at once, to save a launch."""

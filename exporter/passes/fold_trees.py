@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_into_trees(first: Operation, second: Operation, width: int) -> Operation | None:

@@ -1,4 +1,4 @@
-"""Computes the layers of a neural network in one launch: see `kernels/ops/dense_layers.py`.
+"""Computes the layers of a neural network in one launch: see `kernels/ops/networks/dense_layers.py`.
 
 It comes after every fusion: linear maps before and after the network are in its layers by then.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.networks.dense_layers import ACTIVATIONS, DenseLayers
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 MAX_WIDTH = 256
 """Programs take so many features and units through all layers; wider layers keep a GPU busy one by one."""

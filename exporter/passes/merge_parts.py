@@ -12,10 +12,10 @@ import itertools
 import numpy as np
 
 from triton_regressors.exporter.passes.rewriting import Scope
-from triton_regressors.kernels.contraction import Contraction
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Operation, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.linear.contraction import Contraction
+from triton_regressors.kernels.plan.plan import Operation, Step
 
 
 def merge_neighbours(step: Step, scope: Scope) -> list[Step] | None:

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from triton_regressors.defaults import DEFAULT_PRECISION
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.squared_norm import SquaredNorm
-from triton_regressors.kernels.parity import units
-from triton_regressors.kernels.plan import INPUT, Plan, Step
-from triton_regressors.kernels.program import bind_parameters
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.format.parity import units
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 PRECISIONS = (DEFAULT_PRECISION, "fast")
 """What a user may ask for."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from triton_regressors.exporter.products import product
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def use_quadratic_form(plan: Plan) -> Plan:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.drop import without_dead_steps
-from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 SMALL = 2**16
 """Matrices of so many numbers are multiplied in any case, to save a launch."""

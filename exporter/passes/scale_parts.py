@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from triton_regressors.exporter.passes.rewriting import Scope
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Step
-from triton_regressors.kernels.point_function import PointFunction
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.points.function import PointFunction
+from triton_regressors.kernels.plan.plan import Step
 
 
 def scale_afterwards(step: Step, scope: Scope) -> list[Step] | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from triton_regressors.kernels.contraction import Contraction
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.linear.contraction import Contraction
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def select_early(first: Operation, columns: Operation, width: int) -> Operation | None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from triton_regressors.exporter.passes.drop import without_dead_steps
 from triton_regressors.exporter.passes.rewriting import Scope
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def select_in_place(plan: Plan) -> Plan:

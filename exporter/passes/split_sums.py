@@ -1,4 +1,4 @@
-"""Splits long sums over points into parts, so that a few rows keep a GPU busy: see `kernels/ops/pairwise_affine.py`.
+"""Splits long sums over points into parts, for a few rows to keep a GPU busy: see `ops/points/pairwise_affine.py`.
 
 How many parts there are follows from the numbers of points and targets and the precision. This comes after every
 fusion: a linear map or a function that follows the sum is in it by then, and has no place between the parts and their
@@ -12,9 +12,9 @@ import dataclasses
 import numpy as np
 
 from triton_regressors.exporter.passes.rewriting import Scope
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 PART_POINTS = {"float64": 1024, "ten digits": 128, "float32 pairs": 128, "float32": 128}
 """How many points a part covers at least, by precision, but for what rounding up to whole blocks makes of it."""

@@ -12,7 +12,8 @@ the other, and corrects what it has when a larger s appears: the *online softmax
 - Why two loops? Only blocks that the diagonal or the last key cuts need masks; the others are spared the comparisons.
 - Why keep L? It is maximum and sum in one number, all that the gradient needs to make any p again.
 `attention_hopper.py` is what Hopper runs in 16 bits: tensor descriptors, and warps that have different duties.
-In the product: `kernels/point_sums.py` sums functions of rows and points over blocks of points as this does over keys.
+In the product: `kernels/ops/points/sum_kernel.py` sums functions of rows and points over blocks of points as this does
+over keys.
 """
 
 from __future__ import annotations

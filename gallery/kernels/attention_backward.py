@@ -9,7 +9,7 @@ gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), asks for a sum over all
 dk and dv sum over queries, dq over keys. One kernel would make all products once, five of them, but must add to dq from
 every block of keys: atomically, in an order that differs from run to run. Two kernels, one that owns keys and one that
 owns queries, make s and do · v twice, seven products in all, and give the same bits each time.
-In the product: `kernels/ops/pairwise_affine.py` too computes anew what would be large to keep.
+In the product: `kernels/ops/points/pairwise_affine.py` too computes anew what would be large to keep.
 """
 
 from __future__ import annotations

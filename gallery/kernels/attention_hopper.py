@@ -17,7 +17,8 @@ the other uses each half of the time.
   keys they see: the longest come first, who had the longest of a round gets the shortest of the next, and so all
   programs end at about the same time.
 Blocks come from the last to the first: only that one, before the loop, needs a mask.
-In the product: `kernels/digit_products.py` chooses what the matrix units multiply, and leaves when to the compiler.
+In the product: `kernels/ops/networks/int8_device.py` chooses what the matrix units multiply, and leaves when to the
+compiler.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Mathematics: zᵢⱼ = aᵢ + bⱼ, a [rows, 1], b [1, columns], z [rows, columns].
 Lesson: `a[:, None] + b[None, :]` makes a tile of a column and a row in registers: a program reads ROWS + COLUMNS
 elements and writes ROWS · COLUMNS. Nearly all that the memory does is to write.
-In the product: `kernels/columns.py` takes every row with every point so, a feature after the other.
+In the product: `kernels/ops/points/l1_chi2.py` takes every row with every point so, a feature after the other.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ Lesson:
   pixels are dealt out to parts, each part's sums are written, and then added in one order. No atomics, so that the
   same arguments give the same bits on the same GPU.
 Precision: as in `matmul`; float32 goes by pointers.
-In the product: `kernels/contraction.py` multiplies monomials and pieces of polynomials with weights as they are made:
-the wide matrix of them is never written. `kernels/ordered_sum.py` adds up parts in one order.
+In the product: `kernels/ops/linear/contraction.py` multiplies monomials and pieces of polynomials with weights as they
+are made: the wide matrix of them is never written. `kernels/ops/trees/float32_sum.py` adds up parts in one order.
 """
 
 from __future__ import annotations

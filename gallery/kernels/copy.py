@@ -7,7 +7,7 @@ addresses and masks. A *tensor descriptor* gives the same to the GPU itself: fro
 memory accelerator for a whole tile, which arrives in shared memory while the others compute; for older GPUs the
 compiler makes pointers of it. That needs rows whose elements lie together, beginning at multiples of 16 bytes.
 A copy computes nothing, so all three end up at the memory's bandwidth; a matrix product shows what they differ in.
-In the product: `kernels/upload.py` and `kernels/gather.py` bring rows to the GPU by pointers.
+In the product: `kernels/engine/upload.py` and `kernels/engine/gather.py` bring rows to the GPU by pointers.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Lesson: programs cannot wait for each other, so a sum of all that they found nee
 answer's last bits. Partial sums are added in the same order always, atomic additions in that in which programs happen
 to end. `python -m gallery run dot` counts on a GPU how many answers a thousand calls on the same numbers give.
 The kernels' shapes are fixed and not tuned: another shape is another order, and another run might choose another.
-In the product: a row's answer has the same bits in every batch: `kernels/tree_sum.py` adds integers, whose order does
-not show, and `kernels/ordered_sum.py` adds in one order.
+In the product: a row's answer has the same bits in every batch: `kernels/ops/trees/integer_sum.py` adds integers, whose
+order does not show, and `kernels/ops/trees/float32_sum.py` adds in one order.
 """
 
 from __future__ import annotations

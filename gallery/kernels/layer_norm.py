@@ -8,7 +8,7 @@ of (x − μ)², exact to the last bits, and not Σx² − nμ², which cancels 
 is not made here. A row too wide for the registers is read twice: first each lane keeps a running mean and sum of
 squares of its own columns (Welford, 1962), and these are merged at the end (Chan, Golub and LeVeque, 1979). The
 gradient needs only μ and r of a row: two numbers, and they are kept.
-In the product: `kernels/ops/scale.py` scales by column, and is fused with what follows for the same reason.
+In the product: `kernels/ops/columns/scale.py` scales by column, and is fused with what follows for the same reason.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ once; a second kernel sums these parts (`sums.py`). Atomic additions would need 
 in which programs happen to arrive, and rounding makes other bits of another order. Two stages give the same bits each
 time, and cost little: there are as many parts as the GPU has room for programs, not as many as rows. x̂ is computed
 again from x rather than kept by the forward: two numbers of a row are read instead of n. In the product:
-`kernels/ops/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
+`kernels/ops/points/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Lesson: a *program* of the Triton language works on a block of elements at once,
 block is its own. n is seldom a multiple of the block, so the last program has lanes without an element: a *mask* keeps
 them from reading and writing beyond the end. Nothing is computed twice and nothing is kept, so that the memory's
 bandwidth is the limit, and a good kernel reaches it.
-In the product: `kernels/upload.py` and the element-wise steps of `kernels/ops/elementwise.py` are maps.
+In the product: `kernels/engine/upload.py` and the element-wise steps of `kernels/ops/columns/elementwise.py` are maps.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Mathematics: yᵢⱼ = xᵢⱼ + c, x [rows, columns].
 Lesson: a matrix is an array with two *strides*, how far apart rows and columns lie: xᵢⱼ is at i·s₀ + j·s₁. A
 program takes a *tile* of it. Threads of a warp should read neighbours, as the memory gives 32 bytes at least: of a
 transposed matrix these are in one column, so a tile must have some of both, and a view needs no copy before.
-In the product: `kernels/columns.py` writes rows as columns, tile by tile, for what reads one feature of many rows.
+In the product: `kernels/ops/points/l1_chi2.py` writes rows as columns, tile by tile, for what reads one feature of many
+rows.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ Lesson:
 Precision: float16 and bfloat16 products are exact, their sums float32. float32 is multiplied in float32 ("ieee"), not
 by matrix units. These take 11 bits of a number, so that one product becomes three ("tf32x3"): at 4,096³ that made 36
 TFLOP/s, float32 44. Descriptors feed matrix units, so float32 goes by pointers.
-In the product: `kernels/dots.py` (blocks of a product), `kernels/product_blocks.py` (functions of products, never
-written as products), `kernels/digit_products.py` (products of eight-bit digits, which are exact).
+In the product: `kernels/numerics/dot.py` (blocks of a product), `kernels/ops/points/products.py` (functions of
+products, never written as products), `kernels/ops/networks/int8_device.py` (products of eight-bit digits, which are
+exact).
 """
 
 from __future__ import annotations

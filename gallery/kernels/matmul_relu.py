@@ -9,7 +9,8 @@ The bits of Y tell where ReLU let something through, so that Y is all that the g
 G's columns are made while G is written: first over blocks of rows, then over these, always in one order, so that the
 same arguments give the same bits.
 How tiles are made, and in which precision: `gallery/kernels/matmul.py`, whose functions do it here too.
-In the product: `kernels/digit_layers.py` and `kernels/float16_layers.py` are such layers, several in one launch.
+In the product: `kernels/ops/networks/int8_fused.py` and `kernels/ops/networks/float16_fused.py` are such layers,
+several in one launch.
 """
 
 from __future__ import annotations

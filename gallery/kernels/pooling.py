@@ -12,7 +12,7 @@ fours apart and `tl.join` puts the answers together, in a thread's own registers
 all of it, since window, stride and padding are constants to it. And no load can pass a store, which might have written
 what it reads: a program that stored each row as soon as it is ready would wait for memory row by row. All answers are
 therefore *collected* before the first is stored.
-In the product: `kernels/ops/pool.py` reduces clusters of columns, which do not slide.
+In the product: `kernels/ops/columns/pool.py` reduces clusters of columns, which do not slide.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ times; in one kernel a row is read once and written once. A row longer than regi
 by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′ only rescales
 the sum, s·exp(m − m′), and so no third reading is needed. Attention does the same.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, https://arxiv.org/abs/1805.02867
-In the product: `kernels/ops/row_norm.py` reads a row for its norm and once more to divide by it.
+In the product: `kernels/ops/columns/row_norm.py` reads a row for its norm and once more to divide by it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ columns and some of the rows, and what the programs of a column found is added i
 in an order that does not change. dx sums nothing: it is a map over two dimensions, and reads far less than it writes.
 At most two operations are done for each number that is moved, so that memory's bandwidth is the limit of all three;
 matrix units, which multiply a block with a block, have nothing to do where one side is a vector.
-In the product: `kernels/ops/affine.py` is this with several targets, in the precision that a model's answers need.
+In the product: `kernels/ops/linear/affine.py` is this with several targets, in the precision that a model's answers
+need.
 """
 
 from __future__ import annotations

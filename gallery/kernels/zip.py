@@ -3,7 +3,7 @@
 Mathematics: zᵢ = xᵢ + yᵢ, for x and y of one shape, n elements in all.
 Lesson: a kernel may read as many arrays as it likes; what counts is how many bytes go through the memory, here
 three for every element's byte, of which two are read. That is all that can be said of its speed: the sum is free.
-In the product: `kernels/ops/combine.py` is a zip of up to four matrices.
+In the product: `kernels/ops/columns/combine.py` is a zip of up to four matrices.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def bought(subjects: Mapping[str, Figures]) -> str:
   {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}. Called
   from Python it takes {times(subjects, TRITON, COMPILE, "host_us")} the time of torch.compile: each operator finds its
   configuration and launches its kernel in Python, which small models wait for. That is why the product captures all
-  launches of a batch as one CUDA graph (`kernels/chunks.py`).
+  launches of a batch as one CUDA graph (`kernels/engine/graphs.py`).
 - **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. Every thread, copy and
   barrier is one's own to place, and to get wrong. Products here use the instructions of all GPUs since capability 8.0,
   not Hopper's own, which the compiler of the Triton language does use. It is worth it where a kernel needs what the

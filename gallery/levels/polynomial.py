@@ -5,7 +5,8 @@ Mathematics: x `[rows, features]`, m (`mean`) and s (`scale`) `[features]`; `coe
 (`intercept`) `[1]`; y `[rows]`. All are float32.
 Lesson: scikit-learn and torch write the expansion to memory, 560 numbers for 32 features. It is never needed: a
 row's answer is the quadratic form zᵀ(Cz + a), computed from a row that is read once.
-In the product: `kernels/ops/quadratic.py`, which the exporter makes of such a pipeline, in float64 where that needs it.
+In the product: `kernels/ops/linear/quadratic.py`, which the exporter makes of such a pipeline, in float64 where that
+needs it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from gallery.serving.services import DATATYPES, SERVICES, Service
 
 if TYPE_CHECKING:
     from gallery.exhibit import Exhibit
-    from triton_regressors.kernels.stub import ErrorCode, Request, Response, ServerTensor, Utils
+    from triton_regressors.kernels.serving.backend_types import ErrorCode, Request, Response, ServerTensor, Utils
 
 pb_utils: Utils = triton_python_backend_utils
 

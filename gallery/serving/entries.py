@@ -29,13 +29,13 @@ from gallery.serving.names import service_of
 from gallery.serving.services import Service
 from triton_regressors import kernels
 from triton_regressors.exporter.repository import TAKEN, staged
-from triton_regressors.kernels.digests import file_digests
 from triton_regressors.kernels.entry import Entry, versions
+from triton_regressors.kernels.format.digests import file_digests
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 GALLERY = Path(__file__).parents[1]
 DIGESTS = "digests.json"
-CHECKERS = ("digests.py", "errors.py")
+CHECKERS = ("format/digests.py", "format/errors.py")
 """Modules of the product's kernels folder that check an entry."""
 
 MAX_BATCH_SIZE = 4096
@@ -48,7 +48,7 @@ import json
 import sys
 from pathlib import Path
 
-from .kernels.digests import check_digests
+from .kernels.format.digests import check_digests
 
 HERE = Path(__file__).parent
 check_digests(HERE, json.loads((HERE / "digests.json").read_bytes()), "digests.json")

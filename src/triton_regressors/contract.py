@@ -16,8 +16,8 @@ from itertools import accumulate
 from triton_regressors import profiles
 from triton_regressors.intervals import in_words
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
-from triton_regressors.kernels.inputs import NUMBERS, Inputs, TextInput
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, TextInput
+from triton_regressors.kernels.format.row_profile import RowProfile
 from triton_regressors.snippets import curl_command, python_snippet
 
 MEANINGS = {

@@ -21,8 +21,8 @@
 Each message is one sentence or two, which name what is wrong and what is accepted. `ServerUnavailable` and
 `RequestTimeout` may pass by themselves; the same call again cannot mend the others.
 
-`kernels.errors.PlanError` is a plain ValueError, since entries carry the kernels without the rest of this package;
-whatever a user calls turns it into one of the above.
+`kernels.format.errors.PlanError` is a plain ValueError, since entries carry the kernels without the rest of this
+package; whatever a user calls turns it into one of the above.
 """
 
 # ruff: noqa: N818 (the names say what happened, as `TimeoutError`'s siblings in httpx do)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from triton_regressors.kernels.plan import Plan
+    from triton_regressors.kernels.plan.plan import Plan
 
 TABLE = Path(__file__).with_name("worth.json")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
 
 MOST = 24
 """Of how many columns numbers are shown."""

@@ -16,8 +16,8 @@ from typing import Any
 from triton_regressors.errors import RegistryError
 from triton_regressors.extras import require
 from triton_regressors.kernels.entry import PLAN, Source, find_entry, read_document
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.records import to_json
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.records import to_json
 from triton_regressors.mlmodel import MLmodel, read_mlmodel
 
 URIS = "models:/NAME/VERSION, models:/NAME@ALIAS, models:/ID and runs:/RUN/PATH"

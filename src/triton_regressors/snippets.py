@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from triton_regressors.kernels.entry import Golden
-from triton_regressors.kernels.inputs import Inputs
+from triton_regressors.kernels.format.inputs import Inputs
 
 MANY = 64
 """Of more columns, no row is written out."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.plan.plan import Plan
 
 ENOUGH_S = 0.15
 """How long one number of rows is timed, if that is three calls or more."""

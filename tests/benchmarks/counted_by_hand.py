@@ -10,10 +10,10 @@ import numpy as np
 from benchmarks.architectures import Work, bounds, load, ratio
 from benchmarks.gpu_rates import GPUS, WARP, multiplications
 from benchmarks.recording import record
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 FEATURES, POINTS, ROWS = 32, 256, 4096
 

@@ -15,7 +15,7 @@ from benchmarks.gpu_rates import GPUS, access_bytes, float64_instructions, multi
 from benchmarks.loop_passes import count
 from benchmarks.neighborhoods import neighbors
 from tests.benchmarks.counted_by_hand import FEATURES, POINTS, ROWS
-from triton_regressors.kernels.dots import INTERPRETED
+from triton_regressors.kernels.numerics.dot import INTERPRETED
 
 BY_NAME = {gpu.name: gpu for gpu in GPUS}
 CODED = ("T4", "L4", "H200")

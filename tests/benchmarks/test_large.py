@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from benchmarks import large, large_models, run, tables
 from benchmarks.checking import WrongAnswerError
 from triton_regressors.exporter.lower import lower
-from triton_regressors.kernels.trees import depths
+from triton_regressors.kernels.ops.trees.nodes import depths
 
 FOREST, SVR = large_models.MODELS[:2]
 MIXED = {source.needs: source for source in large_models.MODELS if source.name.endswith("_categories")}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import observer, tables
-from triton_regressors.kernels.observer import MOST_ROWS
+from triton_regressors.kernels.serving.observer import MOST_ROWS
 from triton_regressors.scoring.stand_in import UTILS
 
 

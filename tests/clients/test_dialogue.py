@@ -27,7 +27,7 @@ import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from triton_regressors.kernels.column_parameters import columns_digest
+from triton_regressors.kernels.format.columns_digest import columns_digest
 
 sys.unraisablehook = lambda unraisable: None  # numpy's harmless complaints about DLPack capsules
 

@@ -20,7 +20,7 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.commands import query
-from triton_regressors.kernels.inputs import Inputs, TextInput
+from triton_regressors.kernels.format.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server
 

@@ -21,12 +21,12 @@ import yaml
 
 from tests.metrics import Server
 from tests.promql import Vector, evaluate_rules, labelled
-from triton_regressors.kernels import observer as observers
-from triton_regressors.kernels.executors import Answers
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.metrics import Subject
-from triton_regressors.kernels.observer import SAMPLED, Observer, start
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.engine.kernel_executor import Answers
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
+from triton_regressors.kernels.serving import observer as observers
+from triton_regressors.kernels.serving.metrics import Subject
+from triton_regressors.kernels.serving.observer import SAMPLED, Observer, start
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 GROUPS: list[dict[str, Any]] = yaml.safe_load((DOCKER / "drift.yaml").read_text())["groups"]

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 _UNITS_BESIDE = 2
 _ZERO_OF_LIGHTGBM = np.float32(1e-35)

@@ -13,9 +13,9 @@ from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.precision import EXACT
 from triton_regressors.exporter.registry import lowerings, qualified_name
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.parity import Parity, measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import Parity, measure, units
+from triton_regressors.kernels.ops.linear.affine import Affine
 
 TOLERANCE = 1e-5
 

@@ -32,11 +32,11 @@ from triton_regressors.exporter.lowerings import catboost as lowering
 from triton_regressors.exporter.lowerings import catboost_categories
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.exporter.tree_nodes import Trees, arrange
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.parity import measure, units
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 ROWS = 1500
 NEAREST = 0.5 + 1e-6

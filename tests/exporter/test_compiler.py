@@ -18,8 +18,8 @@ from sklearn.svm import SVR
 from triton_regressors import ExportError, export
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lower import lower, string_columns
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.plan.plan import Plan
 
 X = np.random.default_rng(0).standard_normal((60, 3))
 y = X @ [1.0, -2.0, 0.5]

@@ -18,9 +18,9 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, PolynomialF
 
 from tests.exporter.data import as_frame, diabetes, far_from_zero, linnerud, several_targets, small
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.dense_layers import DenseLayers
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 MEMBERS = [("ridge", Ridge()), ("lasso", make_pipeline(StandardScaler(), Lasso(0.1)))]
 

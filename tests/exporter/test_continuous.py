@@ -23,7 +23,7 @@ from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lowerings.pieces import first_where
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")  # of constant columns, of NaN
 

@@ -19,8 +19,8 @@ from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import measure, units
 
 NAN = np.nan
 

@@ -23,10 +23,10 @@ from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter import repository as repositories
 from triton_regressors.exporter.registry import _LOWERINGS
 from triton_regressors.kernels import entry as entry_module
-from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.plan import plan as plan_module
+from triton_regressors.kernels.plan.plan import load_plan
 
 KIND = model_config_pb2.ModelInstanceGroup
 
@@ -47,7 +47,7 @@ def test_entry_holds_all_it_needs(tmp_path: Path) -> None:
     entry = export(ridge(), tmp_path, name="ridge").entry
     assert (entry.directory, entry.version, entry.version_directory) == (tmp_path / "ridge", 1, tmp_path / "ridge/1")
     written = set(files(entry.directory))
-    kernels = Path(plan_module.__file__).parent
+    kernels = Path(plan_module.__file__).parents[1]
     assert written == {
         "config.pbtxt",
         *(f"1/{name}" for name in ("model.py", "plan.json", "weights.safetensors", "golden.safetensors")),

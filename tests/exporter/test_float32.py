@@ -19,13 +19,13 @@ from tests.exporter.cases_float32 import FITTED, FLOAT32, Float32Case, boosted, 
 from triton_regressors import export
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Float32Rows, read_document
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.parity import measure, units
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 
 def answers(compilation: Compilation, table: Any) -> np.ndarray:

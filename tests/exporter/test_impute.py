@@ -21,11 +21,11 @@ from tests.exporter.test_encoding import ours
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.impute_sequence import ImputeSequence
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import measure, units
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
+from triton_regressors.kernels.ops.linear.affine import Affine
 
 NAN = np.nan
 

@@ -36,11 +36,11 @@ from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.edges import Edges, find_edges, rows_at_edges
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.parity import measure
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.parity import measure
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 RNG = np.random.default_rng(0)
 ROWS = 4000

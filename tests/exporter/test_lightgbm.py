@@ -20,7 +20,7 @@ from triton_regressors.exporter.boosters.lightgbm_model import read_model
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.passes import specialise
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 NAMES = [name for name, case in variants().items() if library_of(case.estimator) == "lightgbm"]
 PAIRS = 12_000

@@ -22,15 +22,15 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import FUSIONS, Pass, fuse, fusion_stages
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.rewriting import of_steps
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 MAX_WIDTH = 40
 

@@ -32,8 +32,8 @@ from sklearn.utils import get_tags
 from tests.exporter import drawn
 from triton_regressors import ExportError
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = pytest.mark.filterwarnings("ignore:Found unknown categories")  # they are asked for too
 

@@ -21,9 +21,9 @@ from tests.exporter.test_intervals import check_rounded_outwards
 from triton_regressors import ExportError, export, load_estimator
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.quantiles import quantile_levels
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.plan.plan import load_plan
 
 RANDOM = np.random.default_rng(0)
 FEATURES = 4

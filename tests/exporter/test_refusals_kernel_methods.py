@@ -26,8 +26,8 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.lowerings.gaussian_process import matern_table
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.passes.split_sums import split_sums
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 
 X, targets = linnerud()
 y = targets[:, 0]

@@ -14,11 +14,11 @@ from sklearn.preprocessing import OneHotEncoder
 from triton_regressors import ExportError, export
 from triton_regressors.contract import contract_of
 from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document, read_golden
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.row_profile import PROFILE, RowProfile, read_profile
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.row_profile import PROFILE, RowProfile, read_profile
+from triton_regressors.kernels.plan.plan import load_plan
 
 rng = np.random.default_rng(0)
 TABLE = pd.DataFrame(

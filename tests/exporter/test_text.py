@@ -21,9 +21,9 @@ from triton_regressors import export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.model_config import from_pbtxt
 
 STRINGS = [name for name, case in CASES.items() if case.strings]

@@ -26,10 +26,10 @@ from triton_regressors.exporter.builder import Builder
 from triton_regressors.exporter.lowerings.trees import fitted_trees
 from triton_regressors.exporter.optimise import optimise
 from triton_regressors.exporter.tree_nodes import Trees, arrange, round_down
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import Plan
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Plan
 
 Answer = Callable[[np.ndarray], np.ndarray]
 

@@ -37,9 +37,9 @@ from tests.exporter.data import small
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.sparsity import makes_sparse
-from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 TINY = {**SIZE, "n_estimators": 6, "max_depth": 3}
 

@@ -18,7 +18,7 @@ from gallery.errors import GalleryError
 from gallery.serving import entries
 from gallery.serving.entries import write
 from gallery.serving.services import SERVICES
-from triton_regressors.kernels.digests import file_digests
+from triton_regressors.kernels.format.digests import file_digests
 
 
 class FakeError(str):

@@ -33,7 +33,7 @@ from tests.waiting import wait_for
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.digests import file_digests
+from triton_regressors.kernels.format.digests import file_digests
 
 pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]

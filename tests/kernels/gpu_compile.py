@@ -34,20 +34,22 @@ from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise as matrix
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
-from triton_regressors.kernels import digit_layers, digit_norm, digit_steps, nearest, symmetric_sum, within
-from triton_regressors.kernels.chunks import Lane
-from triton_regressors.kernels.devices import RESERVED_BYTES
-from triton_regressors.kernels.functions import FUNCTIONS
-from triton_regressors.kernels.gather import Gathering
-from triton_regressors.kernels.launch_shapes import table
-from triton_regressors.kernels.ops import pairwise_affine
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Operation, Plan, Step
-from triton_regressors.kernels.program import Program
-from triton_regressors.kernels.resident import Resident
-from triton_regressors.kernels.tree_tile import tree_ensemble_shape
+from triton_regressors.kernels.engine.gather import Gathering
+from triton_regressors.kernels.engine.graphs import Lane
+from triton_regressors.kernels.engine.program import Program
+from triton_regressors.kernels.engine.resident import Resident
+from triton_regressors.kernels.numerics.functions import FUNCTIONS
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.neighbors import radius_sums, search
+from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
+from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
+from triton_regressors.kernels.ops.trees import symmetric_sum
+from triton_regressors.kernels.ops.trees.launch import tree_ensemble_shape
+from triton_regressors.kernels.plan.devices import RESERVED_BYTES
+from triton_regressors.kernels.plan.launch_shapes import table
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 POINTERS = {
     torch.bool: "*i1",
@@ -173,9 +175,9 @@ def on_smaller_gpus() -> Iterator[Launch]:
     """Yield launches that take another shape without matrix units for float16, or with less shared memory."""
     norm = "squared_norm in ten digits"
     for capability, module, what, value, name, rows in (
-        (75, within, "has_matrix_units", 0, "radius_neighbors by products", ROWS),
-        (75, digit_norm, "shared_memory", 0, norm, ROWS),
-        (80, digit_norm, "shared_memory", SHARED_BYTES[80], norm, OTHER_ROWS[-1]),
+        (75, radius_sums, "has_matrix_units", 0, "radius_neighbors by products", ROWS),
+        (75, norm_int8, "shared_memory", 0, norm, ROWS),
+        (80, norm_int8, "shared_memory", SHARED_BYTES[80], norm, OTHER_ROWS[-1]),
     ):
         known = getattr(module, what)
         setattr(module, what, lambda device, value=value: value)
@@ -197,12 +199,12 @@ def on_hopper() -> Iterator[Launch]:
         )
     ]
     networks[1].weights[:20] = 0  # of a feature that is not looked at
-    with mock.patch.object(digit_layers, "has_warp_groups", return_value=True):
+    with mock.patch.object(int8_fused, "has_warp_groups", return_value=True):
         for network, dtype in zip(networks, (torch.float32, torch.float64), strict=True):
-            for launch in record(network, [network.widths[0]], dtype, rows=digit_layers.MANY_ROWS):
+            for launch in record(network, [network.widths[0]], dtype, rows=int8_fused.MANY_ROWS):
                 assert launch[0].is_gluon()
                 yield (TARGETS[-1], *launch)
-    with mock.patch.object(digit_steps, "has_dependent_launches", return_value=True):
+    with mock.patch.object(int8_layerwise, "has_dependent_launches", return_value=True):
         yield from ((TARGETS[-1], *launch) for launch in record(networks[0], [networks[0].widths[0]], rows=1))
 
 
@@ -239,7 +241,7 @@ def of_wide_distances() -> Iterator[Launch]:
 
 def bounded_for_few_rows() -> Iterator[Launch]:
     """Yield searches that few rows get among many points, by bounds of parts; fewer points stand for them."""
-    listed, nearest.LISTED = nearest.LISTED, dict.fromkeys(nearest.LISTED, 0)
+    listed, search.LISTED = search.LISTED, dict.fromkeys(search.LISTED, 0)
     try:
         for name, capability, rows in (
             ("neighbors in groups", TARGETS[0], 17),
@@ -248,7 +250,7 @@ def bounded_for_few_rows() -> Iterator[Launch]:
             operation, widths = IN_GROUPS[name]
             yield from ((capability, *launch) for launch in record(operation, list(widths), rows=rows))
     finally:
-        nearest.LISTED = listed
+        search.LISTED = listed
 
 
 BY_DIGITS = (

@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.outside import Outside
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import INPUT, Operation, Plan
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.outside import Outside
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
 
 SENTINEL = 12345.0
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from triton_regressors.kernels.ops.pool import Pool
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.pool import Pool
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def clusters(features: int, count: int, seed: int = 0) -> np.ndarray:

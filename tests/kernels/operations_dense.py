@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from triton_regressors.kernels.ops.dense_layers import DenseLayers
-from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def dense_layers(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from triton_regressors.kernels.ops.interval_end import IntervalEnd
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.interval_end import IntervalEnd
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def interval_end(end: str, form: str, width: int, seed: int = 0) -> IntervalEnd:

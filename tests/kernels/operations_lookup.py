@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.impute_sequence import ImputeSequence
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def lookup(

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.kernels.distances import BOOLEAN_METRICS, METRICS
-from triton_regressors.kernels.ops.barycenter import Barycenter
-from triton_regressors.kernels.ops.min_plus import MinPlus
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
+from triton_regressors.kernels.ops.neighbors.distances import BOOLEAN_METRICS, METRICS
+from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.plan.plan import Operation
 
 COUNTING = ("hamming", *BOOLEAN_METRICS)
 """The metrics that ask whether numbers are equal."""

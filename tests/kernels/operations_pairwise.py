@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
-from triton_regressors.kernels.ops.squared_norm import SquaredNorm
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
+from triton_regressors.kernels.plan.plan import Operation
 
 FUNCTIONS: dict[str, dict[str, Any]] = {
     "polynomial": {"metric": "dot", "profile": "power", "gamma": 0.3, "coef0": 0.5, "exponent": 3.0},

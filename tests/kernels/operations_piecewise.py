@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine
-from triton_regressors.kernels.ops.power import Power
-from triton_regressors.kernels.ops.row_norm import RowNorm
-from triton_regressors.kernels.ops.wrap import Wrap
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
+from triton_regressors.kernels.ops.columns.wrap import Wrap
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def piecewise(width: int, outputs: int, knots: int, degree: int, seed: int = 0, nan_is_zero: bool = False) -> Piecewise:

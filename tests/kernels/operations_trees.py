@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.ops.weighted_median import WeightedMedian
-from triton_regressors.kernels.plan import Operation
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
+from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import Operation
 
 
 def tree_ensemble(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.staging import MANY_NUMBERS
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.staging import MANY_NUMBERS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in dot")
 

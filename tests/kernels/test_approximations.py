@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.approximations import emulated_exp2, exp2, log2, reciprocal, sqrt
+from triton_regressors.kernels.numerics.fast_math import emulated_exp2, exp2, log2, reciprocal, sqrt
 
 
 @triton.jit

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, polynomial, quadratic, scale
-from triton_regressors.kernels import branches
-from triton_regressors.kernels.branches import START, Place, Task, place
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Plan, Step
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine import streams as branches
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.engine.streams import START, Place, Task, place
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 MEMBERS = 12
 VOTING = Plan(

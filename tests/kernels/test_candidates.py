@@ -6,9 +6,9 @@ import torch
 
 from tests.kernels.operations import run_reference
 from tests.kernels.operations_neighbors import drawn_factor, drawn_points, neighbors, radius_neighbors
-from triton_regressors.kernels import candidates as module
-from triton_regressors.kernels.candidates import Candidates, candidates, nearest_points
-from triton_regressors.kernels.distances import METRICS, reference_reduced_distances, transposed
+from triton_regressors.kernels.ops.neighbors import cpu_search as module
+from triton_regressors.kernels.ops.neighbors.cpu_search import Candidates, candidates, nearest_points
+from triton_regressors.kernels.ops.neighbors.distances import METRICS, reference_reduced_distances, transposed
 
 SCALES = (1e-90, 1e-20, 1.0, 1e18, 1e90)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from triton_regressors.kernels import chunks
-from triton_regressors.kernels.branches import Task
-from triton_regressors.kernels.chunks import Chunk, Lane, Piece
+from triton_regressors.kernels.engine import graphs
+from triton_regressors.kernels.engine.graphs import Chunk, Lane, Piece
+from triton_regressors.kernels.engine.streams import Task
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             record=lambda stream: asked.append(f"done on {stream.name}"), synchronize=lambda: asked.append("until done")
         )
 
-    monkeypatch.setattr(chunks, "_event", event)
+    monkeypatch.setattr(graphs, "_event", event)
     return asked
 
 

@@ -9,9 +9,9 @@ import torch
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise_affine
 from tests.kernels.test_columns import long_metric
-from triton_regressors.kernels.approximations import LOG2_E
-from triton_regressors.kernels.column_pairs import emulated_pair_metric, pair_columns
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.numerics.fast_math import LOG2_E
+from triton_regressors.kernels.ops.points.l1_chi2_pairs import emulated_pair_metric, pair_columns
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 
 PAIRS = "float32 pairs"
 EXPONENTIAL = 1.1e-8

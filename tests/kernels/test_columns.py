@@ -8,8 +8,8 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise_affine
-from triton_regressors.kernels.columns import emulated_metric, point_columns
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.ops.points.l1_chi2 import emulated_metric, point_columns
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the interpreter computes with NumPy
 

@@ -7,9 +7,9 @@ import threading
 import numpy as np
 import pytest
 
-from triton_regressors.kernels.counting import AnswerCounts, ColumnCounts, Ring, pieces
-from triton_regressors.kernels.inputs import UNKNOWN, Inputs, IntegerInput, TextInput
-from triton_regressors.kernels.row_profile import AnswerProfile, RowProfile
+from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.row_profile import AnswerProfile, RowProfile
+from triton_regressors.kernels.serving.counting import AnswerCounts, ColumnCounts, Ring, pieces
 
 TEXT = TextInput("shop", (2, 3), (("a", "b"), ("a", "b")), (False, True))
 INPUTS = Inputs(6, (0, 1, 4), (TEXT,), "float32", IntegerInput((5,), ((7, 9),), (False,)), categorical=(4,))

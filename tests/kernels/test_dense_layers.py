@@ -8,11 +8,11 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import dense_layers
-from triton_regressors.kernels import digit_layers, digit_steps
-from triton_regressors.kernels.devices import has_dependent_launches, has_warp_groups
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import dense_layers as dense_layers_module
-from triton_regressors.kernels.ops.dense_layers import ACTIVATIONS, DenseLayers
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.networks import dense_layers as dense_layers_module
+from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
+from triton_regressors.kernels.ops.networks.dense_layers import ACTIVATIONS, DenseLayers
+from triton_regressors.kernels.plan.devices import has_dependent_launches, has_warp_groups
 
 SHAPES = ((1, 1, 1), (5, 9, 2), (40, 70, 20, 3), (33, 16, 64, 65, 1), (17, 130, 5))
 
@@ -88,11 +88,11 @@ def test_a_rows_digits_do_not_depend_on_its_batch(
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[5:24]], device, torch.float64), many[5:24])
-    monkeypatch.setattr(digit_layers, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "num_warps": 4})
+    monkeypatch.setattr(int8_fused, "resident_shape", lambda *_: {"BLOCK_ROWS": 32, "num_warps": 4})
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
-    monkeypatch.setattr(digit_layers, "resident", lambda *_: False)
+    monkeypatch.setattr(int8_fused, "resident", lambda *_: False)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
-    monkeypatch.setattr(digit_layers, "digit_shape", lambda *_: {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "num_warps": 2})
+    monkeypatch.setattr(int8_fused, "digit_shape", lambda *_: {"BLOCK_ROWS": 32, "BLOCK_UNITS": 32, "num_warps": 2})
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), many)
 
 
@@ -107,12 +107,12 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     (x,) = inputs_for([widths[0]], 37)
     x[5, 1] = np.nan
     launched = []
-    each = digit_layers.launch_each_layer
-    monkeypatch.setattr(digit_layers, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
+    each = int8_fused.launch_each_layer
+    monkeypatch.setattr(int8_fused, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
     few = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(digit_steps, "FEW_ROWS", 0)
+    monkeypatch.setattr(int8_layerwise, "FEW_ROWS", 0)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), few, equal_nan=True)
-    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    monkeypatch.setattr(int8_fused, "FEW_ROWS", 0)
     many = run_kernel(op, [x], device, torch.float64)
     assert len(launched) == 2
     assert np.isnan(few[5]).all()
@@ -131,22 +131,20 @@ def test_hopper_layers_have_the_bits_of_plain_ones(
     device, launched = torch.device("cuda"), []
     if not has_warp_groups(device):
         pytest.skip("needs a GPU of compute capability 9.0 and a version of the Triton language seen there")
-    from triton_regressors.kernels import digit_layers_hopper  # imports Gluon
+    from triton_regressors.kernels.ops.networks import int8_hopper  # imports Gluon
 
-    launch = digit_layers_hopper.launch_hopper_layers
-    monkeypatch.setattr(
-        digit_layers_hopper, "launch_hopper_layers", lambda *given: (launched.append(1), launch(*given))
-    )
-    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
+    launch = int8_hopper.launch_hopper_layers
+    monkeypatch.setattr(int8_hopper, "launch_hopper_layers", lambda *given: (launched.append(1), launch(*given)))
+    monkeypatch.setattr(int8_fused, "FEW_ROWS", 0)
     rng = np.random.default_rng(rows)
     for draw, dtype in enumerate((torch.float32, torch.float64, torch.float32)):
         op = dense_layers(*widths, precision="int8", shift=float(draw), function="exp" if draw == 1 else "identity")
         op.weights[:] = rng.normal(size=op.weights.shape) / 8
         x = (rng.normal(size=(rows, widths[0])) * 10.0 ** (2 * draw - 2)).astype(np.float32)
         x[rows // 2, 0] = np.nan if draw else 1.0
-        monkeypatch.setattr(digit_layers, "takes_warp_groups", lambda *_: True)
+        monkeypatch.setattr(int8_fused, "takes_warp_groups", lambda *_: True)
         found = run_kernel(op, [x], device, dtype)
-        monkeypatch.setattr(digit_layers, "takes_warp_groups", lambda *_: False)
+        monkeypatch.setattr(int8_fused, "takes_warp_groups", lambda *_: False)
         plain = run_kernel(op, [x], device, dtype)
         assert np.array_equal(np.isnan(found), np.isnan(plain))
         assert np.nan_to_num(found).tobytes() == np.nan_to_num(plain).tobytes()
@@ -165,7 +163,7 @@ def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, m
     draws = [torch.randn(rows, 64, device=device) for _ in range(50)]
     outputs = {early: [torch.empty(rows, 4, device=device) for _ in draws] for early in (True, False)}
     for early, answers in outputs.items():
-        monkeypatch.setattr(digit_steps, "has_dependent_launches", lambda _, early=early: early)
+        monkeypatch.setattr(int8_layerwise, "has_dependent_launches", lambda _, early=early: early)
         for x, output in zip(draws, answers, strict=True):
             op.launch(parameters, [x], output, rows)
     assert all(torch.equal(one, other) for one, other in zip(*outputs.values(), strict=True))
@@ -173,9 +171,9 @@ def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, m
 
 def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were measured to take less time so."""
-    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
-    many, wide, device = digit_layers.MANY_ROWS, (64, 256, 256, 4), torch.device("cuda")
-    assert digit_layers.takes_warp_groups(many, wide, "relu", device)
+    monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: True)
+    many, wide, device = int8_fused.MANY_ROWS, (64, 256, 256, 4), torch.device("cuda")
+    assert int8_fused.takes_warp_groups(many, wide, "relu", device)
     for rows, widths, activation in (
         (many - 1, wide, "relu"),
         (many, wide, "tanh"),
@@ -183,22 +181,22 @@ def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) 
         (many, (64, 256, 4), "relu"),
         (many, (64, 128, 128, 4), "relu"),
     ):
-        assert not digit_layers.takes_warp_groups(rows, widths, activation, device)
-    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
-    assert not digit_layers.takes_warp_groups(many, wide, "relu", device)
+        assert not int8_fused.takes_warp_groups(rows, widths, activation, device)
+    monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: False)
+    assert not int8_fused.takes_warp_groups(many, wide, "relu", device)
 
 
 def test_layers_are_computed_without_gluon(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that an entry loads imports the module that needs it, and plain kernels answer however many rows."""
-    monkeypatch.setitem(sys.modules, "triton_regressors.kernels.digit_layers_hopper", None)
-    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: False)
+    monkeypatch.setitem(sys.modules, "triton_regressors.kernels.ops.networks.int8_hopper", None)
+    monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: False)
     op = dense_layers(9, 150, 150, 3, precision="int8")
     (x,) = inputs_for([9], 10)
     few = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(digit_layers, "FEW_ROWS", 0)
-    monkeypatch.setattr(digit_layers, "MANY_ROWS", 1)
+    monkeypatch.setattr(int8_fused, "FEW_ROWS", 0)
+    monkeypatch.setattr(int8_fused, "MANY_ROWS", 1)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), few)
-    monkeypatch.setattr(digit_layers, "has_warp_groups", lambda _: True)
+    monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: True)
     with pytest.raises(ImportError, match="digit_layers_hopper"):
         run_kernel(op, [x], device, torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import triton
 
-from triton_regressors.kernels import devices
+from triton_regressors.kernels.plan import devices
 
 GPU = torch.device("cuda", 0)
 HOPPER_IN_GLUON = "triton.experimental.gluon.language.nvidia.hopper"

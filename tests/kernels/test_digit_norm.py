@@ -8,9 +8,9 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise
-from triton_regressors.kernels import digit_norm
-from triton_regressors.kernels.digit_norm import emulated_norms, weight_digits
-from triton_regressors.kernels.ops.squared_norm import SquaredNorm
+from triton_regressors.kernels.ops.points import norm_int8
+from triton_regressors.kernels.ops.points.norm_int8 import emulated_norms, weight_digits
+from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 
 FEATURES, TARGETS = 370, 363
 
@@ -18,7 +18,7 @@ FEATURES, TARGETS = 370, 363
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have functions in digits on any GPU, as those with few float64 units have them."""
-    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise.has_many_float64_units", lambda _: False)
+    monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise.has_many_float64_units", lambda _: False)
 
 
 def norm(seed: int = 0) -> SquaredNorm:
@@ -58,10 +58,10 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatc
     together = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[:14:-1].copy()], device, torch.float64), together[:14:-1])
     for limit, block_rows in (("FEW_ROWS", 64), ("SOME_ROWS", 128)):
-        monkeypatch.setattr(digit_norm, limit, 0)
-        assert digit_norm.norm_shape(1, 2**30)["BLOCK_ROWS"] == block_rows
+        monkeypatch.setattr(norm_int8, limit, 0)
+        assert norm_int8.norm_shape(1, 2**30)["BLOCK_ROWS"] == block_rows
         assert np.array_equal(run_kernel(op, [x[:1]], device, torch.float64), together[:1])
-    monkeypatch.setattr(digit_norm, "shared_memory", lambda _: 0)
+    monkeypatch.setattr(norm_int8, "shared_memory", lambda _: 0)
     assert np.array_equal(run_kernel(op, [x[:1]], device, torch.float64), together[:1])
 
 
@@ -74,9 +74,9 @@ def test_gpus_with_many_float64_units_make_products_with_them(
         x = np.random.default_rng(0).standard_normal((2, features))
         exact = run_kernel(op.in_precision("float64"), [x], device, torch.float64)
         assert not np.array_equal(run_kernel(op, [x], device, torch.float64), exact)
-        monkeypatch.setattr("triton_regressors.kernels.ops.pairwise.has_many_float64_units", lambda _: True)
+        monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise.has_many_float64_units", lambda _: True)
         assert np.array_equal(run_kernel(op.on_device(device), [x], device, torch.float64), exact) == keeps
-        monkeypatch.setattr("triton_regressors.kernels.ops.pairwise.has_many_float64_units", lambda _: False)
+        monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise.has_many_float64_units", lambda _: False)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered", "ignore:overflow encountered")
@@ -92,7 +92,7 @@ def test_what_is_no_number_stays_in_its_row(device: torch.device) -> None:
 def test_many_features_are_made_digits_block_by_block(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     op, x = norm(), rows(3).astype(np.float32)
     together = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(digit_norm, "MOST_FEATURES_AT_ONCE", 128)
+    monkeypatch.setattr(norm_int8, "MOST_FEATURES_AT_ONCE", 128)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), together)
 
 
@@ -121,7 +121,7 @@ def test_which_norms_have_digits() -> None:
     full, small = np.ones((FEATURES, TARGETS)), np.triu(np.ones((20, 20)))
     assert SquaredNorm(full, np.zeros(TARGETS)).precisions() == ("float64",)
     assert SquaredNorm(small, np.zeros(20)).precisions() == ("float64",)
-    wide = np.zeros((digit_norm.MOST_FEATURES + 1, 8))
+    wide = np.zeros((norm_int8.MOST_FEATURES + 1, 8))
     assert SquaredNorm(wide, np.zeros(8)).precisions() == ("float64",)
     op = norm()
     assert op.precisions() == ("float64", "ten digits")

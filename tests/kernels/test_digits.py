@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.digits import (
+from triton_regressors.kernels.numerics.fp16_digits import (
     BASE,
     LARGEST_NORM,
     common_unit,

@@ -9,12 +9,12 @@ import triton.language as tl
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
-from triton_regressors.kernels import distance_blocks
-from triton_regressors.kernels.distance_blocks import NEAR
-from triton_regressors.kernels.ops import pairwise as matrices
-from triton_regressors.kernels.ops import pairwise_affine as sums
-from triton_regressors.kernels.point_function import PointFunction
-from triton_regressors.kernels.point_shapes import DISTANCES
+from triton_regressors.kernels.ops.points import near_zero
+from triton_regressors.kernels.ops.points import pairwise as matrices
+from triton_regressors.kernels.ops.points import pairwise_affine as sums
+from triton_regressors.kernels.ops.points.function import PointFunction
+from triton_regressors.kernels.ops.points.launch import DISTANCES
+from triton_regressors.kernels.ops.points.near_zero import NEAR
 
 FEATURES, POINTS = 20, 200
 OF_A_POINT = {"ten digits": 1e-9, "float32 pairs": 2e-8}
@@ -128,7 +128,7 @@ def test_pairs_one_by_one_and_whole_blocks_have_the_same_bits(form: str, monkeyp
     cpu = torch.device("cpu")
     found = run_kernel(op, [x], cpu, torch.float64)
     for most in (0, POINTS):
-        monkeypatch.setattr(distance_blocks, "MOST_TURNS", tl.constexpr(most))
+        monkeypatch.setattr(near_zero, "MOST_TURNS", tl.constexpr(most))
         assert np.array_equal(run_kernel(op, [x], cpu, torch.float64), found)
 
 

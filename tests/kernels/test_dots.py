@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.dots import dot, rounded_product
+from triton_regressors.kernels.numerics.dot import dot, rounded_product
 
 ROWS, FEATURES, COLUMNS = 64, 32, 16
 

@@ -18,7 +18,6 @@ from sklearn.linear_model import Ridge
 
 from triton_regressors import export
 from triton_regressors.kernels import entry
-from triton_regressors.kernels.digests import file_digests
 from triton_regressors.kernels.entry import (
     GOLDEN,
     PLAN,
@@ -40,9 +39,10 @@ from triton_regressors.kernels.entry import (
     write_document,
     write_golden,
 )
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.inputs import Inputs, IntegerInput, TextInput
-from triton_regressors.kernels.parity import Parity
+from triton_regressors.kernels.format.digests import file_digests
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.parity import Parity
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +87,13 @@ def test_an_entry_as_it_was_exported_is_whole(version: Path) -> None:
         for path in version.rglob("*")
         if path.is_file() and path.name != "plan.json" and "__pycache__" not in path.parts
     }
-    assert {"model.py", "weights.safetensors", "golden.safetensors", "kernels/run.py", "kernels/backend.py"} <= files
+    assert {"model.py", "weights.safetensors", "golden.safetensors"} <= files
+    assert {"kernels/engine/runner.py", "kernels/backend.py"} <= files
 
 
 @pytest.mark.parametrize(
-    "name", ["model.py", "weights.safetensors", "golden.safetensors", "kernels/entry.py", "kernels/ops/affine.py"]
+    "name",
+    ["model.py", "weights.safetensors", "golden.safetensors", "kernels/entry.py", "kernels/ops/linear/affine.py"],
 )
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_a_flipped_bit_is_noticed_and_its_file_named(version: Path, name: str, place: str) -> None:
@@ -124,7 +126,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda version: ((version / "model.py").unlink(), (version / "model.py").mkdir()),
         "model.py is missing: the version was exported with it.",
     ),
-    "stray": (lambda version: (version / "kernels/ops/evil.py").touch(), "evil.py is no part of the version as it was"),
+    "stray": (lambda version: (version / "kernels/cpu/evil.py").touch(), "evil.py is no part of the version as it was"),
     "cut": (lambda version: (version / "plan.json").write_bytes(b"{"), "Cannot read the plan"),
     "deep": (lambda version: (version / "plan.json").write_text("[" * 100_000), "Cannot read the plan"),
     "list": (lambda version: (version / "plan.json").write_text("[1, 2]"), "plan.json: it is not a JSON object."),
@@ -387,7 +389,7 @@ IMPORTED = "import sys, types; sys.modules['triton_python_backend_utils'] = type
 
 @pytest.mark.parametrize(
     ("module", "absent"),
-    [("entry", ("torch", "triton", "triton_regressors.kernels.inputs")), ("backend", ("triton",))],
+    [("entry", ("torch", "triton", "triton_regressors.kernels.format.inputs")), ("backend", ("triton",))],
 )
 def test_what_is_not_imported_too_early(module: str, absent: tuple[str, ...]) -> None:
     """Clients read entries without torch, and TRITON_INTERPRET is set, and files are checked, before the rest."""

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import chunks, gather, resident, staging
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.executors import KernelExecutor
-from triton_regressors.kernels.gather import Gathering
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Plan, Step
-from triton_regressors.kernels.resident import Resident
-from triton_regressors.kernels.staging import Staging
+from triton_regressors.kernels.engine import gather, graphs, resident, staging
+from triton_regressors.kernels.engine.gather import Gathering
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.kernel_executor import KernelExecutor
+from triton_regressors.kernels.engine.resident import Resident
+from triton_regressors.kernels.engine.staging import Staging
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 MAX_ROWS = 150
@@ -224,7 +224,7 @@ def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
 def test_rows_are_read_on_the_stream_that_makes_them(by: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing begins before what the caller has put on the stream, and no other stream is waited for."""
     if by == "torch":
-        monkeypatch.setattr(chunks, "driver", None)
+        monkeypatch.setattr(graphs, "driver", None)
     executor = make(PLANS["one step"])
     for count in (40, 150):
         X = torch.from_numpy(rows(count)).to(DEVICE)

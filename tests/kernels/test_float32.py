@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from tests.kernels.operations import run_kernel, run_reference
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.plan.plan import Operation
 
 RNG = np.random.default_rng(0)
 X = (RNG.standard_normal((500, 5)) * np.geomspace(1e-3, 1e3, 5)).astype(np.float32)

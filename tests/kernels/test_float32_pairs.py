@@ -8,8 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.approximations import LOG2_E
-from triton_regressors.kernels.float32_pairs import (
+from triton_regressors.kernels.numerics.double_float import (
     SMALLEST,
     ordered_sum,
     pair_exp2,
@@ -22,6 +21,7 @@ from triton_regressors.kernels.float32_pairs import (
     pair_sum,
     pair_tanh,
 )
+from triton_regressors.kernels.numerics.fast_math import LOG2_E
 
 
 @triton.jit

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.kernels import gather
-from triton_regressors.kernels.gather import (
-    BLOCK,
-    MOST_PARTS,
-    Gathering,
-    SharedMemory,
-    find_region,
-    on_cpu,
-)
+from triton_regressors.kernels.engine import gather
+from triton_regressors.kernels.engine.gather import BLOCK, MOST_PARTS, Gathering, SharedMemory, find_region, on_cpu
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 F = 24

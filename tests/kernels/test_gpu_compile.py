@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.processes import running
-from triton_regressors.kernels import plan as plan_module
+from triton_regressors.kernels.plan import plan as plan_module
 
 ROOT = Path(__file__).parents[2]
-KERNELS = Path(plan_module.__file__).parent
+KERNELS = Path(plan_module.__file__).parents[1]
 COMPILES = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
 PARTS = 16
 """The number of parts. One takes about 20 s of a processor where no compiled kernel is cached."""

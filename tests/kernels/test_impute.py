@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_lookup import impute, impute_sequence
 from tests.kernels.test_ops import drawn, rows, seeds
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.impute import Impute
-from triton_regressors.kernels.ops.impute_sequence import ImputeSequence
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.impute import Impute
+from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
+from triton_regressors.kernels.plan.plan import Operation
 
 missings = st.sampled_from([None, 0.0, -1.0, 0.1])
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.inputs import UNKNOWN, Inputs, TextInput
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs, TextInput
 
 CITY = TextInput("cat", (0, 3), (("Paris", "Zürich"), ("", "cook", "unknown")), (True, False))
 MIXED = Inputs(5, (1, 4), (CITY,))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.kernels.large_weight import LargeWeight, rows_of
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.blocked_weight import LargeWeight, rows_of
+from triton_regressors.kernels.cpu.tiles import one_thread
 
 
 @pytest.mark.parametrize("kind", ["full", "triangle", "shuffled triangle", "empty"])

@@ -11,12 +11,14 @@ import torch
 
 from benchmarks.shape_classes import OPERATIONS, shape_classes
 from tests.documents import write_plan
-from triton_regressors.kernels import launch_shapes as module
-from triton_regressors.kernels.launch_shapes import TABLE, LaunchShapes, Shape, launch_shapes, table
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan import launch_shapes as module
+from triton_regressors.kernels.plan.launch_shapes import TABLE, LaunchShapes, Shape, launch_shapes, table
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
-PACKAGE = module.__name__.rpartition(".")[0]
+PACKAGE = module.__name__.removesuffix(".plan.launch_shapes")
+FOLDER = TABLE.parents[1]
+OF_THE_SERVER = ("backend", "serving.backend_types", "serving.tensors")
 CPU, HOPPER, TURING = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
 FIXED = {"BLOCK_FEATURES", "BLOCK_INNER", "BLOCK_PREFIXES", "BLOCK_TARGETS", "BLOCK_UNITS", "SLOTS", "SLOT_FEATURES"}
@@ -64,10 +66,8 @@ def test_a_cpu_has_no_capability() -> None:
 
 def known() -> set[str]:
     """Return every operation that has launch shapes, as the modules of the kernels name them."""
-    names = [".".join(path.relative_to(TABLE.parent).with_suffix("").parts) for path in TABLE.parent.rglob("*.py")]
-    modules = [
-        importlib.import_module(f"{PACKAGE}.{name}") for name in names if name not in ("backend", "stub", "tensors")
-    ]
+    names = [".".join(path.relative_to(FOLDER).with_suffix("").parts) for path in FOLDER.rglob("*.py")]
+    modules = [importlib.import_module(f"{PACKAGE}.{name}") for name in names if name not in OF_THE_SERVER]
     return {value.operation for each in modules for value in vars(each).values() if isinstance(value, LaunchShapes)}
 
 
@@ -88,4 +88,4 @@ def test_every_shape_of_the_table_is_of_an_operation_and_a_class_that_the_comman
 def test_an_entry_carries_the_table(tmp_path: Path) -> None:
     operation = Affine(np.ones((3, 1)), np.zeros(1))
     write_plan(tmp_path / "1", Plan(3, (Step(operation, (INPUT,), "y"),), {"y": "y"}))
-    assert json.loads((tmp_path / "1" / "kernels" / TABLE.name).read_bytes()) == table()
+    assert json.loads((tmp_path / "1" / "kernels/plan" / TABLE.name).read_bytes()) == table()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_trees import linear_leaves
 from tests.kernels.test_ops import drawn, seeds
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import linear_leaves as module
-from triton_regressors.kernels.ops.linear_leaves import LinearLeaves
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.trees import linear_leaves as module
+from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
 
 
 def expected(op: LinearLeaves, leaves: np.ndarray, x: np.ndarray) -> np.ndarray:

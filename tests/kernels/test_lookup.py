@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_ops import drawn, rows, seeds
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.functions import FUNCTIONS
-from triton_regressors.kernels.ops.lookup import Lookup
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.numerics.functions import FUNCTIONS
+from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 
 def numbers(width: int, rows: int, seed: int, grid: float = 0.25, span: int = 30) -> np.ndarray:

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
-from triton_regressors.kernels import nearest
-from triton_regressors.kernels.bounds import MOST_POINTS, bounded
-from triton_regressors.kernels.distances import METRICS
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import neighbor_imputer
-from triton_regressors.kernels.ops.barycenter import Barycenter
-from triton_regressors.kernels.ops.min_plus import MinPlus
-from triton_regressors.kernels.ops.neighbor_graph import NeighborGraph
-from triton_regressors.kernels.ops.neighbor_imputer import NeighborImputer
-from triton_regressors.kernels.ops.neighbors import Neighbors
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.neighbors import neighbor_imputer
+from triton_regressors.kernels.ops.neighbors import search as nearest
+from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
+from triton_regressors.kernels.ops.neighbors.bounds import MOST_POINTS, bounded
+from triton_regressors.kernels.ops.neighbors.distances import METRICS
+from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus
+from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
+from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 

@@ -12,13 +12,13 @@ import torch
 
 from tests.metrics import Server
 from tests.waiting import wait_for
-from triton_regressors.kernels import observer as observers
-from triton_regressors.kernels.counting import RING_ROWS, Ring
-from triton_regressors.kernels.executors import Answers
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.metrics import MOST_COLUMNS, Subject
-from triton_regressors.kernels.observer import MOST_ROWS, OFF, ON, SAMPLED, Observer, Unobserved, start
-from triton_regressors.kernels.row_profile import RowProfile
+from triton_regressors.kernels.engine.kernel_executor import Answers
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.row_profile import RowProfile
+from triton_regressors.kernels.serving import observer as observers
+from triton_regressors.kernels.serving.counting import RING_ROWS, Ring
+from triton_regressors.kernels.serving.metrics import MOST_COLUMNS, Subject
+from triton_regressors.kernels.serving.observer import MOST_ROWS, OFF, ON, SAMPLED, Observer, Unobserved, start
 
 FEATURES = 3
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.kernels import operations
 from tests.kernels.examples import examples
 from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_reference, summands
-from triton_regressors.kernels import plan as plan_module
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.polynomial import Polynomial
-from triton_regressors.kernels.ops.polynomial_affine import PolynomialAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops import kinds
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
 
@@ -302,12 +302,12 @@ def test_affine_does_not_look_at_features_without_weight(device: torch.device, f
 
 
 def test_no_operation_imports_another_one() -> None:
-    """What several of them use has a module of its own beside `plan.py`."""
-    for path in (Path(plan_module.__file__).parent / "ops").glob("*.py"):
+    """What several of them use has a module of its own."""
+    for name in kinds.MODULES.values():
+        path = (Path(kinds.__file__).parent / name.replace(".", "/")).with_suffix(".py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
-                assert node.level != 1, f"{path.name} imports {node.module}"
-                assert not (node.module or "").startswith("ops"), f"{path.name} imports {node.module}"
+                assert (node.module or "").rpartition(".")[2] not in kinds.MODULES, f"{name} imports {node.module}"
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_dense import ordered_affine
 from tests.kernels.test_ops import drawn, seeds
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import ordered_affine as module
-from triton_regressors.kernels.ops.ordered_affine import OrderedAffine
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.linear import ordered_affine as module
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 
 ODD = [0.0, -0.0, 1e-45, -3e-39, 1e-20, 3e38, -3e38, np.nan, 2.0**-24, 1.0, 2.0**24]
 """Numbers whose products and sums overflow, vanish, cancel or are half of a last place, and a missing one."""

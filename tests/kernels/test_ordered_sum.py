@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
 from tests.kernels.test_tree_ensemble import drawn, dtypes, leaves, seeds
-from triton_regressors.kernels import ordered_sum
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.tree_tile import Tile
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.trees import float32_sum
+from triton_regressors.kernels.ops.trees.launch import Tile
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 ODD = [0.0, -0.0, 1e-45, -3e-39, 3e38, -3e38, np.inf, -np.inf, np.nan, 2.0**-24, 1.0, 2.0**24]
 """Values whose sums overflow, vanish, cancel or are half of a last place."""
@@ -80,14 +80,14 @@ def test_sums(
 @pytest.mark.parametrize("form", ["plain", "quads"])
 def test_any_tile_gives_these_bits(device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """So do rows that wait in several parts, and those whose neighbours miss a number."""
-    monkeypatch.setattr(ordered_sum, "LARGEST_SCRATCH", 1)
+    monkeypatch.setattr(float32_sum, "LARGEST_SCRATCH", 1)
     for width in (1, 2):
         op = ordered_ensemble(6, 12, 4, 2, outputs=width, seed=width)
         (x,) = inputs_for([6], 36)
         x[5, 2] = x[33] = np.nan
         for sizes in ((16, 8, 1, 8), (4, 32, 1, 8), (8, 16, 1, None)):
             tile = Tile(*sizes, form, num_warps=4)
-            monkeypatch.setattr(ordered_sum, "tree_tile", lambda *_, tile=tile, **__: tile)
+            monkeypatch.setattr(float32_sum, "tree_tile", lambda *_, tile=tile, **__: tile)
             check(op, x, device)
 
 

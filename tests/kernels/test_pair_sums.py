@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.pair_sums import sum_in_pairs
+from triton_regressors.kernels.numerics.pairwise_reduce import sum_in_pairs
 
 
 @triton.jit

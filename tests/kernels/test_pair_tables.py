@@ -8,8 +8,8 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise_affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 PAIRS = "float32 pairs"
 NAMES = ("rbf", "matern_1_2", "matern_3_2", "matern_5_2", "rational_quadratic", "reciprocal", "polynomial", "sigmoid")
@@ -85,7 +85,8 @@ def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch:
         few[name, features] = op.on_device(torch.device("cpu"))
         assert few[name, features] is op
         with monkeypatch.context() as patch:
-            patch.setattr("triton_regressors.kernels.ops.pairwise_affine.has_many_float64_units", lambda device: True)
+            asked = "triton_regressors.kernels.ops.points.pairwise_affine.has_many_float64_units"
+            patch.setattr(asked, lambda device: True)
             found = op.on_device(torch.device("cpu"))
             plan = Plan(features, (Step(op, (INPUT,), "y"),), {"y": "y"})
             assert (plan.on_device(torch.device("cpu")) is plan) == (found is op)
@@ -94,7 +95,7 @@ def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch:
     assert many == {key: PAIRS if key in {("rbf", 20), ("rational_quadratic", 20)} else "ten digits" for key in few}
     short = pairwise_affine("matern_3_2", 20, 150).in_precision("float32")
     assert short.on_device(torch.device("cpu")) is short
-    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
+    monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise_affine.shared_memory", lambda device: 0)
     assert in_pairs("rbf", 20).on_device(torch.device("cpu")).precision == "ten digits"
     assert in_pairs("chi2", 20).on_device(torch.device("cpu")).precision == PAIRS  # which no matrix units make
 

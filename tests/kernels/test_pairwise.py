@@ -13,13 +13,13 @@ from scipy.spatial.distance import cdist
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine, squared_norm
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops import pairwise_affine as pairwise_affine_module
-from triton_regressors.kernels.ops.combine import Combine
-from triton_regressors.kernels.ops.pairwise import Pairwise
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine, contract
-from triton_regressors.kernels.ops.squared_norm import PART_TARGETS, SquaredNorm
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.points import pairwise_affine as pairwise_affine_module
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.ops.points.squared_norm import PART_TARGETS, SquaredNorm
+from triton_regressors.kernels.plan.plan import Operation
 
 drawn = examples(10)
 rows = st.integers(0, 40)
@@ -179,7 +179,7 @@ def test_weights_may_be_part_of_the_exponents(device: torch.device, features: in
 def test_gpus_without_matrix_units(
     device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.shared_memory", lambda device: 0)
+    monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise_affine.shared_memory", lambda device: 0)
     exact = pairwise_affine(name, features, 150, 1, 2)
     (x,) = inputs_for([features], 20)
     expected = run_reference(exact, [x])
@@ -188,7 +188,7 @@ def test_gpus_without_matrix_units(
 
 
 def test_a_gpu_holds_the_tables_of_the_precision_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, module = torch.device("cpu"), "triton_regressors.kernels.ops.pairwise"
+    cpu, module = torch.device("cpu"), "triton_regressors.kernels.ops.points.pairwise"
     exact = pairwise("rbf", 20, 70)
     op = exact.in_precision("ten digits")
     assert op.on_device(cpu) is op

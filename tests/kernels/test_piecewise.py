@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine, power, wrap
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.piecewise import Piecewise
-from triton_regressors.kernels.ops.piecewise_affine import PiecewiseAffine, worth_contracting
-from triton_regressors.kernels.ops.power import Power
-from triton_regressors.kernels.ops.row_norm import RowNorm
-from triton_regressors.kernels.ops.wrap import Wrap
-from triton_regressors.kernels.plan import Operation
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
+from triton_regressors.kernels.ops.columns.wrap import Wrap
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine, worth_contracting
+from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 

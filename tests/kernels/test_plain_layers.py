@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.kernels import plain_layers
-from triton_regressors.kernels.plain_layers import PlainLayers
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.ops.networks import cpu_layers
+from triton_regressors.kernels.ops.networks.cpu_layers import PlainLayers
 
 
 @pytest.mark.parametrize("function", ["relu", "tanh", "expit"])
@@ -34,7 +34,7 @@ def test_layers(function: str, widths: tuple[int, ...]) -> None:
 
 
 def test_weights_too_large_to_be_tried_have_tiles_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_layers, "LARGEST_TRIAL", 10)
+    monkeypatch.setattr(cpu_layers, "LARGEST_TRIAL", 10)
     plain = PlainLayers([(np.ones((77, 3)), np.zeros(3))], ["identity"])
-    assert plain._sizes == plain_layers.SIZES[:1]
+    assert plain._sizes == cpu_layers.SIZES[:1]
     assert torch.equal(plain.outputs(torch.ones(5, 77)), torch.full((5, 3), 77.0, dtype=torch.float64))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine, squared_norm
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plain_steps import SharedPoints, with_shared_points, with_whole_sums
-from triton_regressors.kernels.plan import Plan, Step
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.points.cpu_fusion import SharedPoints, with_shared_points, with_whole_sums
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 FEATURES, POINTS, PARTS = 6, 300, 3
 ADDED = Affine(np.ones((PARTS, 1)), np.array([0.7]), "exp")

@@ -11,12 +11,12 @@ from safetensors.numpy import load_file, save_file
 from tests.documents import write_plan
 from tests.kernels.operations import OPERATIONS, affine, quadratic, scale
 from triton_regressors.kernels import entry
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import PROTOCOL, Operation, Plan, Step, load_plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.plan.plan import PROTOCOL, Operation, Plan, Step, load_plan
 
 
 def small_plan() -> Plan:

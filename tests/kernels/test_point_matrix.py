@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tests.kernels.operations_pairwise import FUNCTIONS, pairwise
-from triton_regressors.kernels.point_matrix import PointMatrix
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.ops.points.cpu_function import PointMatrix
 
 
 def matrix(plain: PointMatrix, x: np.ndarray) -> np.ndarray:

@@ -6,8 +6,7 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel
 from tests.kernels.operations_pairwise import pairwise_affine
-from triton_regressors.kernels.ops.pairwise_affine import OWN_ROWS
-from triton_regressors.kernels.point_shapes import (
+from triton_regressors.kernels.ops.points.launch import (
     EXPONENTIAL_PAIRS,
     FEWER_ROWS,
     Shape,
@@ -15,6 +14,7 @@ from triton_regressors.kernels.point_shapes import (
     for_few_rows,
     parts_of_a_program,
 )
+from triton_regressors.kernels.ops.points.pairwise_affine import OWN_ROWS
 
 
 def test_a_program_makes_parts_enough_to_fill_a_device() -> None:
@@ -72,7 +72,7 @@ def test_few_rows_have_the_bits_that_they_have_among_many(
     (x,) = inputs_for([features], 80)
     together = run_kernel(op, [x], device, torch.float64)
     if device.type == "cpu":
-        monkeypatch.setattr("triton_regressors.kernels.ops.pairwise_affine.capability", lambda device: "9.0")
+        monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise_affine.capability", lambda device: "9.0")
     for rows in (slice(7, 8), slice(20, 36), slice(40, 57), slice(10, 74)):
         found = run_kernel(op, [np.ascontiguousarray(x[rows])], device, torch.float64)
         np.testing.assert_array_equal(found, together[rows])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import inputs_for, polynomial_affine, run_kernel, run_reference
-from triton_regressors.kernels.ops.polynomial_affine import nested_monomials
+from triton_regressors.kernels.ops.linear.polynomial_affine import nested_monomials
 
 
 @pytest.mark.parametrize(("features", "degree"), [(1, 1), (1, 4), (4, 3), (10, 3)])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_compose import clusters
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.pool import Pool
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.pool import Pool
 
 STATISTICS = {"max": np.max, "median": np.median, "min": np.min}
 

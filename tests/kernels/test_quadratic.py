@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 
 from tests.kernels import operations
-from triton_regressors.kernels.ops.quadratic import Quadratic, bfloat16_parts
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.plan import INPUT, Plan, Step
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.parity import measure, units
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic, bfloat16_parts
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 
 @triton.jit

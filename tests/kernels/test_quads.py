@@ -5,8 +5,8 @@ import pytest
 
 from tests.kernels.operations_trees import tree_ensemble
 from tests.kernels.test_tree_ensemble import walk
-from triton_regressors.kernels.quads import Quads, pack_quads
-from triton_regressors.kernels.trees import feature_bits
+from triton_regressors.kernels.ops.trees.nodes import feature_bits
+from triton_regressors.kernels.ops.trees.two_level_nodes import Quads, pack_quads
 
 
 def walk_quads(quads: Quads, bits: int, tree: int, x: np.ndarray) -> tuple[int, int]:

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels import chunks, staging
-from triton_regressors.kernels.allowed import Allowed
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Plan, Step
-from triton_regressors.kernels.run import Runner, choose_engine
+from triton_regressors.kernels.engine import graphs, staging
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.runner import Runner, choose_engine
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 ONE_STEP = Plan(5, (Step(affine(5, 2), ("X",), "v0"),), {"y": "v0"})
 TWO_OUTPUTS = Plan(
@@ -231,9 +231,9 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert chunks.graph_sizes(100) == [16, 32, 64]
-    assert chunks.graph_sizes(64) == [16, 32, 64]
-    assert chunks.graph_sizes(8) == []
+    assert graphs.graph_sizes(100) == [16, 32, 64]
+    assert graphs.graph_sizes(64) == [16, 32, 64]
+    assert graphs.graph_sizes(8) == []
 
 
 @pytest.mark.gpu
@@ -244,7 +244,7 @@ def test_captured_graphs_give_the_same_bits_as_launches(
     plan: Plan, chunk_rows: int, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "torch":
-        monkeypatch.setattr(chunks, "driver", None)
+        monkeypatch.setattr(graphs, "driver", None)
     X, outputs = rows(300), tuple(plan.outputs)
     launched = Runner(plan, engine="triton", max_rows=300)
     monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
@@ -271,10 +271,10 @@ class FailingDriver:
 
 
 def test_a_graph_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "driver", FailingDriver)
+    monkeypatch.setattr(graphs, "driver", FailingDriver)
     graph, stream = SimpleNamespace(raw_cuda_graph_exec=lambda: 1), SimpleNamespace(cuda_stream=2)
     with pytest.raises(RuntimeError, match=r"^Launching a captured graph failed: CUDA_ERROR_ILLEGAL_ADDRESS\.$"):
-        chunks.graph_starter(graph, stream)()
+        graphs.graph_starter(graph, stream)()
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_regressors.kernels.selection import NONE, bound_of, next_least, ranked, take_nearest
+from triton_regressors.kernels.ops.neighbors.top_k import NONE, bound_of, next_least, ranked, take_nearest
 
 INFINITE = float("inf")
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from triton_regressors.kernels.staging import MANY_NUMBERS, Staging, chunk_rows, split
+from triton_regressors.kernels.engine.staging import MANY_NUMBERS, Staging, chunk_rows, split
 
 MANY_ROWS = MANY_NUMBERS // 4
 
@@ -68,5 +68,5 @@ def test_filling_with_several_matrices() -> None:
 
 
 def test_whole_chunks_are_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triton_regressors.kernels.staging.CHUNK_BYTES", 16 * 16)
+    monkeypatch.setattr("triton_regressors.kernels.engine.staging.CHUNK_BYTES", 16 * 16)
     assert [len(Staging(rows, 4, "float32", pinned=False).tensor) for rows in (1, 16, 17, 100)] == [1, 16, 32, 112]

@@ -16,13 +16,13 @@ from tests.documents import write_plan
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import symmetric_trees
-from triton_regressors.kernels import symmetric_sum
-from triton_regressors.kernels.border_counts import MOST_BORDERS, count_columns
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
-from triton_regressors.kernels.symmetric_sum import Tile, tile_of
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.trees import symmetric_sum
+from triton_regressors.kernels.ops.trees.border_counts import MOST_BORDERS, count_columns
+from triton_regressors.kernels.ops.trees.symmetric_sum import Tile, tile_of
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step, load_plan
 
 drawn = examples(12)
 seeds = st.integers(0, 2**32 - 1)

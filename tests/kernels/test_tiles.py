@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from triton_regressors.kernels import tiles
-from triton_regressors.kernels.functions import FUNCTIONS, IN_PLACE
-from triton_regressors.kernels.tiles import apply, one_thread, product
+from triton_regressors.kernels.cpu import tiles
+from triton_regressors.kernels.cpu.tiles import apply, one_thread, product
+from triton_regressors.kernels.numerics.functions import FUNCTIONS, IN_PLACE
 
 COUNTS = (1, 2, 3, 5, 13, 25, 49, 64, 97, 200, 769)
 

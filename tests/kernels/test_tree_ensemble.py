@@ -14,13 +14,13 @@ from tests.documents import write_plan
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
-from triton_regressors.kernels import tree_sum
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.float32 import Float32
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.plan import INPUT, Plan, Step, load_plan
-from triton_regressors.kernels.tree_tile import Tile, tree_tile
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.trees import integer_sum
+from triton_regressors.kernels.ops.trees.launch import Tile, tree_tile
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT, integer_leaves, node_layout
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step, load_plan
 
 CPU = torch.device("cpu")
 
@@ -129,7 +129,7 @@ def test_rows_with_missing_numbers_among_others(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str, parts: bool
 ) -> None:
     """A tile whose rows are complete goes down nodes of its own; the others know where NaN goes."""
-    monkeypatch.setattr(tree_sum, "tree_tile", lambda *_: Tile(8 if parts else 16, 8, 1, 8, form, 4, parts=parts))
+    monkeypatch.setattr(integer_sum, "tree_tile", lambda *_: Tile(8 if parts else 16, 8, 1, 8, form, 4, parts=parts))
     op = tree_ensemble(6, 20, 5)
     assert len(op.parameters()[form])
     (x,) = inputs_for([6], 100)
@@ -205,7 +205,7 @@ def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.Mon
             (16, 16, 2, None, "quads", 4, None, True),
         ):
             tile = Tile(*sizes) if len(sizes) > 5 else Tile(*sizes, num_warps=4)
-            monkeypatch.setattr(tree_sum, "tree_tile", lambda *_, tile=tile: tile)
+            monkeypatch.setattr(integer_sum, "tree_tile", lambda *_, tile=tile: tile)
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
 
 

@@ -6,8 +6,8 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_trees import tree_ensemble
-from triton_regressors.kernels import tree_sum
-from triton_regressors.kernels.tree_tile import Tile
+from triton_regressors.kernels.ops.trees import integer_sum
+from triton_regressors.kernels.ops.trees.launch import Tile
 
 
 @pytest.mark.parametrize(("trees", "outputs", "scratch"), [(3, 1, 1), (9, 1, 20), (9, 3, 2**24)])
@@ -15,8 +15,8 @@ def test_parts_add_up_to_the_sum(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, trees: int, outputs: int, scratch: int
 ) -> None:
     """Also where few rows' parts wait at a time, and where the last part has fewer trees than the others."""
-    monkeypatch.setattr(tree_sum, "tree_tile", lambda *_: Tile(4, 8, min(outputs, 2), 8, "quads", 4, parts=True))
-    monkeypatch.setattr(tree_sum, "LARGEST_SCRATCH", scratch)
+    monkeypatch.setattr(integer_sum, "tree_tile", lambda *_: Tile(4, 8, min(outputs, 2), 8, "quads", 4, parts=True))
+    monkeypatch.setattr(integer_sum, "LARGEST_SCRATCH", scratch)
     op = tree_ensemble(6, trees, 4, outputs, divisor=3.0)
     assert len(op.parameters()["quads"])
     for rows in (0, 1, 11):
@@ -28,5 +28,5 @@ def test_a_part_has_the_function_applied_once(device: torch.device, monkeypatch:
     op = tree_ensemble(6, 9, 3, function="exp")
     (x,) = inputs_for([6], 5)
     whole = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(tree_sum, "tree_tile", lambda *_: Tile(4, 8, 1, 8, "quads", 4, parts=True))
+    monkeypatch.setattr(integer_sum, "tree_tile", lambda *_: Tile(4, 8, 1, 8, "quads", 4, parts=True))
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), whole)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from triton_regressors.kernels.tree_tile import (
+from triton_regressors.kernels.ops.trees.launch import (
     LARGEST_TABLE,
     MOST_PLAIN,
     MOST_SHALLOW,

@@ -8,10 +8,10 @@ import torch
 
 from tests.kernels.operations_trees import tree_ensemble
 from tests.kernels.test_tree_ensemble import leaves, walk
-from triton_regressors.kernels import tree_cells
-from triton_regressors.kernels.ops.tree_ensemble import TreeEnsemble
-from triton_regressors.kernels.tree_cells import Cells, build_cells
-from triton_regressors.kernels.trees import Descent, depths, feature_bits, pack_plain
+from triton_regressors.kernels.ops.trees import cpu_quickscorer
+from triton_regressors.kernels.ops.trees.cpu_quickscorer import Cells, build_cells
+from triton_regressors.kernels.ops.trees.nodes import Descent, depths, feature_bits, pack_plain
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 
 def arrays(op: TreeEnsemble) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def test_leaves(
     words: int,
     rounding: str,
 ) -> None:
-    monkeypatch.setattr(tree_cells, "STEP", np.inf)
+    monkeypatch.setattr(cpu_quickscorer, "STEP", np.inf)
     op = tree_ensemble(
         features, trees, depth, dtype=dtype, sets=sets, stop=stop, seed=depth, words=words, rounding=rounding
     )
@@ -58,8 +58,8 @@ def test_leaves(
 
 
 def test_trees_of_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_cells, "STEP", np.inf)
-    monkeypatch.setattr(tree_cells, "TABLE_BYTES", 2**14)
+    monkeypatch.setattr(cpu_quickscorer, "STEP", np.inf)
+    monkeypatch.setattr(cpu_quickscorer, "TABLE_BYTES", 2**14)
     op = tree_ensemble(5, 30, 4)
     x = drawn_rows(op, 5, 20, seed=1)
     parts = build_cells(*arrays(op))

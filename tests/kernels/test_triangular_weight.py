@@ -6,11 +6,11 @@ import torch
 from scipy.linalg import solve_triangular
 
 from triton_regressors.exporter.lowerings.gaussian_process import whiten
-from triton_regressors.kernels import triangular_weight
-from triton_regressors.kernels.large_weight import LargeWeight, rows_of
-from triton_regressors.kernels.ops.squared_norm import SquaredNorm
-from triton_regressors.kernels.tiles import one_thread
-from triton_regressors.kernels.triangular_weight import TriangularWeight
+from triton_regressors.kernels.cpu.blocked_weight import LargeWeight, rows_of
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.ops.points import cpu_norm
+from triton_regressors.kernels.ops.points.cpu_norm import TriangularWeight
+from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 
 
 def process(spread: float, points: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,20 +59,20 @@ def test_a_row_has_the_same_bits_in_every_batch() -> None:
 
 
 def test_a_library_that_treats_rows_differently_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    solve = triangular_weight._solve
+    solve = cpu_norm._solve
 
     def other(lower: torch.Tensor, tile: torch.Tensor, out: torch.Tensor) -> None:
         solve(lower, tile, out)
         out[1] += 1.0
 
-    monkeypatch.setattr(triangular_weight, "_solve", other)
-    triangular_weight._sizes_alike.cache_clear()
+    monkeypatch.setattr(cpu_norm, "_solve", other)
+    cpu_norm._sizes_alike.cache_clear()
     try:
         weight, _, _ = process(1.0)
         assert not TriangularWeight.suits(weight, 512)
         assert isinstance(SquaredNorm(weight, np.zeros(500))._plain, LargeWeight)
     finally:
-        triangular_weight._sizes_alike.cache_clear()
+        cpu_norm._sizes_alike.cache_clear()
 
 
 def test_which_weights_are_solved_with() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from triton_regressors.kernels.upload import BLOCK, MOST_PROGRAMS, upload
+from triton_regressors.kernels.engine.upload import BLOCK, MOST_PROGRAMS, upload
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

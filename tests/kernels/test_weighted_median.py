@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.kernels.examples import examples
 from tests.kernels.operations import run_kernel, run_reference
-from triton_regressors.kernels.errors import PlanError
-from triton_regressors.kernels.ops.weighted_median import WeightedMedian
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 
 
 def expected(x: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_neighbors import drawn_factor, radius_by_products
-from triton_regressors.kernels import within
-from triton_regressors.kernels.ops.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.neighbors import radius_sums
+from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 
@@ -53,7 +53,7 @@ def test_points_that_products_cannot_tell_apart(device: torch.device, weighted: 
 
 
 def test_a_grid_has_points_just_a_radius_away(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(within, "MOST_DOUBTS", 1.0)
+    monkeypatch.setattr(radius_sums, "MOST_DOUBTS", 1.0)
     points = np.stack(np.divmod(np.arange(1600.0), 40), axis=1)
     op = counting(points, 5.0)
     inside = ((points[:, None] - points[[0, 820, 1599]]) ** 2).sum(2) <= 25
@@ -85,9 +85,9 @@ def test_no_launch_shape_changes_a_bit(device: torch.device, monkeypatch: pytest
     shapes = [(16, 64, 3, 1), (16, 128, 9, 4)] if device.type == "cpu" else [(64, 128, 2, 4), (128, 64, 18, 8)]
     for block_rows, block_points, tiles_each, warps in shapes:
         shape = {"BLOCK_ROWS": block_rows, "BLOCK_POINTS": block_points, "num_warps": warps}
-        monkeypatch.setattr(within, "sums_shape", lambda *_, given=(shape, tiles_each): given)
+        monkeypatch.setattr(radius_sums, "sums_shape", lambda *_, given=(shape, tiles_each): given)
         np.testing.assert_array_equal(run_kernel(op, [x], device), whole)
-    monkeypatch.setattr(within, "SUMS_AT_ONCE", 1)
+    monkeypatch.setattr(radius_sums, "SUMS_AT_ONCE", 1)
     np.testing.assert_array_equal(run_kernel(op, [x[:3]], device), whole[:3])
 
 
@@ -95,7 +95,7 @@ def test_digits_are_the_targets() -> None:
     rng = np.random.default_rng(0)
     targets = np.ldexp(rng.standard_normal((500, 3)), rng.integers(-12, 12, (500, 3)))
     targets[:4, 0], targets[:, 2] = [0.0, 2.0**13, -(2.0**13), 1 / 3], 0.0
-    digits, quantum = within.in_digits(targets)
+    digits, quantum = radius_sums.in_digits(targets)
     assert (digits[:, 0] == 1).all()
     assert (digits.astype(np.float16) == digits).all()
     assert np.abs(digits).max() <= 1025

@@ -11,7 +11,7 @@ from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.parity import measure
+from triton_regressors.kernels.format.parity import measure
 
 CheckAnswers = Callable[[Model, np.ndarray, dict[str, np.ndarray]], None]
 Unload = Callable[[str], None]

@@ -19,8 +19,8 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.entry import Golden
-from triton_regressors.kernels.parity import units
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.format.parity import units
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 FEATURES = ["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4"]
 MAX_ROWS = 1000

@@ -36,9 +36,9 @@ from triton_regressors.clients.infer import Client
 from triton_regressors.exporter.config import ServingOptions
 from triton_regressors.exporter.repository import publish
 from triton_regressors.kernels.entry import Golden
-from triton_regressors.kernels.inputs import Inputs
-from triton_regressors.kernels.parity import measure, units
-from triton_regressors.kernels.plan import INPUT, Plan, Step
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.parity import measure, units
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 TOLERANCE = 1e-5
 """In standard deviations of the predictions."""

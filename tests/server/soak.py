@@ -35,7 +35,7 @@ from triton_regressors.clients.errors import (
 )
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.parity import measure
+from triton_regressors.kernels.format.parity import measure
 
 MODELS = ("ridge", "bayes", "poly")
 ROWS_PER_CLIENT = 256

@@ -14,7 +14,7 @@ from tests.server.models import KERNELS, MAX_ROWS, export_families, models, rows
 from tests.waiting import wait_for
 from triton_regressors.clients.infer import AsyncClient, Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.parity import measure
+from triton_regressors.kernels.format.parity import measure
 
 pytestmark = pytest.mark.server
 

@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.column_parameters import columns_digest
+from triton_regressors.kernels.format.columns_digest import columns_digest
 
 pytestmark = pytest.mark.server
 

@@ -12,8 +12,8 @@ import torch
 from tests.server.conftest import CheckAnswers
 from tests.server.in_process import loaded
 from tests.server.models import models, rows
-from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.plan.plan import load_plan
 
 
 @pytest.fixture

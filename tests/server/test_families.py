@@ -20,7 +20,7 @@ from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = [pytest.mark.server, pytest.mark.gpu]
 

@@ -19,7 +19,7 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = pytest.mark.server
 

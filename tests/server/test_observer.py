@@ -23,7 +23,7 @@ from triton_regressors import export
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer
-from triton_regressors.kernels.row_profile import read_profile
+from triton_regressors.kernels.format.row_profile import read_profile
 
 NAME = "bayes_observed"
 REASONS = {

@@ -24,7 +24,7 @@ from triton_regressors.clients.errors import InferenceError
 from triton_regressors.clients.infer import Client
 from triton_regressors.clients.server import TritonServer, readable_log_line
 from triton_regressors.kernels.entry import find_entry
-from triton_regressors.kernels.parity import measure, units
+from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = pytest.mark.server
 

@@ -14,14 +14,14 @@ from triton_regressors.measured import nearest, shape_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from triton_regressors.kernels.plan import Plan
+    from triton_regressors.kernels.plan.plan import Plan
 
 
 def advice_on_entry(
     entry: Entry, document: Document, golden: Golden, gpu_usd: float | None, cpu_usd: float | None
 ) -> Advice:
     """Return advice on an entry, timed on its golden rows; its estimator is not at hand."""
-    from triton_regressors.kernels.plan import load_plan
+    from triton_regressors.kernels.plan.plan import load_plan
 
     return _advice(None, load_plan(entry.version_directory, document), document, golden.X, None, gpu_usd, cpu_usd)
 
@@ -55,7 +55,7 @@ def _advice(
 ) -> Advice:
     """Time the engines that this machine has, and `predict` where it is at hand, one after the other."""
     from triton_regressors.exporter.config import STAGED_NUMBERS
-    from triton_regressors.kernels.allowed import Allowed
+    from triton_regressors.kernels.engine.input_check import Allowed
     from triton_regressors.stopwatch import cores, gpu_name, time_engine
 
     sizes = [rows for rows in SIZES if rows * plan.n_features <= STAGED_NUMBERS] or [1]

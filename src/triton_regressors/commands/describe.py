@@ -98,8 +98,8 @@ def describe(
         from triton_regressors.contract import contract_of
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.kernels.entry import read_document, read_golden
-        from triton_regressors.kernels.errors import PlanError
-        from triton_regressors.kernels.row_profile import read_profile
+        from triton_regressors.kernels.format.errors import PlanError
+        from triton_regressors.kernels.format.row_profile import read_profile
     if not advise and (gpu_price, cpu_price) != (None, None):
         raise ExportError("--gpu-price and --cpu-price go with --advise.")
     try:
@@ -168,7 +168,7 @@ def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
     Raises `PlanError` where there is none, with the names of those that there are.
     """
     from triton_regressors.kernels.entry import find_entry, versions
-    from triton_regressors.kernels.errors import PlanError
+    from triton_regressors.kernels.format.errors import PlanError
 
     if os.path.isfile(what):  # which is False, and no error, for a name that is too long
         return None

@@ -75,10 +75,10 @@ def _used() -> int:
 def _measure_here(version: Path, max_rows: int) -> GpuMemory:
     import torch
 
-    from triton_regressors.kernels.allowed import Allowed
-    from triton_regressors.kernels.plan import load_plan
-    from triton_regressors.kernels.program import bind_parameters
-    from triton_regressors.kernels.run import Runner
+    from triton_regressors.kernels.engine.input_check import Allowed
+    from triton_regressors.kernels.engine.program import bind_parameters
+    from triton_regressors.kernels.engine.runner import Runner
+    from triton_regressors.kernels.plan.plan import load_plan
 
     torch.cuda.set_device(0)
     torch.cuda.mem_get_info()  # makes the context, and nothing else

@@ -25,10 +25,10 @@ from google.protobuf import json_format
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
 from triton_regressors.clients.tensors import Tensors
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.engine.staging import unlocked
 from triton_regressors.kernels.entry import Entry
-from triton_regressors.kernels.inputs import NUMBERS, ONLY_CPU_INPUTS
-from triton_regressors.kernels.staging import unlocked
-from triton_regressors.kernels.tiles import one_thread
+from triton_regressors.kernels.format.inputs import NUMBERS, ONLY_CPU_INPUTS
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.found import read_config

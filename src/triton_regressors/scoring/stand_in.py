@@ -1,7 +1,7 @@
 """What the Triton server's Python backend gives a model, where a model runs without it.
 
 An entry's model imports the module `triton_python_backend_utils` and takes requests as the backend makes them: this is
-both, as far as an entry asks for it (see `kernels/stub.py`).
+both, as far as an entry asks for it (see `kernels/serving/backend_types.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch.utils.dlpack import from_dlpack
 
-from triton_regressors.kernels.staging import unlocked
+from triton_regressors.kernels.engine.staging import unlocked
 
 UTILS = "triton_python_backend_utils"
 

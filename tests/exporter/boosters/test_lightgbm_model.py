@@ -15,7 +15,7 @@ from triton_regressors.exporter.boosters.lightgbm_model import (
     checked_text,
     read_model,
 )
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 GROUPED = {"min_data_per_group": 5, "cat_smooth": 1.0, "cat_l2": 1.0}
 

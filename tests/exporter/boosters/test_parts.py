@@ -11,7 +11,7 @@ from triton_regressors.exporter.boosters.parts import joined, saved_in_parts
 from triton_regressors.exporter.lower import lower
 from triton_regressors.exporter.lowerings import xgboost
 from triton_regressors.exporter.tree_nodes import Trees
-from triton_regressors.kernels.trees import CATEGORICAL
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 NAMES = [name for name, case in CASES.items() if library_of(case.estimator) in ("xgboost", "lightgbm")]
 

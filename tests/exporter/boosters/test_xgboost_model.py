@@ -13,7 +13,7 @@ from tests.exporter.cases import CASES
 from tests.exporter.cases_xgboost import SIZE, partly_missing
 from tests.exporter.data import small
 from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
-from triton_regressors.kernels.trees import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 ROWS = 600
 

@@ -17,9 +17,9 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.evidence.ties import tied_rows
 from triton_regressors.exporter.lowerings.neighbors import lower_k_neighbors
 from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.plan import load_plan
-from triton_regressors.kernels.run import Runner
+from triton_regressors.kernels.plan.plan import load_plan
 
 rng = np.random.default_rng(0)
 X, SAMPLE = (rng.integers(0, 5, (rows, 4)).astype(np.float64) for rows in (600, 500))

@@ -13,13 +13,13 @@ from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.optimise import fuse
 from triton_regressors.exporter.passes.fold_lookups import MANY_KEYS, look_up_at_once
 from triton_regressors.exporter.passes.rewriting import of_pairs
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.ops.elementwise import Elementwise
-from triton_regressors.kernels.ops.lookup import Lookup
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 
 def drawn_operation(rng: np.random.Generator, width: int, seed: int) -> Operation:

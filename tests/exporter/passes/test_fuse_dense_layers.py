@@ -12,10 +12,10 @@ from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.passes.fuse_dense_layers import MAX_TARGETS, MAX_WIDTH, fuse_dense_layers
 from triton_regressors.exporter.passes.precision import choose_precision
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.dense_layers import DenseLayers
-from triton_regressors.kernels.ops.scale import Scale
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 3)).astype(np.float32)

@@ -23,10 +23,10 @@ from triton_regressors.exporter.passes.precision import (
     rows_at_points,
 )
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.ops.quadratic import Quadratic
-from triton_regressors.kernels.plan import Operation, Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

@@ -15,9 +15,9 @@ from tests.kernels import operations
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compiler import compile_estimator
 from triton_regressors.exporter.passes.select_in_place import select_in_place
-from triton_regressors.kernels.ops.columns import Columns
-from triton_regressors.kernels.ops.concatenate import Concatenate
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def columns(*indices: int) -> Columns:

@@ -16,9 +16,9 @@ from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.exporter.compiler import Compilation, compile_estimator
 from triton_regressors.exporter.passes.split_sums import split_sums
-from triton_regressors.kernels.ops.affine import Affine
-from triton_regressors.kernels.ops.pairwise_affine import PairwiseAffine
-from triton_regressors.kernels.plan import Plan, Step
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.plan.plan import Plan, Step
 
 ROWS = 1100
 rng = np.random.default_rng(0)

@@ -1,0 +1,67 @@
+"""Which numbers a request may hold.
+
+No infinity anywhere, NaN only in the columns whose NaN the model answers, and no unknown category in the columns where
+scikit-learn refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ..format.inputs import UNKNOWN
+
+THREADED_DOT = 2**13
+"""From 10,000 numbers on OpenBLAS computes `dot` in threads."""
+
+
+class Allowed:
+    """Looks for numbers that a model with `n_features` columns cannot take.
+
+    NaN may stand in `nan_columns`, and `UNKNOWN` not in `closed_columns`.
+    """
+
+    def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
+        self.nan_columns = list(nan_columns)
+        self._closed = list(closed_columns)
+        self._others = np.setdiff1d(np.arange(n_features), nan_columns)
+        self._all_finite = not self._closed and len(self._others) == n_features
+        self._n_features = n_features
+
+    def holds(self, numbers: np.ndarray) -> bool:
+        """Whether all of `[rows * n_features]`, one row after the other, are allowed."""
+        if self._all_finite:
+            return _finite(numbers)
+        rows = numbers.reshape(-1, self._n_features)
+        if self._closed and (rows[:, self._closed] == UNKNOWN).any():
+            return False
+        return not np.isinf(numbers).any() and not np.isnan(rows[:, self._others]).any()
+
+    def first_wrong(self, rows: np.ndarray) -> tuple[int, int] | None:
+        """Return the row and column of the first number that is not allowed, or None."""
+        wrong = np.isinf(rows)
+        wrong[:, self._others] |= np.isnan(rows[:, self._others])
+        wrong[:, self._closed] |= rows[:, self._closed] == UNKNOWN
+        if not wrong.any():
+            return None
+        row, column = np.argwhere(wrong)[0]
+        return int(row), int(column)
+
+
+def _finite(numbers: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite: then what they add up to is finite too, unless it is too large.
+
+    A few numbers are squared, as NumPy's `dot` begins soonest. Of more a BLAS makes parts for threads, which wait for
+    each other for as long as other programs keep the cores: torch adds those up, in as many threads as it is told to
+    have.
+    """
+    if numbers.size < THREADED_DOT:
+        total = float(numbers.dot(numbers))
+    elif numbers.flags.writeable:  # torch warns of arrays that it cannot write to
+        total = float(torch.from_numpy(numbers).sum())
+    else:
+        total = float(numbers.sum())
+    return math.isfinite(total) or bool(np.isfinite(numbers).all())

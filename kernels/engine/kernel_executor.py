@@ -1,0 +1,332 @@
+"""Runs the steps of a plan: what every executor does, and the kernels on a GPU or through the interpreter.
+
+On a GPU a small batch costs latency, not bandwidth. Rows are staged in pinned host memory that the first kernel reads,
+and the last kernel writes, across the bus itself, and the launches of a batch are one captured graph. There is a graph
+for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. A large batch
+costs bandwidth: of the CPU's memory, of the bus and of the device, which chunks of rows use at the same time. Since no
+row's arithmetic depends on another, neither this nor the batch's size changes an answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from ..format.errors import PlanError
+from ..plan.plan import INPUT, Plan, Step
+from .gather import Gathering, Part, on_cpu
+from .graphs import Chunk, Lane, Piece, graph_sizes, streams
+from .program import Program
+from .resident import Outputs, Prepared, Resident
+from .staging import Staging, split
+from .streams import MOST_BRANCHES, Task
+from .upload import upload
+
+LANES = 4
+"""How many pieces of a batch are under way: while the bus carries some, the device computes the others."""
+
+MOST_PIECES = 2**14
+"""How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
+
+Pieces = Callable[[int, int], torch.Tensor]
+"""Returns the tensor over the rows from one number on and before another."""
+
+Way = tuple[tuple[Task, ...], ...]
+"""Tasks that bring rows to the device, and such that compute them; or both as one."""
+
+Search = Callable[[np.ndarray], bool]
+"""Returns whether all of the numbers are allowed."""
+
+
+class Answers(NamedTuple):
+    """Each output's rows in CPU memory, float32 `[rows, width]`, as a tensor and as an array over the same numbers.
+
+    `pieces` makes tensors of some of the rows.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    arrays: dict[str, np.ndarray]
+    pieces: dict[str, Pieces]
+
+    @staticmethod
+    def of(tensors: dict[str, torch.Tensor], pieces: dict[str, Pieces] | None = None) -> Answers:
+        """Return the tensors and arrays over them."""
+        if pieces is None:
+            pieces = {name: functools.partial(_piece, tensor) for name, tensor in tensors.items()}
+        return Answers(tensors, {name: tensor.numpy() for name, tensor in tensors.items()}, pieces)
+
+
+class Executor(Protocol):
+    """One way to run a plan, whose rows lie in a `Staging`."""
+
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
+        """Bring matrices, `rows` in all, one below the other, to where they are computed, and begin with their outputs.
+
+        Returns what holds them after `wait`, until the next launch.
+        """
+
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Wait until what was launched is computed; return whether all of its numbers are allowed.
+
+        `search` is asked, while the device computes, unless the device has searched them itself.
+        """
+
+    def wait(self) -> None:
+        """Wait until what was launched is computed."""
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the `rows` rows that were launched last, until the next launch, unless they were not staged."""
+
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
+        """Return outputs of rows that need not be staged yet, in arrays that are the caller's."""
+
+    def warm_up(self, outputs: Outputs) -> None:
+        """Do once what would make the first batch wait."""
+
+
+class KernelExecutor:
+    """Runs the kernels, on a GPU or through the interpreter.
+
+    A batch of at most a chunk of rows is one graph. A larger one is cut into pieces of a chunk. Each is staged, brought
+    to the device and computed on the stream of a lane; lanes take turns. What a piece makes on its way lies in buffers
+    of its lane, which the lane's next piece uses again. With a `gathering` parts that it can lay are not staged.
+    """
+
+    def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
+        self._program = Program(plan, device)
+        self._plan = plan = self._program.plan
+        self._on_gpu = device.type == "cuda"
+        self._device = device
+        self._staging = staging
+        self._gathering = gathering
+        self._searched: Callable[[], bool] | None = None
+        self._chunk_rows = staging.chunk_rows
+        self._chunks = len(staging.tensor) // self._chunk_rows
+        self._widths = plan.widths()
+        self._lanes = _lanes(device, min(self._chunks, LANES))
+        self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
+        self._busy = self._first = self._streams[:1]
+        self._schedules: dict[Outputs, _Schedule] = {}
+        self._resident: Resident | None = None
+
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
+        """Gather or stage rows and begin to compute their outputs, piece by piece."""
+        gathering = self._gathering
+        self._searched = None
+        if gathering is None or not gathering.lay(parts, rows):
+            return self._stage([on_cpu(part) for part in parts], rows, outputs)
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        self._searched = gathering.allowed
+        if rows <= self._chunk_rows:
+            self._busy = self._first
+            return schedule.start(rows, gathered=True)
+        self._busy = self._streams
+        for piece in schedule.pieces(rows):
+            piece.begin(min(piece.stop, rows) - piece.start, gathered=True)
+        return schedule.answers(rows)
+
+    def _stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        if rows <= self._chunk_rows:
+            self._staging.fill(parts, 0, rows)
+            self._busy = self._first
+            return schedule.start(rows)
+        self._busy = self._streams
+        for piece, group in zip(schedule.pieces(rows), split(parts, self._chunk_rows), strict=True):
+            count = min(piece.stop, rows) - piece.start
+            self._staging.fill(group, piece.start, count)
+            piece.begin(count)
+        return schedule.answers(rows)
+
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Search the staged rows while the device computes, and wait."""
+        if self._searched is not None:
+            self.wait()
+            return self._searched()
+        found = search(self._staging.numbers(rows))
+        self.wait()
+        return found
+
+    def wait(self) -> None:
+        """Wait for the streams of the lanes that were given a piece."""
+        for stream in self._busy:
+            stream.synchronize()
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the rows that were launched last, unless the device read them where they lay."""
+        return None if self._searched is not None else self._staging.rows(rows)
+
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
+        """Return outputs of rows, after staging them."""
+        rows = len(X)
+        answers = self._stage((X,), rows, outputs).arrays
+        if rows <= self._chunk_rows:
+            self.wait()
+            return {name: answer.copy() for name, answer in answers.items()}
+        found = {name: np.empty_like(answer) for name, answer in answers.items()}
+        for piece in self._schedules[outputs].pieces(rows):
+            piece.wait()
+            for name, answer in answers.items():
+                found[name][piece.start : piece.stop] = answer[piece.start : piece.stop]
+        return found
+
+    def answer_on_device(self, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor] | None:
+        """Return outputs of rows in the device's memory as new tensors there; see `Resident.answer`."""
+        return self._residing().answer(X, outputs)
+
+    def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
+        """Return what answers so many rows in the device's memory by a captured graph; see `Resident.prepared`."""
+        return None if self._resident is None else self._resident.prepared(rows, outputs)
+
+    def _residing(self) -> Resident:
+        if self._resident is None:
+            if self._gathering is None:
+                raise PlanError("Only an executor with a gathering on this device reads rows there.")
+            self._resident = Resident(self._program, self._lanes[0], self._gathering, self._staging.tensor.dtype)
+        return self._resident
+
+    def _settle(self) -> None:
+        """Wait for the stream on which buffers were made: what lay there before may still be read on it."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self._device).synchronize()
+
+    def warm_up(self, outputs: Outputs) -> None:
+        """Compile every kernel, capture every graph, and compute one row."""
+        schedule = self._schedules.get(outputs) or self._bind(outputs)
+        if self._on_gpu:
+            self._busy = self._streams
+            schedule.warm_up(self._chunk_rows)  # compiles before anything is captured
+            self.wait()
+            schedule.capture(self._chunk_rows)
+        self._busy = self._first
+        schedule.start(1)
+        self.wait()
+
+    def _bind(self, outputs: Outputs) -> _Schedule:
+        """Lay out buffers and launches for a set of outputs."""
+        steps = self._plan.steps_for(outputs)
+        host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
+        readers = [step for step in steps if INPUT in step.inputs]
+        direct = not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once())
+        lane = self._lanes[0]
+        ways = self._ways(steps, host, lane, 0, self._chunk_rows, direct=direct)
+        whole = [Chunk(tuple(itertools.chain(*way)), lane) for way in ways]
+        pieces: list[Piece] = []
+        for number in range(self._chunks if self._chunks > 1 else 0):
+            lane = self._lanes[number % len(self._lanes)]
+            start, stop = number * self._chunk_rows, (number + 1) * self._chunk_rows
+            ways = self._ways(steps, host, lane, start, stop, direct=direct)
+            chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
+            pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
+        schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
+        self._settle()
+        return schedule
+
+    def _ways(
+        self,
+        steps: Sequence[Step],
+        outputs: Mapping[str, torch.Tensor],
+        lane: Lane,
+        start: int,
+        stop: int,
+        *,
+        direct: bool,
+    ) -> list[Way]:
+        """Return what brings rows of a batch, and what computes them: from staging, and by gathering where that can be.
+
+        Where kernels read staged rows across the bus, which `direct` asks for, that is one and the same.
+        """
+        staged, ways = self._staging.tensor[start:stop], list[Way]()
+        if direct:
+            ways.append((self._compute(steps, lane, outputs, start, staged),))
+        if self._gathering or not direct:
+            given = self._device_buffer(lane, INPUT)[: stop - start]
+            compute = self._compute(steps, lane, outputs, start, given)
+            if not direct:
+                ways.append(((Task((), INPUT, functools.partial(upload, staged, given)),), compute))
+            if self._gathering:
+                ways.append(((Task((), INPUT, functools.partial(self._gathering.launch, given, start)),), compute))
+        return ways
+
+    def _compute(
+        self, steps: Sequence[Step], lane: Lane, outputs: Mapping[str, torch.Tensor], start: int, given: torch.Tensor
+    ) -> tuple[Task, ...]:
+        """Return what makes outputs, given by name as buffers, of the rows `given`, the batch's from `start` on."""
+        host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
+        return self._program.tasks(steps, lane.values, self._chunk_rows, host, given)
+
+    def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
+        return self._program.buffer(lane.values, value, self._chunk_rows, self._staging.tensor.dtype)
+
+    def _host_buffer(self, width: int) -> torch.Tensor:
+        return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
+
+
+class _Schedule:
+    """What makes a set of outputs: of a batch of one chunk, of the pieces of a larger one, and the answers' buffers.
+
+    `whole` is the chunk of staged rows, and where there is one that of rows that the device gathers itself.
+    """
+
+    def __init__(self, whole: Sequence[Chunk], pieces: Sequence[Piece], buffers: dict[str, torch.Tensor]) -> None:
+        self._whole = whole
+        self._pieces = pieces
+        self._buffers = buffers
+        self._cut: dict[str, Pieces] = {
+            name: functools.lru_cache(MOST_PIECES)(functools.partial(_piece, buffer))
+            for name, buffer in buffers.items()
+        }
+        self._batches: tuple[dict[int, tuple[Callable[[], None], Answers]], ...] = tuple({} for _ in whole)
+
+    def start(self, rows: int, *, gathered: bool = False) -> Answers:
+        """Begin a batch of one chunk, and return what will hold its answers.
+
+        What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
+        """
+        batch = self._batches[gathered].get(rows)
+        if batch is None:
+            batch = self._batches[gathered][rows] = self._whole[gathered].starter(rows), self.answers(rows)
+        start, answers = batch
+        start()
+        return answers
+
+    def pieces(self, rows: int) -> list[Piece]:
+        """Return the pieces of a batch of more than a chunk."""
+        return [piece for piece in self._pieces if piece.start < rows]
+
+    def answers(self, rows: int) -> Answers:
+        """Return what will hold the answers of a batch."""
+        return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()}, self._cut)
+
+    def warm_up(self, rows: int) -> None:
+        """Launch every kernel of batches of at most `rows`, which compiles it, and of every piece."""
+        for chunk in self._whole:
+            chunk.launch(rows)
+        for piece in self._pieces:
+            piece.launch()
+
+    def capture(self, rows: int) -> None:
+        """Capture graphs: of a chunk for powers of two of its `rows`, of each piece for all of them."""
+        for chunk in self._whole:
+            chunk.capture(graph_sizes(rows))
+        for piece in self._pieces:
+            piece.capture()
+        for batches in self._batches:
+            batches.clear()
+
+
+def _piece(buffer: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    return buffer[start:stop]
+
+
+def _lanes(device: torch.device, count: int) -> list[Lane]:
+    """Return lanes with the streams that a GPU needs; where kernels are interpreted one lane is enough."""
+    if device.type != "cuda":
+        return [Lane(())]
+    own_and_shared = streams(device, count + MOST_BRANCHES - 1)
+    return [Lane((stream, *own_and_shared[count:])) for stream in own_and_shared[:count]]

@@ -1,0 +1,85 @@
+"""A plan bound to a device: its weights there, and its steps as launches over buffers that somebody else owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from ..plan.plan import INPUT, Parameters, Plan, Step
+from .streams import Launch, Task
+
+
+def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
+    """Return each step's tensors on the device, by the value that the step makes: the kernel's, or plain torch's."""
+    return {
+        step.output: {
+            name: torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
+            for name, array in (op.plain_parameters() if plain else op.parameters()).items()
+        }
+        for step in plan.steps
+        for op in [step.operation]
+    }
+
+
+class Program:
+    """A plan as a device computes it (`plan`), the device, and the width of each value (`widths`)."""
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        self.plan = plan.on_device(device)
+        self.device = device
+        self.widths = self.plan.widths()
+        self._parameters = bind_parameters(self.plan, device)
+
+    def buffer(
+        self, held: dict[str, torch.Tensor], value: str, rows: int, dtype: torch.dtype = torch.float64
+    ) -> torch.Tensor:
+        """Return the buffer `[rows, width]` of a value among those held, made where there is none."""
+        if value not in held:
+            held[value] = torch.empty(rows, self.widths[value], dtype=dtype, device=self.device)
+        return held[value]
+
+    def tasks(
+        self,
+        steps: Sequence[Step],
+        held: dict[str, torch.Tensor],
+        size: int,
+        outputs: Mapping[str, torch.Tensor],
+        given: torch.Tensor,
+    ) -> tuple[Task, ...]:
+        """Return what computes outputs of rows.
+
+        Args:
+            steps: what makes these outputs.
+            held: buffers of the values between, of `size` rows; those that are missing are made.
+            size: at least as many rows as `given` has.
+            outputs: a buffer for each output by its name, float32 `[len(given), width]`.
+            given: the rows.
+        """
+        values = {INPUT: given}
+        tasks: list[Task] = []
+        read = {name for step in steps for name in step.inputs}
+        direct = {self.plan.outputs[name]: name for name in outputs if self.plan.outputs[name] not in read}
+        for step in steps:
+            inputs = [values[name] for name in step.inputs]
+            target = outputs[direct[step.output]] if step.output in direct else self.buffer(held, step.output, size)
+            values[step.output] = target
+            launch = _launch(step, self._parameters[step.output], inputs, target)
+            tasks.append(Task(step.inputs, step.output, launch))
+        for name, buffer in outputs.items():
+            value = self.plan.outputs[name]
+            if values[value] is not buffer:
+                tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
+        return tuple(tasks)
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
+    def copy(rows: int) -> None:
+        target[:rows].copy_(source[:rows], non_blocking=True)
+
+    return copy
+
+
+def _launch(step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor) -> Launch:
+    return lambda rows: step.operation.launch(parameters, inputs, output, rows)

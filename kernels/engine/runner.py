@@ -1,0 +1,167 @@
+"""Runs a plan: binds it to an engine and a device, and owns the buffers between a request and its answer.
+
+Engines: `triton` runs the Triton-language kernels on a GPU; `interpret` runs the same kernels on a CPU through the
+Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` runs the
+operations' plain torch references on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+
+from ..format.errors import PlanError
+from ..plan.plan import Plan
+from .gather import Gathering, Part
+from .input_check import Allowed
+from .kernel_executor import Answers, Executor, KernelExecutor
+from .resident import Outputs, Prepared
+from .staging import Staging
+from .torch_executor import TorchExecutor
+
+ENGINES = ("auto", "triton", "torch", "interpret")
+
+
+class Runner:
+    """A plan ready to run on one device, for one thread at a time.
+
+    A batch's way is `launch`, `wait`: between the two the device works and the caller may do something
+    else. `predict` is all of it, for matrices of any number of rows.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        engine: str = "auto",
+        device: torch.device | str | None = None,
+        max_rows: int = 4096,
+        gathered: Allowed | None = None,
+    ) -> None:
+        """Bind `plan`.
+
+        Args:
+            plan: what to run.
+            engine: one of `ENGINES`.
+            device: where; None is the current GPU, or the CPU where there is none or the engine is the CPU's.
+            max_rows: at most so many rows are staged at a time.
+            gathered: which numbers `launch` is given. Its parts are then rows as a Triton server hands them to its
+                Python backend, which a GPU may read and search where they lie. None: they are any arrays.
+
+        Raises:
+            PlanError: the engine cannot run here.
+        """
+        self.plan = plan
+        self.engine, self.device = choose_engine(engine, device)
+        self.max_rows = max_rows
+        self.dtype = np.dtype(plan.dtype)
+        self._staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
+        self._executor: Executor
+        if self.engine == "torch":
+            self._executor = TorchExecutor(plan, self._staging, self.device)
+        else:
+            gathering = None
+            if gathered is not None and self.device.type == "cuda":
+                gathering = Gathering(plan.n_features, gathered.nan_columns, plan.dtype, self.device)
+            self._executor = KernelExecutor(plan, self._staging, self.device, gathering)
+
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs = ("y",)) -> Answers:
+        """Gather or stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
+
+        Returns what holds them after `wait`, until the next launch.
+        """
+        return self._executor.launch(parts, rows, outputs)
+
+    def allowed(self, rows: int, allowed: Allowed) -> bool:
+        """Wait until the `rows` rows that were launched are computed; return whether all their numbers are allowed."""
+        return self._executor.allowed(rows, allowed.holds)
+
+    def wait(self) -> None:
+        """Wait until what was launched is computed."""
+        self._executor.wait()
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the `rows` rows that were launched last, until the next launch, if they were staged."""
+        return self._executor.staged(rows)
+
+    def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
+        """Return the named outputs, float32 `[rows, width]`, for a matrix `[rows, n_features]` of the plan's dtype."""
+        if X.ndim != 2 or X.shape[1] != self.plan.n_features or X.dtype != self.dtype:
+            raise PlanError(f"X must be {self.dtype} [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
+        rows = len(X)
+        if 0 < rows <= self.max_rows:
+            return self._executor.answer(X, outputs)
+        parts = [self.predict(X[start : start + self.max_rows], outputs) for start in range(0, rows, self.max_rows)]
+        if parts:
+            return {name: np.concatenate([part[name] for part in parts]) for name in outputs}
+        self.plan.steps_for(outputs)  # raises if there is no such output
+        widths = self.plan.output_widths()
+        return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
+
+    def predict_allowed(
+        self, X: np.ndarray, allowed: Allowed, outputs: Outputs = ("y",)
+    ) -> dict[str, np.ndarray] | None:
+        """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
+        rows = len(X)
+        answers = self._executor.launch((X,), rows, outputs)
+        if not self._executor.allowed(rows, allowed.holds):
+            return None
+        return {name: array.copy() for name, array in answers.arrays.items()}
+
+    def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
+        """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
+
+        Args:
+            X: contiguous `[rows, n_features]` of the plan's dtype on the runner's device, at least one row.
+            outputs: their names.
+
+        Returns:
+            Output name → float32 `[rows, width]`, or None where a number is not allowed.
+
+        Raises:
+            PlanError: X is another matrix, or the runner was not given what numbers are allowed, or computes on a CPU.
+        """
+        fits = X.dim() == 2 and X.shape[1] == self.plan.n_features and X.dtype is getattr(torch, self.dtype.name)
+        if not isinstance(self._executor, KernelExecutor) or not fits or X.device != self.device:
+            raise PlanError(
+                f"X must be {self.dtype} [rows, {self.plan.n_features}] on {self.device} for engine {self.engine}, "
+                f"not {X.dtype} {list(X.shape)} on {X.device}."
+            )
+        return self._executor.answer_on_device(X.contiguous(), outputs)
+
+    def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
+        """Return what answers so many rows in the GPU's memory as `predict_on_device` does, and checks nothing of them.
+
+        It launches one captured graph. Asked to by its second argument, it gives an output of one column as `[rows]`.
+        None: `predict_on_device` has captured none yet, or so many rows take none.
+        """
+        return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
+
+    def warm_up(self, output_sets: Iterable[Outputs]) -> None:
+        """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
+        for outputs in output_sets:
+            self._executor.warm_up(outputs)
+
+
+def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, torch.device]:
+    """Return the engine and device that these mean on this machine, or raise `PlanError` with why they cannot be."""
+    if engine not in ENGINES:
+        raise PlanError(f"There is no engine '{engine}'; the engines are {', '.join(ENGINES)}.")
+    if engine == "auto":
+        on_gpu = torch.cuda.is_available() if device is None else torch.device(device).type == "cuda"
+        engine = "triton" if on_gpu else "torch"
+    interpreting = os.environ.get("TRITON_INTERPRET") == "1"
+    if engine == "triton":
+        if not torch.cuda.is_available():
+            raise PlanError("Engine 'triton' needs a CUDA GPU, and torch finds none; on a CPU use 'torch'.")
+        if interpreting:
+            raise PlanError("Engine 'triton' cannot run while TRITON_INTERPRET=1; unset it, or use 'interpret'.")
+        chosen = torch.device("cuda" if device is None else device)
+        index = torch.cuda.current_device() if chosen.index is None else chosen.index
+        return engine, torch.device("cuda", index)
+    if engine == "interpret" and not interpreting:
+        raise PlanError("Engine 'interpret' needs TRITON_INTERPRET=1 in the environment before Python starts.")
+    return engine, torch.device("cpu")

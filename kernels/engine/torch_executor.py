@@ -1,0 +1,68 @@
+"""Runs the steps of a plan by the references of plain torch, on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ..cpu.tiles import one_thread
+from ..ops.points.cpu_fusion import SharedPoints, with_shared_points, with_whole_sums
+from ..plan.plan import INPUT, Plan, Step
+from .gather import Part, on_cpu
+from .kernel_executor import Answers, Search
+from .program import bind_parameters
+from .resident import Outputs
+from .staging import Staging, unlocked
+
+
+class TorchExecutor:
+    """Runs the references on the CPU, in one thread."""
+
+    def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
+        self._plan = plan = with_whole_sums(plan)
+        self._staging = staging
+        self._parameters = bind_parameters(plan, device, plain=True)
+        self._schedules: dict[Outputs, tuple[Step | SharedPoints, ...]] = {}
+
+    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and compute their outputs."""
+        self._staging.fill([on_cpu(part) for part in parts], 0, rows)
+        return self._compute(self._staging.tensor[:rows], outputs)
+
+    def allowed(self, rows: int, search: Search) -> bool:
+        """Search the staged rows."""
+        return search(self._staging.numbers(rows))
+
+    def wait(self) -> None:
+        """Launching computed everything."""
+
+    def staged(self, rows: int) -> np.ndarray | None:
+        """Return the rows that were launched last."""
+        return self._staging.rows(rows)
+
+    def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
+        """Return outputs of rows, which are read where they lie."""
+        x = torch.from_numpy(unlocked(np.ascontiguousarray(X)))
+        return {name: answer.copy() for name, answer in self._compute(x, outputs).arrays.items()}
+
+    def warm_up(self, outputs: Outputs) -> None:
+        """Compute one row."""
+        self._compute(self._staging.tensor[:1], outputs)
+
+    @torch.inference_mode()
+    def _compute(self, x: torch.Tensor, outputs: Outputs) -> Answers:
+        steps = self._schedules.get(outputs)
+        if steps is None:
+            steps = with_shared_points(self._plan, self._plan.steps_for(outputs))
+            self._schedules[outputs] = steps
+        values = {INPUT: x}
+        with one_thread():
+            for step in steps:
+                if isinstance(step, SharedPoints):
+                    values |= step.run(self._parameters, values[step.input])
+                    continue
+                inputs = [values[name] for name in step.inputs]
+                values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+            return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})

@@ -1,0 +1,127 @@
+"""Combine one to four matrices: `out[r, c] = (Σᵢ (fᵢ · xᵢ[r, c] + oᵢ))ᵖ`, or the product in place of the sum.
+
+`xᵢ`: `[rows, width]`, or `[rows, 1]` for a column that stands for all of them, float32 or float64; `fᵢ`, `oᵢ`: the
+numbers `factors[i]`, `offsets[i]`, by default 1 and 0; `p`: `exponent`; `out`: `[rows, width]`. Everything is float64.
+
+A whole exponent is repeated multiplication; any other is `exp(p · log base)`, so NaN for a negative base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...numerics.powers import power, torch_power, whole
+from ...plan.plan import Operation, Parameters
+
+BLOCK = 1024
+MAX_INPUTS = 4
+
+
+@triton.jit
+def combine_term(x, numbers, at, inside, INPUT: tl.constexpr, WIDTH: tl.constexpr, COLUMN: tl.constexpr):
+    """Return `f · x + o` for the elements `at` of a flat matrix; `COLUMN` where `x` has one column."""
+    index = at // WIDTH if COLUMN else at
+    value = tl.load(x + index, mask=inside, other=0.0).to(tl.float64)
+    return value * tl.load(numbers + 2 * INPUT + 1) + tl.load(numbers + 2 * INPUT + 2)
+
+
+@triton.jit(do_not_specialize=["size"])
+def combine_kernel(
+    x0,  # float32 or float64 [size], or [rows] where COLUMN0; the others likewise, and unused past the last input
+    x1,
+    x2,
+    x3,
+    numbers,  # float64: the exponent, then factor and offset of each input
+    out,  # float32 or float64 [size]
+    size,  # rows * WIDTH
+    INPUTS: tl.constexpr,
+    PRODUCT: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COLUMN0: tl.constexpr,
+    COLUMN1: tl.constexpr,
+    COLUMN2: tl.constexpr,
+    COLUMN3: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A program makes `BLOCK` elements of a flat matrix."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    y = combine_term(x0, numbers, at, inside, 0, WIDTH, COLUMN0)
+    if INPUTS > 1:
+        term = combine_term(x1, numbers, at, inside, 1, WIDTH, COLUMN1)
+        y = y * term if PRODUCT else y + term
+    if INPUTS > 2:
+        term = combine_term(x2, numbers, at, inside, 2, WIDTH, COLUMN2)
+        y = y * term if PRODUCT else y + term
+    if INPUTS > 3:
+        term = combine_term(x3, numbers, at, inside, 3, WIDTH, COLUMN3)
+        y = y * term if PRODUCT else y + term
+    y = power(y, tl.load(numbers), WHOLE)
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, eq=False)
+class Combine(Operation):
+    """Scale and shift each input, add or multiply them element by element, and raise the result to a power."""
+
+    operation: str
+    factors: tuple[float, ...] = ()
+    offsets: tuple[float, ...] = ()
+    exponent: float = 1.0
+
+    def check(self, *widths: int) -> None:
+        if not 1 <= len(widths) <= MAX_INPUTS:
+            raise PlanError(f"combine: there must be 1 to {MAX_INPUTS} inputs, not {len(widths)}.")
+        if self.operation not in ("sum", "product"):
+            raise PlanError(f"combine: operation must be 'sum' or 'product', not '{self.operation}'.")
+        for name, numbers in (("factors", self.factors), ("offsets", self.offsets)):
+            if len(numbers) not in (0, len(widths)):
+                raise PlanError(f"combine: {name} must be {len(widths)} numbers, not {len(numbers)}.")
+        width = max(widths)
+        if any(other not in (1, width) for other in widths):
+            raise PlanError(f"combine: widths must be {width} or 1, not {list(widths)}.")
+
+    def output_width(self, *widths: int) -> int:
+        return max(widths)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the exponent, then factor and offset of each input, which the kernel reads in float64."""
+        factors, offsets = self.factors or (1.0,) * MAX_INPUTS, self.offsets or (0.0,) * MAX_INPUTS
+        numbers = [number for pair in zip(factors, offsets, strict=False) for number in pair]
+        return {"numbers": np.array([self.exponent, *numbers])}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        factors, offsets = self.factors or (1.0,) * MAX_INPUTS, self.offsets or (0.0,) * MAX_INPUTS
+        terms = [x.double() * f + o for x, f, o in zip(inputs, factors, offsets, strict=False)]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total * term if self.operation == "product" else total + term
+        return torch_power(total, self.exponent)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        width = output.shape[1]
+        size, padded = rows * width, [*inputs, *[inputs[0]] * (MAX_INPUTS - len(inputs))]
+        columns = {f"COLUMN{index}": x.shape[1] == 1 and width > 1 for index, x in enumerate(padded)}
+        combine_kernel[(triton.cdiv(size, BLOCK),)](
+            *padded,
+            parameters["numbers"],
+            output,
+            size,
+            INPUTS=len(inputs),
+            PRODUCT=self.operation == "product",
+            WHOLE=whole(self.exponent),
+            WIDTH=width,
+            **columns,
+            BLOCK=BLOCK,
+        )
+
+    def describe(self) -> str:
+        return self.operation + ("" if self.exponent == 1 else f" to the power {self.exponent:g}")

@@ -1,0 +1,121 @@
+"""Scale: `out[r, c] = (x[r, c] − shift[c]) · factor[c]`.
+
+`x`, `out`: `[rows, width]`, float32 or float64; `shift`, `factor`: `[width]` float64. All is float64.
+
+The same numbers come out of other formulas, but for their last places, which decide where a number meets an edge that
+was fitted on numbers just so scaled. So the kernel rounds where scikit-learn does: `(x − shift) / last` with the form
+"divisor", `x · factor + last` with "offset". Passes that fold a scale into something else read `shift` and `factor`.
+
+With `single` each of the two results is rounded to float32, as numpy rounds what it computes in place in a float32
+array. No pass folds such a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...plan.plan import Operation, Parameters
+
+BLOCK = 1024
+
+
+@triton.jit(do_not_specialize=["size"])
+def scale_kernel(
+    x,  # float32 or float64 [size]
+    shift,  # float64 [WIDTH]
+    factor,  # float64 [WIDTH]
+    out,  # float32 or float64 [size]
+    last,  # float64 [WIDTH]: the divisor or the offset, if there is one
+    size,  # rows * WIDTH
+    WIDTH: tl.constexpr,
+    FORM: tl.constexpr,
+    SINGLE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Shift and scale the columns of a flat matrix; a program makes `BLOCK` elements."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    column = at % WIDTH
+    value = tl.load(x + at, mask=inside).to(tl.float64)
+    if FORM == "offset":  # launched so that the product is rounded before the sum
+        value = value * tl.load(factor + column, mask=inside)
+        if SINGLE:
+            value = value.to(tl.float32).to(tl.float64)
+        value = value + tl.load(last + column, mask=inside)
+    else:
+        value = value - tl.load(shift + column, mask=inside)
+        if SINGLE:
+            value = value.to(tl.float32).to(tl.float64)
+        if FORM == "divisor":
+            value = value / tl.load(last + column, mask=inside, other=1.0)
+        else:
+            value = value * tl.load(factor + column, mask=inside)
+    if SINGLE:
+        value = value.to(tl.float32)
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Operation):
+    """Shift and scale each column."""
+
+    FORMS: ClassVar[tuple[str, ...]] = ("factor", "divisor", "offset")
+
+    shift: np.ndarray
+    factor: np.ndarray
+    form: str = "factor"
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    single: bool = False
+
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        if self.shift.shape != (width,) or self.factor.shape != (width,):
+            raise PlanError(f"scale: shift and factor must be [{width}], not {self.shift.shape}, {self.factor.shape}.")
+        if self.form not in self.FORMS:
+            raise PlanError(f"scale: form must be one of {self.FORMS}, not {self.form!r}.")
+        if self.last.shape != (0 if self.form == "factor" else width,):
+            raise PlanError(f"scale: last must be [{width}] for the form '{self.form}', not {self.last.shape}.")
+
+    def output_width(self, *widths: int) -> int:
+        return widths[0]
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        if self.form == "offset":
+            return self._held(self._held(x * parameters["factor"]) + parameters["last"])
+        moved = self._held(x - parameters["shift"])
+        if self.form == "divisor":
+            return self._held(moved / parameters["last"])
+        return self._held(moved * parameters["factor"])
+
+    def _held(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a result as it is held: rounded to float32 with `single`."""
+        return x.float().double() if self.single else x
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        width = output.shape[1]
+        scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
+            inputs[0],
+            **parameters,
+            out=output,
+            size=rows * width,
+            WIDTH=width,
+            FORM=self.form,
+            SINGLE=self.single,
+            BLOCK=BLOCK,
+            enable_fp_fusion=False,
+        )
+
+    def reads_input_once(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "in float32" if self.single else ""

@@ -1,0 +1,117 @@
+"""Weighted median: `out[r] = x[r, j]`, the first in ascending order whose weight and those before it make half of all.
+
+`x`: `[rows, estimators]`; `weights`: `[estimators]` float64; `out`: `[rows, 1]`. Weights are added one after another in
+the row's own order, equal numbers in the order of their columns: the same float64 sums as in scikit-learn's
+`AdaBoostRegressor` (AdaBoost.R2, Drucker 1997), so that a median on the edge between two falls as it does there.
+
+The kernel keeps no order in memory: it walks up each row twice, from the smallest number to the next, first for the sum
+of all weights and then to its half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...plan.plan import Operation, Parameters
+
+TILE_ELEMENTS = 2**20
+
+
+@triton.jit
+def next_larger(value, column, last, at, COLUMNS: tl.constexpr):
+    """Return the smallest number after `last` at column `at`, and its column; NaN comes after all others."""
+    after = (value > last[:, None]) | ((value == last[:, None]) & (column > at[:, None]))
+    smallest = tl.min(tl.where(after, value, float("inf")), axis=1)
+    found = tl.min(tl.where(after & (value == smallest[:, None]), column, COLUMNS - 1), axis=1)
+    return smallest, found
+
+
+@triton.jit(do_not_specialize=["rows"])
+def weighted_median_kernel(
+    x,  # float32 or float64 [rows, COLUMNS]
+    weights,  # float64 [COLUMNS]
+    out,  # float32 or float64 [rows]
+    rows,
+    COLUMNS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    column = tl.arange(0, BLOCK_COLUMNS)[None, :]
+    inside = (row < rows)[:, None] & (column < COLUMNS)
+    value = tl.load(x + row[:, None] * COLUMNS + column, mask=inside, other=float("nan")).to(tl.float64)
+    value = tl.where((value != value) & (column < COLUMNS), float("inf"), value)
+    total = tl.zeros([BLOCK_ROWS], tl.float64)
+    last = tl.full([BLOCK_ROWS], float("-inf"), tl.float64)
+    at = tl.full([BLOCK_ROWS], -1, tl.int32)
+    for _ in tl.range(0, COLUMNS):
+        last, at = next_larger(value, column, last, at, COLUMNS)
+        total += tl.load(weights + at)
+    half = 0.5 * total
+    total = tl.zeros([BLOCK_ROWS], tl.float64)
+    last = tl.full([BLOCK_ROWS], float("-inf"), tl.float64)
+    at = tl.full([BLOCK_ROWS], -1, tl.int32)
+    median = tl.full([BLOCK_ROWS], COLUMNS - 1, tl.int32)
+    found = total > half
+    for _ in tl.range(0, COLUMNS):
+        last, at = next_larger(value, column, last, at, COLUMNS)
+        total += tl.load(weights + at)
+        median = tl.where(found, median, at)
+        found = found | (total >= half)
+    y = tl.load(x + row * COLUMNS + median, mask=row < rows)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedMedian(Operation):
+    """The weighted median of each row's numbers."""
+
+    weights: np.ndarray
+
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        if self.weights.shape != (width,) or not (self.weights >= 0).all():
+            raise PlanError(f"weighted_median: weights must be [{width}] and not negative.")
+
+    def output_width(self, *widths: int) -> int:
+        return 1
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        answer = torch.empty(len(x), 1, dtype=torch.float64, device=x.device)
+        tile = max(TILE_ELEMENTS // x.shape[1], 1)
+        for part, out in zip(x.split(tile), answer.split(tile), strict=True):
+            order = part.argsort(dim=1, stable=True)
+            sums = parameters["weights"][order].cumsum(1)
+            median = (sums >= 0.5 * sums[:, -1:]).byte().argmax(1, keepdim=True)
+            out.copy_(part.gather(1, order.gather(1, median)))
+        return answer
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), columns = inputs, len(self.weights)
+        block_columns = triton.next_power_of_2(columns)
+        block_rows = max(512 // block_columns, 1)
+        weighted_median_kernel[(triton.cdiv(rows, block_rows),)](
+            x,
+            parameters["weights"],
+            output,
+            rows,
+            COLUMNS=columns,
+            BLOCK_ROWS=block_rows,
+            BLOCK_COLUMNS=block_columns,
+            num_warps=4,
+        )
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"of {len(self.weights)}"

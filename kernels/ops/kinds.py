@@ -1,0 +1,48 @@
+"""Where the code of each operation stands. A plan's `affine` is the class `Affine` of `linear/affine.py`."""
+
+from __future__ import annotations
+
+FAMILIES = {
+    "columns": (
+        "columns",
+        "combine",
+        "concatenate",
+        "elementwise",
+        "float32",
+        "impute",
+        "impute_sequence",
+        "interval_end",
+        "lookup",
+        "outside",
+        "pool",
+        "power",
+        "row_norm",
+        "scale",
+        "weighted_median",
+        "wrap",
+    ),
+    "linear": (
+        "affine",
+        "ordered_affine",
+        "piecewise",
+        "piecewise_affine",
+        "polynomial",
+        "polynomial_affine",
+        "quadratic",
+    ),
+    "trees": ("linear_leaves", "symmetric_trees", "tree_ensemble"),
+    "neighbors": (
+        "barycenter",
+        "min_plus",
+        "neighbor_graph",
+        "neighbor_imputer",
+        "neighbors",
+        "radius_neighbors",
+    ),
+    "points": ("pairwise", "pairwise_affine", "squared_norm"),
+    "networks": ("dense_layers",),
+}
+"""The operations of each family, which is a folder, by their names in a plan."""
+
+MODULES = {kind: f"{family}.{kind}" for family, kinds in FAMILIES.items() for kind in kinds}
+"""The module of each operation, below this folder."""

@@ -1,0 +1,168 @@
+"""Kernels of affine maps in float64, `out[r, t] = f(Σⱼ x[r, j] · weight[j, t] + intercept[t])`, and their launch.
+
+`affine.py` says what its arrays are. A row's bits depend on nothing but the row and the model: the tile and the
+order of its sum follow from the number of features and targets alone.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from ...numerics.dot import dot
+from ...numerics.functions import apply_function
+from ...plan.launch_shapes import Shape, launch_shapes
+from .contraction import target_block
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    weight,  # float64 [FEATURES]
+    intercept,  # float64 [1]
+    out,  # float32 or float64 [rows]
+    rows,
+    FEATURES: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """One target. A program makes `BLOCK_ROWS` rows from tiles of `[BLOCK_ROWS, BLOCK_FEATURES]`."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        at = row[:, None] * FEATURES + feature[None, :]
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        tile = tl.load(x + at, mask=inside, other=0.0, eviction_policy="evict_first")  # [BLOCK_ROWS, BLOCK_FEATURES]
+        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        tile = tile.to(tl.float64)
+        if SPARSE:
+            tile = tl.where((w != 0.0)[None, :], tile, 0.0)
+        total += tile * w[None, :]
+    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_narrow_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    weight,  # float64 [FEATURES]
+    intercept,  # float64 [1]
+    out,  # float32 or float64 [rows]
+    rows,
+    FEATURES: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    BLOCK_ROWS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    SLOT_FEATURES: tl.constexpr,
+):
+    """One target and few features whose rows are not 16-byte aligned.
+
+    A thread adds up a slot of neighbouring features itself, so that few lanes are left to add across; with one lane a
+    feature, that adding would take longer than reading the rows.
+    """
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    slot = tl.arange(0, SLOTS)
+    total = tl.zeros([BLOCK_ROWS, SLOTS], tl.float64)
+    for offset in tl.static_range(SLOT_FEATURES):
+        feature = slot * SLOT_FEATURES + offset
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        value = value.to(tl.float64)
+        if SPARSE:
+            value = tl.where((w != 0.0)[None, :], value, 0.0)
+        total += value * w[None, :]
+    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def affine_targets_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    weight,  # float64 [FEATURES, TARGETS]
+    intercept,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_TARGETS: tl.constexpr,
+):
+    """Several targets, on the float64 matrix units. A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        feature = start + tl.arange(0, BLOCK_FEATURES)
+        inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+        tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+        inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
+        w = tl.load(weight + feature[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
+        tile = tile.to(tl.float64)
+        if SPARSE:
+            tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
+        total = dot(tile, w, total)
+    b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
+    y = apply_function(total + b[None, :], FUNCTION)
+    inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
+    tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
+
+
+def launch_affine(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    intercept: torch.Tensor,
+    out: torch.Tensor,
+    rows: int,
+    function: str,
+    *,
+    sparse: bool,
+) -> None:
+    """Launch the kernel on the first `rows` rows; `sparse` leaves out features without weight, which may be NaN."""
+    (features, targets), device = weight.shape, weight.device  # rows that a GPU reads across the bus lie on the CPU
+    values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
+    what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
+    if targets > 1:
+        block = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": target_block(targets)}
+        grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
+        affine_targets_kernel[grid](**values, TARGETS=targets, **what, **block, num_warps=4)
+    elif narrow(features):
+        slot_features = min(features, 4)
+        slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
+        shape = affine_narrow_shape.of(device, slots, slot_features)
+        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
+    else:
+        block_features = min(triton.next_power_of_2(features), 1024)
+        shape = affine_shape.of(device, block_features, "masked" if features % block_features else "whole")
+        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
+
+
+def narrow(features: int) -> bool:
+    """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
+    return features < 24 and features % 4 != 0
+
+
+@launch_shapes
+def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
+    """Return the rows of one program of the narrow kernel, for so many slots of a row and features of a slot."""
+    block_rows = 1024 if slots == 1 else 512 // slots
+    return {"BLOCK_ROWS": block_rows, "SLOTS": slots, "SLOT_FEATURES": slot_features, "num_warps": 4}
+
+
+@launch_shapes
+def affine_shape(block_features: int, features: str) -> Shape:
+    """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
+
+    But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
+    """
+    elements = 1024 if features == "whole" and block_features > 4 else 2048
+    block_rows = max(elements // block_features, 4 if block_features > 256 else 16)
+    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features, "num_warps": 4}

@@ -1,0 +1,114 @@
+"""Piecewise: `out[r, o] = Σ_d coefficients[o, i, d] · (x[r, source[o]] − origin)^d`, a polynomial in each piece.
+
+`i` is how many of the knots of `o` lie at or below the number, `0 … K`, and the origin of a piece is the knot where it
+begins; that of the first piece is where it ends. `x`: `[rows, width]`, float32 or float64; `source`: `[outputs]` int32;
+`knots`: `[outputs, K]` float64, ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]`
+float64; `out`: `[rows, outputs]`. Comparisons and arithmetic are float64, so a number equal to a knot is in the piece
+that the knot begins. NaN gives NaN, or 0 where `nan_is_zero` is set.
+
+Linear interpolation, steps, bins, indicators of bins and B-spline bases are all of this kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...cpu.tiles import in_tiles
+from ...plan.plan import Parameters
+from .piecewise_device import Pieces, knots_below, piecewise_values
+
+BLOCK = 512
+
+
+@triton.jit(do_not_specialize=["size"])
+def piecewise_kernel(
+    x,  # float32 or float64 [rows, WIDTH]
+    source,  # int32 [OUTPUTS]
+    knots,  # float64 [OUTPUTS, KNOTS]
+    coefficients,  # float64 [OUTPUTS, KNOTS + 1, DEGREE + 1]
+    out,  # float32 or float64 [size]
+    size,  # rows * OUTPUTS
+    WIDTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    KNOTS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
+    NAN_IS_ZERO: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A program makes `BLOCK` elements of the flat output."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    row, column = at // OUTPUTS, at % OUTPUTS
+    value = tl.load(x + row * WIDTH + tl.load(source + column, mask=inside, other=0), mask=inside, other=0.0)
+    y = piecewise_values(
+        value.to(tl.float64), column, inside, knots, coefficients,
+        KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+    )  # fmt: skip
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise(Pieces):
+    """Apply a piecewise polynomial to a column, for each column of the output."""
+
+    nan_is_zero: bool = False
+
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        self.check_pieces(width)
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.source)
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]
+        outputs, pieces, terms = coefficients.shape
+        first_piece = torch.arange(outputs, device=x.device)[:, None] * pieces
+        first_knot = torch.arange(outputs, device=x.device)[:, None] * (pieces - 1)
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            values = tile.T.index_select(0, parameters["source"])  # [outputs, tile]
+            nan = torch.isnan(values)
+            piece = knots_below(knots, values)
+            origin = knots.reshape(-1).index_select(0, (first_knot + (piece - 1).clip(0)).reshape(-1))
+            u = values - origin.reshape(values.shape)
+            own = coefficients.reshape(-1, terms).index_select(0, (first_piece + piece).reshape(-1))
+            y = own[:, -1].reshape(u.shape)
+            for term in range(terms - 2, -1, -1):
+                y = y * u + own[:, term].reshape(u.shape)
+            return torch.where(nan, 0.0 if self.nan_is_zero else values, y).T
+
+        return in_tiles(x, compute, outputs, outputs)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (outputs, pieces, terms) = inputs, self.coefficients.shape
+        piecewise_kernel[(triton.cdiv(rows * outputs, BLOCK),)](
+            x,
+            **parameters,
+            out=output,
+            size=rows * outputs,
+            WIDTH=x.shape[1],
+            OUTPUTS=outputs,
+            KNOTS=pieces - 1,
+            DEGREE=terms - 1,
+            HALVINGS=(pieces - 1).bit_length(),
+            NAN_IS_ZERO=self.nan_is_zero,
+            BLOCK=BLOCK,
+        )
+
+    def reads_input_once(self) -> bool:
+        return len(np.unique(self.source)) == len(self.source)
+
+    def hides_nan(self) -> bool:
+        return self.nan_is_zero
+
+    def describe(self) -> str:
+        outputs, pieces, terms = self.coefficients.shape
+        return f"{outputs} columns of at most {pieces} pieces of degree {terms - 1}"

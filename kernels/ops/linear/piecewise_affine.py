@@ -1,0 +1,163 @@
+"""Piecewise, then affine: `out[r, t] = f(Σₒ weight[o, t] · p[r, o] + intercept[t])`.
+
+`piecewise_device.py` says how `p` is made.
+`weight`: `[outputs, targets]` float64; `intercept`: `[targets]` float64; `out`: `[rows, targets]`; everything float64.
+
+All the functions of one column add up to one piecewise polynomial of it for each target, on the union of their knots.
+The kernel computes these, of which there are far fewer, and adds them up over the columns in an order that follows from
+the model alone: a generalised additive model, however many splines it was made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...cpu.tiles import in_tiles, matmul
+from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
+from ...plan.plan import Parameters
+from .contraction import Contraction
+from .piecewise_device import Pieces, knots_below, piecewise_values
+
+MAX_BLOCK_COLUMNS = 64
+
+
+@triton.jit(do_not_specialize=["rows"])
+def piecewise_affine_kernel(
+    x,  # float32 or float64 [rows, WIDTH]
+    source,  # int32 [COLUMNS]
+    knots,  # float64 [COLUMNS, KNOTS]
+    table,  # float64 [TARGETS, COLUMNS, KNOTS + 1, DEGREE + 1]
+    intercept,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    KNOTS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    TARGETS: tl.constexpr,
+    HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
+    NAN_IS_ZERO: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows of one target from tiles of `[BLOCK_ROWS, BLOCK_COLUMNS]`."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = tl.program_id(1).to(tl.int64)
+    table += target * COLUMNS * (KNOTS + 1) * (DEGREE + 1)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float64)
+    for start in tl.range(0, COLUMNS, BLOCK_COLUMNS):
+        column = start + tl.arange(0, BLOCK_COLUMNS)
+        inside = (row < rows)[:, None] & (column < COLUMNS)[None, :]
+        place = tl.load(source + column, mask=column < COLUMNS, other=0)
+        value = tl.load(x + row[:, None] * WIDTH + place[None, :], mask=inside, other=0.0).to(tl.float64)
+        total += piecewise_values(
+            value, column.to(tl.int64)[None, :], inside, knots, table,
+            KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+        )  # fmt: skip
+    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
+    tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseAffine(Contraction, Pieces):
+    """Apply piecewise polynomials to columns and contract them with weights, then apply a function to each element."""
+
+    nan_is_zero: bool = False
+
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        self.check_pieces(width)
+        self.check_contraction(len(self.source))
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return one function for each column that is read and each target, with the knots that its parts have."""
+        source = np.unique(self.source)
+        parts = [np.flatnonzero(self.source == column) for column in source]
+        unions = [np.unique(held[np.isfinite(held)]) for held in (self.knots[outputs] for outputs in parts)]
+        count, (_, _, terms) = max(map(len, unions)), self.coefficients.shape
+        knots = np.full((len(source), count), np.inf)
+        table = np.zeros((self.weight.shape[1], len(source), count + 1, terms))
+        for column, (outputs, union) in enumerate(zip(parts, unions, strict=True)):
+            knots[column, : len(union)] = union
+            for output in outputs:
+                numbers = np.zeros((count + 1, terms))
+                numbers[: len(union) + 1] = self._about(int(output), union)
+                numbers[len(union) + 1 :] = numbers[len(union)]
+                table[:, column] += self.weight[output][:, None, None] * numbers
+        return {"source": source.astype(np.int32), "knots": knots, "table": table, "intercept": self.intercept}
+
+    def _about(self, output: int, union: np.ndarray) -> np.ndarray:
+        """Return one function's coefficients about more knots than its own, `[knots + 1, degree + 1]`."""
+        knots, origins = self.knots[output], np.append(union[0], union)
+        piece = np.append(0, np.searchsorted(knots, union, side="right"))
+        given, moved = self.coefficients[output, piece], origins - knots[np.maximum(piece - 1, 0)]
+        about = np.zeros_like(given)
+        for power in range(given.shape[1]):
+            for term in range(power + 1):
+                about[:, term] += given[:, power] * math.comb(power, term) * moved ** (power - term)
+        return about
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), knots, table = inputs, parameters["knots"], parameters["table"]
+        targets, columns, pieces, terms = table.shape
+        flat = table.permute(1, 2, 3, 0).reshape(columns * pieces, terms, targets)
+        first = torch.arange(columns, device=x.device)[:, None]
+        ones = torch.ones(columns, 1, dtype=torch.float64, device=x.device)
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            values = tile.T.index_select(0, parameters["source"])  # [columns, tile]
+            nan = torch.isnan(values)
+            piece = knots_below(knots, values)
+            origin = knots.reshape(-1).index_select(0, (first * (pieces - 1) + (piece - 1).clip(0)).reshape(-1))
+            u = (values - origin.reshape(values.shape))[:, :, None]
+            own = flat.index_select(0, (first * pieces + piece).reshape(-1)).reshape(*piece.shape, terms, targets)
+            y = own[:, :, -1]
+            for term in range(terms - 2, -1, -1):
+                y = y * u + own[:, :, term]
+            y = torch.where(nan[:, :, None], 0.0 if self.nan_is_zero else torch.nan, y)
+            return matmul(y.permute(1, 2, 0).reshape(-1, columns), ones).reshape(-1, targets)
+
+        y = in_tiles(x, compute, targets, columns * targets)
+        return FUNCTIONS[self.function](y + parameters["intercept"])
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (targets, columns, pieces, terms) = inputs, parameters["table"].shape
+        block_columns = min(triton.next_power_of_2(columns), MAX_BLOCK_COLUMNS)
+        block_rows = 512 // block_columns
+        piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            WIDTH=x.shape[1],
+            COLUMNS=columns,
+            KNOTS=pieces - 1,
+            DEGREE=terms - 1,
+            TARGETS=targets,
+            HALVINGS=(pieces - 1).bit_length(),
+            NAN_IS_ZERO=self.nan_is_zero,
+            FUNCTION=self.function,
+            BLOCK_ROWS=block_rows,
+            BLOCK_COLUMNS=block_columns,
+        )
+
+    def hides_nan(self) -> bool:
+        return self.nan_is_zero
+
+    def describe(self) -> str:
+        columns, outputs, targets = len(np.unique(self.source)), *self.weight.shape
+        shape = f"{columns} → {targets} by {outputs} piecewise polynomials of degree {self.coefficients.shape[2] - 1}"
+        return shape + function_suffix(self.function)
+
+
+def worth_contracting(first: Pieces, targets: int) -> bool:
+    """Whether one function for each column and target is fewer than the functions that are to be contracted."""
+    return len(np.unique(first.source)) * targets <= len(first.source)

@@ -1,0 +1,89 @@
+"""Piecewise polynomials of columns: `p[r, o] = Σ_d coefficients[o, i, d] · (x[r, source[o]] − origin)^d`.
+
+`i` is how many of the knots of `o` lie at or below the number, `0 … K`, and the origin of a piece is the knot where it
+begins; that of the first piece is where it ends. `source`: `[outputs]` int32; `knots`: `[outputs, K]` float64,
+ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]` float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...plan.plan import Operation
+
+FEW_KNOTS = 8
+
+
+@triton.jit
+def piecewise_values(
+    value,  # float64 block
+    function,  # int64, the row of `knots` for each number, of a shape that fits the block
+    inside,  # bool block
+    knots,  # float64 [functions, KNOTS]
+    coefficients,  # float64 [functions, KNOTS + 1, DEGREE + 1]
+    KNOTS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
+    NAN_IS_ZERO: tl.constexpr,
+):
+    """Return the piecewise polynomials of a block; each number finds its piece by halving the knots, equally often."""
+    first = function * KNOTS
+    piece = tl.zeros(value.shape, tl.int64)
+    for halving in tl.static_range(HALVINGS):
+        further = piece + (1 << (HALVINGS - 1 - halving))
+        real = inside & (further <= KNOTS)
+        knot = tl.load(knots + first + further - 1, mask=real, other=float("inf"))
+        piece = tl.where(real & (value >= knot), further, piece)
+    origin = tl.load(knots + first + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)
+    u = value - origin
+    own = coefficients + (first + function + piece) * (DEGREE + 1)
+    y = tl.load(own + DEGREE, mask=inside, other=0.0)
+    for step in tl.static_range(DEGREE):
+        y = y * u + tl.load(own + (DEGREE - 1 - step), mask=inside, other=0.0)
+    return tl.where(value == value, y, 0.0 if NAN_IS_ZERO else value)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Operation):
+    """The fields of an operation that makes piecewise polynomials."""
+
+    source: np.ndarray
+    knots: np.ndarray
+    coefficients: np.ndarray
+
+    def check_pieces(self, width: int) -> None:
+        """Raise `PlanError` unless the tables fit together and a matrix of `width` columns."""
+        if self.source.ndim != 1 or not len(self.source):
+            raise PlanError(f"piecewise: source must be [outputs], not {list(self.source.shape)}.")
+        if self.source.min() < 0 or self.source.max() >= width:
+            raise PlanError(f"piecewise: source must lie in [0, {width}).")
+        outputs = len(self.source)
+        if self.knots.ndim != 2 or len(self.knots) != outputs or not self.knots.shape[1]:
+            raise PlanError(f"piecewise: knots must be [{outputs}, knots], not {list(self.knots.shape)}.")
+        if np.isnan(self.knots).any() or (self.knots[:, 1:] < self.knots[:, :-1]).any():
+            raise PlanError("piecewise: knots must ascend.")
+        if not np.isfinite(self.knots[:, 0]).all():
+            raise PlanError("piecewise: the first of the knots must be finite.")
+        pieces = self.knots.shape[1] + 1
+        if self.coefficients.shape[:-1] != (outputs, pieces) or not self.coefficients.shape[-1]:
+            shape = list(self.coefficients.shape)
+            raise PlanError(f"piecewise: coefficients must be [{outputs}, {pieces}, degree + 1], not {shape}.")
+
+
+def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return how many knots of each function, `[functions, knots]`, are at or below `values`, `[functions, rows]`.
+
+    For NaN it is any number of them.
+    """
+    if knots.shape[1] > FEW_KNOTS:
+        return torch.searchsorted(knots, values, right=True)
+    below = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    for column in knots.T:
+        below += values >= column[:, None]
+    return below

@@ -1,0 +1,271 @@
+"""Quadratic: `out[r, t] = f(Σᵢ z[r, i] · (linear[t, i] + Σⱼ z[r, j] · quadratic[t, j, i]) + intercept[t])`.
+
+`z[r, j] = (x[r, j] − shift[j]) · factor[j]`. `x`: `[rows, F]` float32 or float64; `shift`, `factor`: `[F]` float64;
+`quadratic`: `[targets, F, F]` float64, upper triangular (zero for `j > i`); `linear`: `[targets, F]`; `intercept`:
+`[targets]`; `out`: `[rows, targets]`, float32 or float64. This is a polynomial of degree 2 contracted with its weights,
+and also the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
+
+`precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
+six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
+picks float32 only where it measured that nothing is lost by it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...cpu.tiles import in_tiles, matmul
+from ...format.errors import PlanError
+from ...numerics.dot import dot
+from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ...plan.devices import has_matrix_units
+from ...plan.launch_shapes import Shape, launch_shapes
+from ...plan.plan import Operation, Parameters
+
+MAX_BLOCK_FEATURES = 32
+PROGRAMS_PER_MULTIPROCESSOR = 16
+
+
+@triton.jit
+def shifted_tile(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # [BLOCK_FEATURES], loaded
+    row,  # int64 [BLOCK_ROWS]
+    feature,  # int32 [BLOCK_FEATURES]
+    rows,
+    FEATURES: tl.constexpr,
+    SHIFTED: tl.constexpr,
+):
+    """Return `x − shift` for rows and features in the dtype of `shift`; the columns past the last have weight zero.
+
+    What a float64 `x` has beyond float32 is rounded after the shift, which leaves little of numbers far from zero.
+    """
+    inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
+    u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+    if SHIFTED:
+        u = u - shift[None, :]
+    return u.to(shift.dtype)
+
+
+@triton.jit
+def bfloat16_head(value):
+    """Return float32 numbers rounded to bfloat16's eight bits, as float32."""
+    return ((value.to(tl.uint32, bitcast=True) + 0x8000) & 0xFFFF0000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def bfloat16_parts(value):
+    """Return three bfloat16 numbers whose sum is the float32 `value`, less than 2¹²⁸ − 2¹¹⁹ in magnitude.
+
+    Integers do the rounding: to convert to bfloat16 and back takes a GPU longer.
+    """
+    high = bfloat16_head(value)
+    rest = value - high
+    middle = bfloat16_head(rest)
+    return high.to(tl.bfloat16), middle.to(tl.bfloat16), (rest - middle).to(tl.bfloat16)
+
+
+@triton.jit
+def multiply(u, q, acc, PRECISION: tl.constexpr):
+    """Return `u @ q + acc` at the given precision; of the six bfloat16 products the smallest come first."""
+    if PRECISION == "bf16x6":
+        u_high, u_middle, u_low = bfloat16_parts(u)
+        q_high, q_middle, q_low = bfloat16_parts(q)
+        product = tl.dot(u_middle, q_middle)
+        product = tl.dot(u_low, q_high, acc=product)
+        product = tl.dot(u_high, q_low, acc=product)
+        product = tl.dot(u_middle, q_high, acc=product)
+        product = tl.dot(u_high, q_middle, acc=product)
+        product = tl.dot(u_high, q_high, acc=product) + acc
+    else:
+        product = dot(u, q, acc)
+    return product
+
+
+@triton.jit(do_not_specialize=["rows"])
+def quadratic_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # [FEATURES], float64 or float32 like the next two
+    quadratic,  # [TARGETS, FEATURES, FEATURES]
+    linear,  # [TARGETS, FEATURES]
+    intercept,  # float64 [TARGETS]
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A program makes one target of every `num_programs(0)`-th block of rows, so that it reads the weights once."""
+    target = tl.program_id(1).to(tl.int64)
+    b = tl.load(intercept + target)
+    linear += target * FEATURES
+    quadratic += target * FEATURES * FEATURES
+    if FEATURES <= BLOCK_FEATURES:
+        i = tl.arange(0, BLOCK_FEATURES)
+        inside = (i < FEATURES)[:, None] & (i < FEATURES)[None, :]
+        q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
+        w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+        s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
+        zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=STAGES):
+            row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+            u = shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED)
+            inner = multiply(u, q, zero, PRECISION) + w[None, :]
+            y = apply_function(tl.sum(u * inner, axis=1).to(tl.float64) + b, FUNCTION)
+            tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+    else:
+        for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0)):
+            row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+            total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
+            for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+                i = start + tl.arange(0, BLOCK_FEATURES)
+                w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+                inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty) + w[None, :]
+                for start_j in tl.range(0, start + BLOCK_FEATURES, BLOCK_FEATURES):
+                    j = start_j + tl.arange(0, BLOCK_FEATURES)
+                    inside = (j < FEATURES)[:, None] & (i < FEATURES)[None, :]
+                    at = j.to(tl.int64)[:, None] * FEATURES + i[None, :]
+                    q = tl.load(quadratic + at, mask=inside, other=0.0)
+                    s = tl.load(shift + j, mask=j < FEATURES, other=0.0)
+                    uj = shifted_tile(x, s, row, j, rows, FEATURES, SHIFTED)
+                    inner = multiply(uj, q, inner, PRECISION)
+                s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
+                total += shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED) * inner
+            y = apply_function(tl.sum(total, axis=1).to(tl.float64) + b, FUNCTION)
+            tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(Operation):
+    """A quadratic form with linear and constant terms, then a function of each element."""
+
+    shift: np.ndarray
+    factor: np.ndarray
+    quadratic: np.ndarray
+    linear: np.ndarray
+    intercept: np.ndarray
+    function: str = "identity"
+    precision: str = "float64"
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64", "float32")
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        targets = len(self.intercept)
+        expected = {
+            "shift": (features,),
+            "factor": (features,),
+            "quadratic": (targets, features, features),
+            "linear": (targets, features),
+            "intercept": (targets,),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise PlanError(f"quadratic: {name} must be {list(shape)}, not {list(getattr(self, name).shape)}.")
+        check_function(self.function)
+        self.check_precision()
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.intercept)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the form in `u = x − shift`, where `shift` is a float32 number for each feature.
+
+        The factor, and what rounding takes off the shift, are folded into the weights in float64: with `z = D (u − e)`
+        for the diagonal `D` of factors and the remainder `e`, `zᵀQz + wᵀz + b = uᵀQ'u + w'ᵀu + b'`.
+        """
+        shift = self.shift.astype(np.float32)
+        remainder = self.shift - shift
+        form = self.quadratic * self.factor[:, None] * self.factor[None, :]
+        linear = self.linear * self.factor
+        right, left = np.einsum("tij,j->ti", form, remainder), np.einsum("tij,i->tj", form, remainder)
+        intercept = self.intercept + np.einsum("ti,i->t", right - linear, remainder)
+        linear = linear - right - left
+        tables = {"shift": shift, "quadratic": form, "linear": linear}
+        dtype = np.dtype(self.precision)
+        return {**{name: table.astype(dtype) for name, table in tables.items()}, "intercept": intercept}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        shift, linear, form = (parameters[name].double() for name in ("shift", "linear", "quadratic"))
+
+        def compute(tile: torch.Tensor) -> torch.Tensor:
+            u = tile - shift
+            forms = zip(form, linear, strict=True)
+            y = torch.cat([(u * (matmul(u, q) + w)).sum(1, keepdim=True) for q, w in forms], 1)
+            return FUNCTIONS[self.function](y + parameters["intercept"])
+
+        return in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1])
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (targets, features) = inputs, self.linear.shape
+        device = parameters["linear"].device  # rows that a GPU reads across the bus lie on the CPU
+        shape = quadratic_shape.of(device, triton.next_power_of_2(features), self.precision)
+        grid = (min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device)), targets)
+        quadratic_kernel[grid](
+            x,
+            **parameters,
+            out=output,
+            rows=rows,
+            FEATURES=features,
+            TARGETS=targets,
+            SHIFTED=bool(self.shift.any()),
+            FUNCTION=self.function,
+            PRECISION="float64" if self.precision == "float64" else float32_precision(device),
+            **shape,
+        )
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        """Products and sums in the dtype of the tables, by loops that NumPy has for all processors."""
+        (x,), tables = inputs, self.parameters()
+        u = (x - tables["shift"]).astype(tables["linear"].dtype)
+        columns = [
+            (u * (np.einsum("ri,ij->rj", u, form, optimize=False) + linear)).sum(axis=1, dtype=u.dtype)
+            for form, linear in zip(tables["quadratic"], tables["linear"], strict=True)
+        ]
+        y = torch.from_numpy(np.stack(columns, axis=1).astype(np.float64) + tables["intercept"])
+        answer: np.ndarray = FUNCTIONS[self.function](y).numpy()
+        return answer
+
+    def reads_input_once(self) -> bool:
+        targets, features = self.linear.shape
+        return targets == 1 and features <= MAX_BLOCK_FEATURES
+
+    def describe(self) -> str:
+        shape = f"{self.linear.shape[1]} → {self.linear.shape[0]}"
+        return f"{shape} of degree 2 in {self.precision}" + function_suffix(self.function)
+
+
+@launch_shapes
+def quadratic_shape(features: int, precision: str) -> Shape:
+    """Return the tile of a program that makes blocks of rows of one target, for a power of two of features."""
+    block_features = max(16, min(features, MAX_BLOCK_FEATURES))
+    tile = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": block_features, "STAGES": 3}
+    return {**tile, "num_warps": 2 if precision == "float64" else 4, "num_stages": 3}
+
+
+@functools.cache
+def float32_precision(device: torch.device) -> str:
+    """Return how `multiply` keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
+    return "bf16x6" if device.type == "cuda" and has_matrix_units(device) else "ieee"
+
+
+@functools.cache
+def program_limit(device: torch.device) -> int:
+    """Return how many programs to start at most along the rows; more would only read the weights again."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
+    return 64

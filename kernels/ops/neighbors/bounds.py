@@ -1,0 +1,299 @@
+"""Which groups of stored points may hold neighbours of a row: bounds from fast arithmetic, so that few are looked at.
+
+Points are cut, in their order, into groups, each of which lies in one place in memory. A first kernel computes for each
+row and group a number that no point of the group is nearer than; `search.py` then goes through a row's groups by that
+bound, with exact float64 distances, and stops at the first whose bound is beyond the worst neighbour so far. What it
+finds is the set of nearest points, whatever the bounds are, so neither their rounding nor how rows are tiled can change
+an answer.
+
+The bounds are made of rounded rows and points, `h(v)` for `v = (x − shift) · scale`, in which `scale` holds the weights
+of the metric and a power of two. For a metric that is a norm, `‖v − w‖ ≥ ‖h(v) − h(w)‖ − ‖v − h(v)‖ − ‖w − h(w)‖`: the
+first term is computed, for Euclidean distances as a matrix product of float16 numbers with float32 sums, for others
+from float32 rows and float16 points; the second and the largest of the third are known. What float32 sums lose is taken
+off as well. The kernels are in `bounds_kernel.py`.
+
+A bound is what a reduced distance `d` is at least once it is `d · scale − offset`, with a `reach` of two numbers for
+each row. Rows near the points have the scale `unit` and no offset; `bounds_far_rows.py` has those of others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from ...plan.plan import Parameters
+from .bounds_kernel import SINGLE_SLACK, difference_bounds_kernel, euclidean_bounds_kernel, round_rows_kernel
+from .distances import SQUARED, transposed
+
+NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
+"""The metrics that the bounds are made for; minkowski's `p` must lie in [1, `MAX_P`]."""
+
+MAX_P = 8.0
+
+SMALLEST_GROUP = 32
+"""Points of a group where there are at most `FEW_POINTS`; of more at least twice as many."""
+
+FEW_POINTS = 8192
+
+MAX_GROUPS = 8192
+"""How many bounds of a row the registers of one program hold."""
+
+MOST_BLOCK_POINTS = 256
+"""Points of the largest tile, and so of the largest group."""
+
+MAX_NEIGHBORS = 64
+MOST_POINTS = MAX_GROUPS * MOST_BLOCK_POINTS
+"""Of more points, or for more neighbours, all are looked at."""
+
+BOUNDS_AT_ONCE = 2**22
+"""So many bounds lie in memory at a time; what has more rows is searched part by part."""
+
+FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
+"""Where a block of rows has at most so many numbers, and a row so many, each program that bounds its distances rounds
+it first."""
+
+ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
+"""The parameters that rows are rounded with."""
+
+BOUND_LAUNCHES = 2
+"""How many kernels bound rows before a search that goes by bounds, at most."""
+
+
+def bounded(
+    points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
+) -> bool:
+    """Return whether a search for so many neighbours among these points goes by bounds."""
+    norm = metric in NORMS and (metric != "minkowski" or 1 <= p <= MAX_P)
+    few = 0 < n_neighbors <= MAX_NEIGHBORS and 0 < len(points) <= MOST_POINTS
+    return bool(norm and few and np.isfinite(points).all() and (factor is None or (factor >= 0).all()))
+
+
+def bound_parameters(
+    points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
+) -> dict[str, np.ndarray]:
+    """Return what kernels read of the points: `columns`, in groups where a search goes by bounds, else `transposed`.
+
+    For bounds there are the rounded points too, padded to whole tiles, and how points and rows are rounded.
+    """
+    (count, features), root = points.shape, _root(metric, p)
+    if not bounded(points, n_neighbors, factor, metric, p):
+        return {"columns": transposed(points)}
+    euclidean, width, tile = metric in SQUARED, _width(features, metric), tile_points(count)
+    v, rounding = centred(points, factor, root)
+    rounding |= {
+        "low": points.min(axis=0),
+        "high": points.max(axis=0),
+        "longest": np.array([np.sqrt(np.square(v).sum(axis=1).max()) * (1 + 2.0**-40)]),
+    }
+    near = np.zeros((triton.cdiv(count, MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS, width), np.float16)
+    near[:count, :features] = v
+    away = np.abs(v - near[:count, :features])
+    found = {"columns": in_groups(points), **rounding}
+    if not euclidean:
+        lost = _length(away, metric, root) + np.abs(v).sum(axis=1) * SINGLE_SLACK.value
+        near = np.ascontiguousarray(near.reshape(-1, tile, features).transpose(0, 2, 1))
+        return found | {"near": near, "lost": np.array([lost.max()])}
+    norms = np.full(len(near), np.inf, dtype=np.float32)
+    norms[:count] = np.square(near[:count], dtype=np.float64).sum(axis=1) * (1 - _sum_slack(features))
+    return found | {"near": near, "norms": norms, "lost": np.array([_length(away, metric, root).max()])}
+
+
+def centred(points: np.ndarray, factor: np.ndarray | None, root: float) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the points as `(x − shift) · scale`, with what makes a row such numbers, and `unit`.
+
+    Args:
+        points: `[points, features]`.
+        factor: the weights of the metric, if there are any.
+        root: the power of a distance that is the metric's reduced distance.
+    """
+    weights = np.ones(points.shape[1]) if factor is None else factor ** (1 / root)
+    shift = points.mean(axis=0)
+    largest = np.abs((points - shift) * weights).max()
+    power_of_two = 2.0 ** (8 - math.frexp(largest)[1])  # so that float16 has few small numbers
+    scale = weights * power_of_two
+    return (points - shift) * scale, {"shift": shift, "scale": scale, "unit": np.array([power_of_two**root])}
+
+
+def bounds_of(
+    x: torch.Tensor,
+    parameters: Parameters,
+    rows: int,
+    points: int,
+    constants: dict[str, Any],
+    finer: torch.Tensor | None = None,
+) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
+    """Launch the kernels that bound rows, some at a time.
+
+    Yields which rows, their bounds and their reach, float64 `[rows, 2]`; the next ones overwrite these. With `finer`,
+    float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance, and a bound is not of a group but
+    of a tile; those of its parts are written to `finer`. `constants` are what `metric_constants` returns.
+    """
+    groups, group = grouping(points)
+    step = max(BOUNDS_AT_ONCE // groups // 16, 1) * 16
+    if finer is not None:
+        step, group = rows, tile_points(points)
+        groups = triton.cdiv(points, group)
+    bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
+    reach = torch.empty(min(rows, step), 2, dtype=torch.float64, device=x.device)
+    features, squared = x.shape[1], constants["METRIC"] in SQUARED
+    rough = not squared and (constants["WEIGHTED"] or constants["METRIC"] == "minkowski")
+    constants = constants | {"ROUGH": rough}  # whether compilers add differences in more than one way
+    width = _width(features, constants["METRIC"])
+    common = {
+        **{name: parameters[name] for name in ("near", "columns")},
+        "factor": parameters.get("factor", parameters["shift"]),  # which is not read unless there are weights
+        "reach": reach, "bounds": bounds, "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
+        "FEATURES": features, "POINTS": points, **constants, "STRIDE": grouping(points)[1], "GROUP": group,
+        "BLOCK_POINTS": tile_points(points),
+    }  # fmt: skip
+    for start in range(0, rows, step):
+        part = slice(start, min(start + step, rows))
+        count = part.stop - start
+        small = width <= FUSED_WIDTH and _block_rows(count) * width <= FUSED_NUMBERS
+        fused = squared and small
+        given = {"rounded": bounds, "numbers": bounds, "wide": x[part]}
+        if not fused:
+            given = _rounded(x[part], parameters, reach, constants)
+        if squared:
+            _launch_euclidean(parameters, finer, fused, common | given | {"rows": count})
+        else:
+            _launch_difference(common | given | {"rows": count})
+        yield part, bounds, reach
+
+
+def _rounded(
+    x: torch.Tensor, parameters: Parameters, reach: torch.Tensor, constants: dict[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Return the rounded rows, what bounds of them are made of, and float64 copies of those with exact bounds."""
+    (rows, features), squared = x.shape, constants["METRIC"] in SQUARED
+    dtype, width = torch.float16 if squared else torch.float32, _width(features, constants["METRIC"])
+    found = {
+        "rounded": torch.empty(rows, width, dtype=dtype, device=x.device),
+        "numbers": torch.empty(3, rows, dtype=torch.float32, device=x.device),
+        "wide": torch.empty(rows, features, dtype=torch.float64, device=x.device),
+    }
+    round_rows_kernel[(rows,)](
+        x=x,
+        **{name: parameters[name] for name in (*ROUNDING, "unit")},
+        factor=parameters.get("factor", parameters["shift"]),
+        **found,
+        reach=reach,
+        rows=rows,
+        FEATURES=features,
+        WIDTH=width,
+        SUM_SLACK=_sum_slack(features),
+        **constants,
+        SQUARED=squared,
+        BLOCK_FEATURES=block_features(features),
+        num_warps=1,
+    )
+    return found
+
+
+def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused: bool, given: dict[str, Any]) -> None:
+    rows, points, features, wide = given["rows"], given["POINTS"], given["FEATURES"], given.pop("wide")
+    block_rows = _block_rows(rows)
+    tiles_each = 4 if rows > 64 else 2 if rows > 16 else 1
+    euclidean_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+        x=wide,
+        **{name: parameters[name] for name in (*ROUNDING, "unit", "norms")},
+        **given,
+        finer=given["bounds"] if finer is None else finer,
+        WIDTH=_width(features, "euclidean"),
+        SUM_SLACK=_sum_slack(features),
+        FUSED=fused,
+        PART=0 if finer is None else padded_points(points) // finer.shape[1],
+        TILES=tiles_each,
+        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 4096),
+        BLOCK_ROWS=block_rows,
+        BLOCK_FEATURES=block_features(features),
+        num_warps=4,
+        **({"maxnreg": {128: 168, 64: 128, 16: 80}[block_rows]} if fused or block_rows == 128 else {}),
+    )
+
+
+def _block_rows(rows: int) -> int:
+    """Return how many rows a program bounds by matrix products."""
+    return 128 if rows > 64 else 64 if rows > 16 else 16
+
+
+def _launch_difference(given: dict[str, Any]) -> None:
+    rows, features, metric = given["rows"], given["FEATURES"], given["METRIC"]
+    block_rows = 16 if rows > 4 else 4 if rows > 1 else 1
+    tiles_each = 2 if rows > 16 else 1
+    difference_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+        **given,
+        ROOT=_root(metric, given["P"]),
+        SLACK=2.0**-12 if metric == "minkowski" else (features + 8) * 2.0**-23,
+        TILES=tiles_each,
+        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 1024),
+        BLOCK_ROWS=block_rows,
+        UNROLL=4 if block_rows > 1 else 16,
+        num_warps=4 if block_rows > 1 else 1,
+        maxnreg=72 if block_rows > 1 else 255,
+    )
+
+
+def _exact_block(block_rows: int, tiles: int, points: int, numbers: int) -> dict[str, int]:
+    """Return how many rows and tiles of so many points make at most so many exact distances at once."""
+    lines = min(8, block_rows)
+    return {"LINES": lines, "SPAN": max(1, min(tiles, numbers // (lines * points)))}
+
+
+def in_groups(points: np.ndarray) -> np.ndarray:
+    """Return the points as a search by groups reads them, `[groups, features, group]`: each group lies in one place."""
+    groups, group = grouping(len(points))
+    padded = np.zeros((groups * group, points.shape[1]))
+    padded[: len(points)] = points
+    return np.ascontiguousarray(padded.reshape(groups, group, -1).transpose(0, 2, 1))
+
+
+def grouping(points: int) -> tuple[int, int]:
+    """Return how many groups points make, and how many of them each has."""
+    smallest = SMALLEST_GROUP if points <= FEW_POINTS else 2 * SMALLEST_GROUP
+    group = max(smallest, int(triton.next_power_of_2(triton.cdiv(points, MAX_GROUPS))))
+    return -(-points // group), group
+
+
+def _root(metric: str, p: float) -> float:
+    """Return the power of a distance that is the metric's reduced distance."""
+    return 2.0 if metric in SQUARED else p if metric == "minkowski" else 1.0
+
+
+def _sum_slack(features: int) -> float:
+    """Return the share of the squared norms that float32 sums of products may lose."""
+    return (features + 8) * 2.0**-22
+
+
+def _width(features: int, metric: str) -> int:
+    """Return how many numbers a rounded point has, those that fill the last block of a matrix product up among them."""
+    block = block_features(features) if metric in SQUARED else 1
+    return int(triton.cdiv(features, block)) * block
+
+
+def tile_points(points: int) -> int:
+    """Return how many points a tile of the kernels that make bounds has."""
+    return max(128, grouping(points)[1])
+
+
+def padded_points(points: int) -> int:
+    """Return how many points there are with those that fill the last tile up."""
+    tile = tile_points(points)
+    return -(-points // tile) * tile
+
+
+def _length(away: np.ndarray, metric: str, p: float) -> np.ndarray:
+    """Return the norms by a metric, `[points]`, of absolute differences, `[points, features]`."""
+    if metric == "chebyshev":
+        return np.asarray(away.max(axis=1))
+    return np.asarray((away**p).sum(axis=1) ** (1 / p))
+
+
+def block_features(features: int) -> int:
+    """Return how many features a product takes at a time: all, or of many so few that two tiles fit shared memory."""
+    return max(16, int(triton.next_power_of_2(features))) if features <= 128 else 64

@@ -1,0 +1,354 @@
+"""RadiusNeighbors: the mean of the targets of the points within a radius, `out[r, t] = Σᵢ wᵣᵢ targets[i, t] / Σᵢ wᵣᵢ`.
+
+`x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `factor`: `[features]`, the
+weights of a metric that has them; `empty`: `[outputs]`; `out`: `[rows, outputs]`. The sums run over the points whose
+distance by the metric (see `distances.py`) is at most `radius`; `w` is 1 for uniform weights, and for distance weights
+1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row with no point within
+the radius answers `empty`.
+
+With uniform weights and Euclidean distances matrix products find the points and add up their targets
+(`radius_sums.py`). Otherwise a kernel adds up what float64 distances choose: of all groups of points, or where few
+groups hold a neighbour, of those that bounds leave (`bounds.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...cpu.tiles import product
+from ...format.errors import PlanError
+from ...numerics.pairwise_reduce import sum_in_pairs
+from ...numerics.powers import whole
+from ...plan.plan import Operation, Parameters
+from .bounds import BOUND_LAUNCHES, bound_parameters, bounded, bounds_of, grouping, in_groups
+from .cpu_search import Candidates, candidates, in_parts
+from .distances import (
+    INFINITY,
+    SQUARED,
+    check_points,
+    distances_between,
+    finish_distance,
+    metric_constants,
+    reduced_radius,
+    reference_finish,
+    reference_reduced_distances,
+    transposed,
+)
+from .radius_sums import LAUNCHES, decided_by_products, launch_means, within_parameters
+from .search import check_targets
+
+SAMPLE = 16
+LARGEST_SHARE = 0.1
+"""Where a row has neighbours in at most so many of the groups of points, the groups are looked for one by one."""
+
+MOST_SUMS = 2048
+"""How many sums a program keeps at most, one for each row, output and place in a group."""
+
+MANY_ROWS = 32
+"""From so many rows on, several of them share what a program loads, where most groups hold neighbours."""
+
+MOST_PARTS = 64
+"""Programs that share a row's points. Their sums are added in order, so the number follows the model alone."""
+
+LEAST_IN_PART = 8
+"""How many groups of points a program looks at, at least."""
+
+SUMS_AT_ONCE = 2**22
+"""So many sums lie in memory at a time; what has more rows is computed part by part."""
+
+
+@triton.jit
+def weights_within(distance, furthest, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
+    """Return the weights of points with these reduced distances, and 1 for those that are no distance away."""
+    within = distance <= furthest
+    weight = within.to(tl.float64)
+    hit = weight
+    if BY_DISTANCE:
+        distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+        hit = (within & (distance == 0.0)).to(tl.float64)
+        weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
+    return weight, hit
+
+
+@triton.jit(do_not_specialize=["rows"])
+def radius_sums_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float64 [GROUPS, FEATURES, GROUP]
+    factor,  # float64 [FEATURES]
+    targets,  # float64 [POINTS, OUTPUTS]
+    radius,  # float64 [1], reduced
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`; not read unless BOUNDED
+    reach,  # float64 [rows, 2], see `bounds.py`; not read unless BOUNDED
+    sums,  # float64 [rows, PARTS, KINDS, 1 + OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    P: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    PARTS: tl.constexpr,
+    IN_PART: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """A program makes `BLOCK_OUTPUTS` sums of `BLOCK_ROWS` rows over those of `IN_PART` groups that may be within.
+
+    Each of a group's places has a sum of its own, over groups in their order; a group that is not within adds zeros.
+    """
+    KINDS: tl.constexpr = 2 if BY_DISTANCE else 1
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    part = tl.program_id(1)
+    output = tl.program_id(2) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    lane = tl.arange(0, GROUP)
+    furthest = tl.load(radius)
+    group = part * IN_PART + tl.arange(0, BLOCK_GROUPS)
+    near = ((tl.arange(0, BLOCK_GROUPS) < IN_PART) & (group < GROUPS))[None, :] & (row < rows)[:, None]
+    if BOUNDED:
+        bound = tl.load(bounds + row[:, None] * GROUPS + group[None, :], mask=near, other=INFINITY)
+        scale = tl.load(reach + 2 * row, mask=row < rows, other=0.0)[:, None]
+        offset = tl.load(reach + 2 * row + 1, mask=row < rows, other=0.0)[:, None]
+        near = (bound < INFINITY) & (bound.to(tl.float64) <= furthest * scale - offset)
+    waiting = tl.min(tl.where(near, group[None, :], GROUPS), axis=0)
+    weights = tl.zeros([BLOCK_ROWS, GROUP], tl.float64)
+    y = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS, GROUP], tl.float64)
+    hits = tl.zeros([BLOCK_ROWS, GROUP], tl.float64)
+    y_hits = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS, GROUP], tl.float64)
+    first = tl.min(waiting, axis=0)
+    while first < GROUPS:
+        waiting = tl.where(waiting == first, GROUPS, waiting)
+        point = first * GROUP + lane
+        ys = columns + first.to(tl.int64) * (FEATURES * GROUP) + lane
+        distance = distances_between(
+            (x + row * FEATURES)[:, None], ys[None, :], factor, (row < rows)[:, None], (point < POINTS)[None, :],
+            FEATURES=FEATURES, STRIDE=GROUP, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+        )  # [BLOCK_ROWS, GROUP]  # fmt: skip
+        weight, hit = weights_within(distance, furthest, METRIC, P, BY_DISTANCE)
+        inside = (output < OUTPUTS)[:, None] & (point < POINTS)[None, :]
+        value = tl.load(targets + point.to(tl.int64)[None, :] * OUTPUTS + output[:, None], mask=inside, other=0.0)
+        weights += weight
+        y += weight[:, None, :] * value[None, :, :]
+        if BY_DISTANCE:
+            hits += hit
+            y_hits += hit[:, None, :] * value[None, :, :]
+        first = tl.min(waiting, axis=0)
+    at = sums + (row * PARTS + part) * KINDS * (1 + OUTPUTS)
+    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
+    tl.store(at, sum_in_pairs(weights), mask=row < rows)
+    tl.store(at[:, None] + 1 + output[None, :], sums_of_outputs(y), mask=inside)
+    if BY_DISTANCE:
+        tl.store(at + 1 + OUTPUTS, sum_in_pairs(hits), mask=row < rows)
+        tl.store(at[:, None] + 2 + OUTPUTS + output[None, :], sums_of_outputs(y_hits), mask=inside)
+
+
+@triton.jit
+def sums_of_outputs(y):
+    """Return the sums of `[rows, outputs, places]` over places."""
+    lines = tl.reshape(y, [y.shape[0] * y.shape[1], y.shape[2]])
+    return tl.reshape(sum_in_pairs(lines), [y.shape[0], y.shape[1]])
+
+
+@triton.jit
+def radius_mean_kernel(
+    sums,  # float64 [rows, PARTS, KINDS, 1 + OUTPUTS]
+    empty,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    OUTPUTS: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """A program makes `BLOCK_OUTPUTS` outputs of a row."""
+    KINDS: tl.constexpr = 2 if BY_DISTANCE else 1
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, BLOCK_PARTS)
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    at = sums + (row * PARTS + part) * KINDS * (1 + OUTPUTS)
+    inside = (part < PARTS)[:, None] & (output < OUTPUTS)[None, :]
+    total = tl.sum(tl.load(at, mask=part < PARTS, other=0.0), axis=0)
+    y = tl.sum(tl.load(at[:, None] + 1 + output[None, :], mask=inside, other=0.0), axis=0)
+    if BY_DISTANCE:
+        hits = tl.sum(tl.load(at + 1 + OUTPUTS, mask=part < PARTS, other=0.0), axis=0)
+        y_hits = tl.sum(tl.load(at[:, None] + 2 + OUTPUTS + output[None, :], mask=inside, other=0.0), axis=0)
+        y = tl.where(hits > 0.0, y_hits, y)
+        total = tl.where(hits > 0.0, hits, total)
+    nothing = tl.load(empty + output, mask=output < OUTPUTS, other=0.0)
+    y = tl.where(total > 0.0, y / tl.where(total > 0.0, total, 1.0), nothing)
+    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=output < OUTPUTS)
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusNeighbors(Operation):
+    """The mean of the targets of the points within a radius."""
+
+    points: np.ndarray
+    targets: np.ndarray
+    factor: np.ndarray
+    empty: np.ndarray
+    radius: float
+    metric: str = "euclidean"
+    p: float = 2.0
+    weights: str = "uniform"
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        check_points("radius_neighbors", self.points, self.factor, self.metric, self.p, features)
+        check_targets("radius_neighbors", self.targets, self.weights, len(self.points))
+        if self.empty.shape != self.targets.shape[1:]:
+            shapes = f"{list(self.targets.shape[1:])}, not {list(self.empty.shape)}"
+            raise PlanError(f"radius_neighbors: empty must be {shapes}.")
+        if not self.radius >= 0:
+            raise PlanError(f"radius_neighbors: radius must not be negative, as {self.radius} is.")
+
+    def output_width(self, *widths: int) -> int:
+        return self.targets.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
+        if self._by_products:
+            found = self.plain_parameters() | within_parameters(self.points, self.targets, self.factor)
+            return {name: array for name, array in found.items() if name != "targets"}
+        if not self._few:
+            return self.plain_parameters() | {"columns": in_groups(self.points)}
+        return self.plain_parameters() | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        radius = self._reduced_radius
+        tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
+        return {"columns": transposed(self.points), **tables}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), targets = inputs, parameters["targets"]
+
+        def compute(part: torch.Tensor) -> torch.Tensor:
+            weight = self._weights(parameters, part)
+            total = weight.cumsum(1)[:, -1:] if weight.is_floating_point() else weight.sum(1, keepdim=True)
+            return torch.where(total > 0, product(weight, targets) / total, parameters["empty"])
+
+        return in_parts(x, compute, targets.shape[1], len(targets), self.metric, self.p)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
+        if self._by_products:
+            launch_means(x[:rows], parameters, self.factor, points, output[:rows])
+            return
+        groups, group = grouping(points)
+        in_part = max(LEAST_IN_PART, triton.cdiv(groups, MOST_PARTS))
+        means = {"OUTPUTS": outputs, "BY_DISTANCE": self.weights == "distance", "PARTS": triton.cdiv(groups, in_part)}
+        width = means["PARTS"] * (1 + outputs) * (2 if self.weights == "distance" else 1)
+        block_outputs = min(triton.next_power_of_2(outputs), max(MOST_SUMS // group, 1), 32)
+        block_rows = 1 if self._few or rows < MANY_ROWS else max(MOST_SUMS // (group * block_outputs), 1)
+        shared = block_rows > 1
+        x = x[:rows].double() if shared else x  # which each program would do for each of its points
+        for part, bounds, reach in self._parts(x, parameters, rows, width):
+            count = part.stop - part.start
+            sums = torch.empty(count, width, dtype=torch.float64, device=x.device)
+            radius_sums_kernel[(triton.cdiv(count, block_rows), means["PARTS"], triton.cdiv(outputs, block_outputs))](
+                x=x[part],
+                **{name: parameters[name] for name in ("columns", "factor", "targets", "radius")},
+                bounds=sums if bounds is None else bounds,
+                reach=sums if reach is None else reach,
+                sums=sums,
+                rows=count,
+                FEATURES=features,
+                POINTS=points,
+                **metric_constants(self.metric, self.p, self.factor),
+                **means,
+                BOUNDED=bounds is not None,
+                IN_PART=in_part,
+                GROUPS=groups,
+                GROUP=group,
+                BLOCK_GROUPS=triton.next_power_of_2(in_part),
+                BLOCK_ROWS=block_rows,
+                BLOCK_OUTPUTS=block_outputs,
+                UNROLL=4 if shared or whole(self.p) is None else 32,
+                num_warps=4 if shared or block_outputs > 8 else 1,
+            )
+            radius_mean_kernel[(count, triton.cdiv(outputs, block_outputs))](
+                sums=sums,
+                empty=parameters["empty"],
+                out=output[part],
+                **means,
+                BLOCK_PARTS=triton.next_power_of_2(means["PARTS"]),
+                BLOCK_OUTPUTS=block_outputs,
+                num_warps=1 if block_outputs <= 8 else 4,
+            )
+
+    def _parts(
+        self, x: torch.Tensor, parameters: Parameters, rows: int, width: int
+    ) -> Iterator[tuple[slice, torch.Tensor | None, torch.Tensor | None]]:
+        """Yield some rows at a time, and their bounds and reach if few groups of points hold neighbours."""
+        step = max(SUMS_AT_ONCE // width, MANY_ROWS)
+        for start in range(0, rows, step):
+            part = slice(start, min(start + step, rows))
+            if not self._few:
+                yield part, None, None
+                continue
+            constants = metric_constants(self.metric, self.p, self.factor)
+            for within, bounds, reach in bounds_of(x[part], parameters, part.stop - start, len(self.points), constants):
+                yield slice(start + within.start, start + within.stop), bounds, reach
+
+    def launches(self, inputs: int) -> int:
+        return LAUNCHES if self._by_products else 2 + BOUND_LAUNCHES * self._few
+
+    @functools.cached_property
+    def _few(self) -> bool:
+        """Whether few groups of points hold a neighbour of a row, judged by some of the points themselves."""
+        if not bounded(self.points, 1, self.factor, self.metric, self.p):
+            return False
+        within = (self._sample()[1] <= float(self._reduced_radius[0])).mean()
+        return bool(within * grouping(len(self.points))[1] <= LARGEST_SHARE)
+
+    @functools.cached_property
+    def _by_products(self) -> bool:
+        """Whether matrix products find the neighbours and add their targets up, see `radius_sums.py`."""
+        if self.weights != "uniform" or self.metric not in SQUARED or not bounded(self.points, 1, self.factor):
+            return False
+        radius = float(self._reduced_radius[0])
+        return decided_by_products(self.points, self.targets, self.factor, radius, *self._sample())
+
+    @property
+    def _reduced_radius(self) -> np.ndarray:
+        return reduced_radius(self.radius, self.metric, self.p)
+
+    def _sample(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return some of the points, and their reduced distances to all of them."""
+        some = self.points[:: -(-len(self.points) // SAMPLE)]
+        columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
+        distance = reference_reduced_distances(torch.from_numpy(some), columns, factor, self.metric, self.p)
+        return some, distance.numpy()
+
+    def describe(self) -> str:
+        return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"
+
+    @functools.cached_property
+    def _candidates(self) -> Candidates | None:
+        return candidates(self.points, self.factor, self.metric)
+
+    def _weights(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Return the weight of each point for each row, `[rows, points]`: float64, or bool for uniform weights."""
+        factor, radius = parameters["factor"], parameters["radius"]
+        if self.weights == "uniform" and self._candidates is not None and x.device.type == "cpu":
+            return self._candidates.within(x, radius)
+        distance = reference_reduced_distances(x, parameters["columns"], factor, self.metric, self.p)
+        within = distance <= radius
+        if self.weights == "uniform":
+            return within
+        distance = reference_finish(distance, self.metric, self.p)
+        hit = within & (distance == 0)
+        return torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))

@@ -1,0 +1,235 @@
+"""The matrix of functions of rows and stored points in plain torch, tile after tile: what a CPU serves.
+
+Distances come from products of matrices, `|z|² − 2 z · s + |s|²` about the points' mean, which are off by some 1e-16 of
+the points' squares. What is smooth in a squared distance does not see that. The root of one near zero would enlarge it:
+such a distance is computed again from the differences, unless the profile starts out flat.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from ...cpu.tiles import BLOCK, Scratch, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
+from ...numerics.fast_math import LOG2_E
+from ...numerics.functions import FUNCTIONS, IN_PLACE
+from ...numerics.powers import torch_power
+from .metrics import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK
+from .row_digits import TINY_NORM
+
+FEW_DIFFERENCES = 3
+"""Features of which differences take no longer than a product."""
+
+MAX_REACH = 1e4
+"""Of the points, in what a profile takes: an error of 1e-16 of it is none."""
+
+NEAR = 1e-6
+"""The share of the points' largest square below which a squared distance comes from differences."""
+
+PAIRS_AT_ONCE = 2**14
+"""Of so many rows and points that are near each other, differences are taken at a time."""
+
+SMALLEST, LARGEST = 1e-300, 1e300
+"""Squares whose reciprocal roots are numbers."""
+
+ELEMENTS_AT_ONCE = 2**15
+"""Of which a cache holds what several functions make of them."""
+
+EIGHT = 8
+"""Of rows of so many float64 numbers, each begins where a vector does."""
+
+MANY_POINTS = 512
+"""Of so many points, rows are made whole blocks of `tiles.apply`."""
+
+
+class PointMatrix:
+    """The function of float64 rows and points of `function.py`, with its fields.
+
+    Where it is `expanded`, the metric comes from a product, however far the points reach.
+
+    A row has `columns` numbers: those past the last point are the last point's.
+    """
+
+    def __init__(
+        self,
+        *,
+        points: np.ndarray,
+        shift: np.ndarray,
+        factor: np.ndarray,
+        metric: str,
+        profile: str,
+        gamma: float,
+        coef0: float,
+        exponent: float,
+        table: np.ndarray,
+        expanded: bool,
+        columns: int = 0,
+    ) -> None:
+        self._metric, self._profile, self._exponent = metric, profile, exponent
+        centre = np.where(factor != 0, points.mean(axis=0), 0.0)
+        squares = ((points - centre) ** 2).sum(axis=1)
+        self._products, self._near = _by_products(metric, profile, gamma, points.shape[1], float(squares.max()))
+        self._products |= expanded
+        whole = BLOCK if len(points) >= MANY_POINTS else EIGHT
+        self.columns = columns or -(-len(points) // whole) * whole
+        columns_of = np.minimum(np.arange(self.columns), len(points) - 1)
+        scale = LOG2_E if profile == "exp" else 1.0
+        self._gamma, self._coef0 = gamma * scale, coef0 * scale
+        self._squared = self._products and metric not in ("dot", "cosine")
+        if metric == "cosine":
+            length = np.sqrt(np.einsum("pf,pf->p", points, points))[:, None]
+            points = points / np.where(length < TINY_NORM.value, 1.0, length)
+        elif self._squared:
+            points, shift = points - centre, shift + centre / np.where(factor != 0, factor, 1.0)
+        table_of = points.T[:, columns_of]
+        if self._squared:
+            table_of = np.vstack([-2.0 * table_of, np.ones(self.columns), squares[columns_of]])
+            root = metric == "euclidean"
+            self._unit, self._above = self._gamma**2 if root else self._gamma, self._gamma > 0
+            self._near *= self._unit
+            self._gamma = float(np.sign(self._gamma)) if root else 1.0
+            table_of *= self._unit
+        self._block, self._matrix = Scratch(), Scratch()  # ones stay in the last column of squared distances
+        self._table = _tensor(table_of)
+        self._points = _tensor(points[columns_of]) if self._near else torch.empty(0)
+        self._shift = _tensor(shift)
+        self._factor = None if (factor == 1).all() else _tensor(factor)
+        self._pieces = _tensor(table)
+
+    def tiles(self, x: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the first row and the matrix `[*, columns]` of some rows of `x` at a time, to be changed at will.
+
+        Each lies where the one before lay. A row's bits depend neither on the others nor on their number.
+        """
+        (width, columns), features = self._table.shape, x.shape[1]
+        direct, sizes = self._way
+        for start, count, size in row_tiles(x.shape[0], sizes):
+            block, matrix = self._block.rows(size, width, 1.0), self._matrix.rows(size, columns)
+            z, m = block[:count, :features], matrix[:count]
+            z.copy_(x[start : start + count]).sub_(self._shift)
+            if self._factor is not None:
+                z.mul_(self._factor)
+            if not self._products:
+                differences(z, self._table, self._metric, out=m)
+                if self._metric == "euclidean":
+                    m.sqrt_()
+            else:
+                if self._squared:
+                    torch.sum(z * z, 1, out=block[:count, features])
+                if direct:
+                    torch.mm(block, self._table, out=matrix)
+                else:
+                    matrix[:] = matmul(block, self._table)
+                self._finish_products(z, m)
+            yield start, apply(self._function, m, ELEMENTS_AT_ONCE)
+
+    @functools.cached_property
+    def _way(self) -> tuple[bool, tuple[int, ...]]:
+        """Return whether a product can be left to the library as it is, and how many rows tiles may have."""
+        rows = 2 * tile_rows(self.columns)
+        return _way(len(self._table), self.columns, rows) if self._products else (True, (rows,))
+
+    def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
+        """Make the metric of what a product has made, but for the root of a squared distance."""
+        if self._metric == "squared_euclidean":
+            (m.clamp_min_ if self._above else m.clamp_max_)(0.0)
+        elif self._metric == "cosine":
+            length = torch.sum(z * z, 1, keepdim=True).sqrt_()
+            m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
+        elif self._near and not m.amin() >= self._near:  # which is so too where a row is NaN
+            near = (m < self._near).nonzero()
+            for row, column in (pairs.unbind(1) for pairs in torch.split(near, PAIRS_AT_ONCE)):
+                difference = z[row].sub_(self._points[column])
+                m[row, column] = torch.sum(difference.mul_(difference), 1).mul_(self._unit)
+
+    def _function(self, m: torch.Tensor) -> torch.Tensor:
+        """Return the profile of the metric, or of its square where a product made a distance."""
+        if self._metric == "euclidean" and self._products:
+            m.clamp_(SMALLEST, LARGEST).mul_(m.rsqrt())
+        if self._gamma != 1.0:
+            m.mul_(self._gamma)
+        if self._coef0 != 0.0:
+            m.add_(self._coef0)
+        if self._profile == "exp":
+            return m.exp2_()
+        return plain_profile(m, self._profile, self._exponent, self._pieces)
+
+
+def _by_products(metric: str, profile: str, gamma: float, features: int, reach: float) -> tuple[bool, float]:
+    """Return whether the metric comes from a matrix product, and below which square a distance does not."""
+    if metric in ("dot", "cosine"):
+        return True, 0.0
+    if metric == "squared_euclidean":
+        return features > FEW_DIFFERENCES and reach * abs(gamma) < MAX_REACH, 0.0
+    smooth = metric == "euclidean" and profile in ("exp", "matern_3_2", "matern_5_2")
+    if not smooth or features <= FEW_DIFFERENCES or reach * gamma**2 >= MAX_REACH:
+        return False, 0.0
+    return True, NEAR * reach if profile == "exp" else 0.0
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(features: int, columns: int, rows: int) -> tuple[bool, tuple[int, ...]]:
+    """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
+    sizes = tile_sizes(rows)
+    alike = sizes_alike(torch.mm, features, columns, sizes)
+    return (True, alike) if alike else (False, sizes[:1])
+
+
+def differences(z: torch.Tensor, points: torch.Tensor, metric: str, out: torch.Tensor) -> torch.Tensor:
+    """Write the metric, or its square if it is euclidean, from the differences of rows and points, by features.
+
+    Args:
+        z: float64 `[rows, features]`.
+        points: float64 `[features, points]`.
+        metric: one that is no product.
+        out: float64 `[rows, points]`.
+
+    Returns:
+        `out`.
+    """
+    if metric == "chi2":
+        z = torch.where(z < NEGATIVE.value, torch.nan, torch.clamp_min(z, 0.0))
+    out.zero_()
+    term = torch.empty_like(out)
+    for column, s in zip(z.T[:, :, None], points, strict=True):
+        torch.sub(column, s, out=term)
+        if metric == "manhattan":
+            term.abs_()
+        else:
+            term.mul_(term)
+        if metric == "chi2":
+            total = column + s
+            term.div_(torch.where(total == 0, 1.0, total))
+        out.add_(term)
+    return out
+
+
+def plain_profile(u: torch.Tensor, profile: str, exponent: float, table: torch.Tensor) -> torch.Tensor:
+    """Return the profile of each element; what is given may be changed."""
+    match profile:
+        case "power":
+            return torch_power(u, exponent)
+        case "matern_3_2":
+            factor = (u * -LOG2_E).exp2_()
+            return u.add_(1.0).mul_(factor)
+        case "matern_5_2":
+            factor = (u * -LOG2_E).exp2_()
+            return (u / 3.0).add_(1.0).mul_(u).add_(1.0).mul_(factor)
+        case "sine":
+            return torch.exp(-exponent * torch.sin(u) ** 2)
+        case "table":
+            bits = u.view(torch.int64)
+            piece = (bits >> PIECE_BITS.value) - FIRST_PIECE.value
+            local = torch.where(piece < 0, -1.0, (bits & PIECE_MASK.value).double() * 2.0**-49 - 1.0)
+            y = torch.zeros_like(u)
+            for terms in torch.cat([table, table.new_zeros(1, table.shape[1])]).T.flip(0):
+                y = y * local + terms[piece.clamp(0, len(table))]
+            return torch.where(u == u, y, u)
+    return IN_PLACE.get(profile, FUNCTIONS[profile])(u)
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.require(array, dtype=np.float64, requirements=["C", "W"]))

@@ -1,0 +1,335 @@
+"""Pairwise, then affine: `out[r, t] = g(Σᵢ k(z_r, sᵢ) · weight[i, t] + intercept[t])`.
+
+`k`, the points and `z` are those of `function.py`; `weight`: `[P, targets]` float64;
+`intercept`: `[targets]` float64; `g`: a function of `numerics/functions.py`; `out`: `[rows, targets]`. The matrix of
+`k` lives in registers alone, and is summed in float64; in float32, or pairs of such numbers, only the points of one
+block are.
+
+A few rows leave most of a GPU idle while one program goes through all the points. So with many points the sum is made
+in `parts`, each over a range of points that depends on the model alone: `out` is then `[rows, parts · targets]`, part
+by part, `g` must be the identity, and an affine step adds the parts up. How many parts one program makes depends on the
+number of rows, which changes no sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+
+from ...cpu.tiles import apply, product
+from ...format.errors import PlanError
+from ...numerics.fast_math import LEAST_HIGH
+from ...numerics.functions import FUNCTIONS, function_suffix
+from ...numerics.powers import whole
+from ...plan.devices import has_many_float64_units, shared_memory
+from ...plan.launch_shapes import capability
+from ...plan.plan import Parameters
+from ..linear.contraction import Contraction, target_block
+from .cpu_function import PointMatrix
+from .function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
+from .l1_chi2 import rows_as_columns
+from .l1_chi2_pairs import launch_column_pairs
+from .launch import (
+    AT_ONCE,
+    COLUMN_SHAPES,
+    DISTANCES,
+    EXPONENTIAL_PAIRS,
+    MOST_BLOCK_POINTS,
+    Shape,
+    digit_shape,
+    for_few_rows,
+    parts_of_a_program,
+    slots,
+)
+from .pairs_host import NO_WEIGHT, fits, tables
+from .pairs_kernel import sums_of_pairs_kernel
+from .row_digits import rows_as_digits
+from .sum_kernel import pairwise_affine_kernel
+
+MAX_TARGETS = 64
+MOST_PAIRS = 2**29  # numbers of points' digits
+EMULATED_ROWS, EMULATED_POINTS = 128, 2048  # at a time
+SIGN = 2048  # in an exponent of `exp2_of_fixed`
+PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
+OWN_ROWS = 16  # so few that a program makes their digits itself, which takes less time than a launch
+BY_TABLES = ("products", "digits", "columns")  # ways with what the points add in a table
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairwiseAffine(Contraction, PointFunction):
+    """Contract the function of each row and each point with weights as it is made."""
+
+    parts: int = 1
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        self.check_points(features)
+        self.check_contraction(len(self.points))
+        if self.parts < 1 or (self.parts > 1 and self.function != "identity"):
+            raise PlanError(f"pairwise_affine: parts must be at least 1, and 1 before {self.function}.")
+
+    def output_width(self, *widths: int) -> int:
+        return self.parts * self.weight.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        unused: dict[str, np.ndarray] = {
+            "digits": np.zeros(1, np.float16),
+            "products": np.zeros(1),
+            "offsets": np.zeros(1),
+        }
+        found = {**unused, **super().parameters(), "weight": self.weight, **self.plain_parameters()}
+        found["least"] = np.zeros(1, np.int32)
+        if self.weighed:
+            negative, size = self.weight[:, 0] < 0, np.abs(self.weight[:, 0])
+            found["offsets"] = found["offsets"] + np.log2(np.where(size > 0, size, NO_WEIGHT)) + SIGN * negative
+            found["least"] = (LEAST_HIGH.value + SIGN * negative).astype(np.int32)
+        if self.precision == "float32 pairs":
+            found |= tables(self.function_of_pairs(), found, self.weight[:, 0])
+            if not self.by_distance():
+                found["points"] = np.zeros(1)
+            return {name: found[name] for name in (*PAIR_TABLES, "products" if self.way() == "columns" else "points")}
+        if self.precision == "float32":
+            found["offsets"] = found["offsets"].astype(np.float32)
+            if self.way() != "columns":
+                found["products"] = found["products"].astype(np.float32)
+            found["weight"] = self.weight if self.weight.shape[1] > 1 else self.weight.astype(np.float32)
+        return found
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return the function's, with float32 pairs where one target's sum fits them."""
+        found = super().precisions()
+        return tuple(
+            name for name in self.PRECISIONS if name in found or (name == "float32 pairs" and self._fits_pairs)
+        )
+
+    def on_device(self, device: torch.device) -> PairwiseAffine:
+        """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
+
+        GPUs with many float64 units do, but for exponential functions of squared distances and fractional powers of
+        many features. So do those without matrix units, where pairs have nothing to begin with but columns.
+        """
+        faster = (self.profile == "exp" and self.metric == "squared_euclidean") or (
+            self.profile == "power" and whole(self.exponent) is None
+        )
+        faster &= self.points.shape[1] > FEW_FEATURES
+        suited = faster or not has_many_float64_units(device)
+        if self.way() != "columns":
+            suited &= shared_memory(device) > 0
+        if self.precision != "float32 pairs" or suited:
+            return self
+        return dataclasses.replace(self, precision="ten digits")
+
+    @functools.cached_property
+    def _fits_pairs(self) -> bool:
+        """Whether there is one target, and the function and the numbers are such as pairs have."""
+        points, features = self.points.shape
+        if self.metric in ("manhattan", "chi2"):
+            sums = np.abs(self.points).sum(axis=1)
+            return self._by_columns and self.weight.shape[1] == 1 and fits(self.function_of_pairs(), sums, self.weight)
+        if self.weight.shape[1] > 1 or features > MOST_DIGIT_FEATURES or points * digit_features(features) > MOST_PAIRS:
+            return False
+        numbers = self.points - np.where(self.factor != 0, self.points.mean(axis=0), 0.0)
+        return fits(self.function_of_pairs(), np.einsum("pf,pf->p", numbers, numbers), self.weight)
+
+    @functools.cached_property
+    def weighed(self) -> bool:
+        """Whether weights are part of the exponents: those of one target are, to ten digits."""
+        return (
+            self.precision == "ten digits"
+            and self.profile == "exp"
+            and self.weight.shape[1] == 1
+            and self.way() in BY_TABLES
+            and self.metric != "euclidean"
+            and bool(np.isfinite(self.weight).all())
+        )
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        intercept = np.zeros((self.parts, len(self.intercept)))
+        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
+        return {"intercept": intercept.ravel()}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        answer = self.no_sums(x.shape[0])
+        for start, k in self._plain[0].tiles(x.cpu()):
+            self.sum_tile(k, answer[start : start + k.shape[0]])
+        return self.finish_sums(parameters, answer).to(x.device)
+
+    def no_sums(self, rows: int) -> torch.Tensor:
+        """Return zeros, to be replaced by the sums of so many rows."""
+        return torch.zeros(rows, self.parts * self.weight.shape[1], dtype=torch.float64)
+
+    def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the sums of the functions `[rows, columns]` of some rows and all points, which may be changed."""
+        rows, targets, weight = k.shape[0], self.weight.shape[1], self._plain[1]
+        if targets == 1:
+            torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
+            return
+        size = self.part_points()
+        for part, point in enumerate(range(0, len(weight), size)):
+            columns = slice(part * targets, (part + 1) * targets)
+            out[:, columns] = product(
+                k[:, point : point + size][:, : len(weight) - point], weight[point : point + size]
+            )
+
+    def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
+        """Return what follows the sums, in their place."""
+        sums += parameters["intercept"].cpu()
+        return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
+
+    @functools.cached_property
+    def _plain(self) -> tuple[PointMatrix, torch.Tensor]:
+        """Return the matrix in plain torch, and its weights: of one target as one row, zero past the last point."""
+        if self.weight.shape[1] > 1:
+            return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
+        plain = self.plain(self.parts * self.part_points() if self.parts > 1 else 0)
+        return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
+
+    def launches(self, inputs: int) -> int:
+        """Return 2 where many rows are prepared by a kernel of their own."""
+        return 2 if self.way() in ("digits", "columns") else 1
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), device, targets = inputs, parameters["numbers"].device, self.weight.shape[1]
+        way, shape = self._schedule(device, rows)
+        if way == "columns" and self.precision == "float32 pairs":
+            constants = {name: self.constants()[name] for name in ("FEATURES", "POINTS")}
+            constants |= {"PARTS": self.parts, "PART_POINTS": self.part_points(), "FUNCTION": self.function}
+            launch_column_pairs(parameters, x, output, rows, constants, self.metric, shape)
+            return
+        block_targets = 1 if targets == 1 else target_block(targets)
+        row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
+        program_parts = 1
+        if self.precision != "float64":  # whose parts are long
+            at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
+            program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
+        own_rows = self._own_rows(device, rows) if way == "digits" else 0
+        row_digits, row_terms = parameters["digits"], parameters["numbers"]
+        if way == "digits" and not own_rows:
+            row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
+        elif way == "columns":
+            row_digits, row_terms = rows_as_columns(parameters, x, rows, self.metric)
+        arguments = {"x": x, "row_digits": row_digits, "row_terms": row_terms, "out": output, "rows": rows}
+        arguments |= self.constants() | {
+            "program_parts": program_parts,
+            "PARTS": self.parts,
+            "PART_POINTS": self.part_points(),
+            "FUNCTION": self.function,
+            "OWN_ROWS": own_rows,
+            "BLOCK_FEATURES": shape.features,
+            "BLOCK_ROWS": shape.rows,
+            "BLOCK_POINTS": shape.points,
+            "num_warps": shape.warps,
+            "num_stages": shape.stages,
+        }
+        grid = (row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)
+        if self.precision == "float32 pairs":
+            sums_of_pairs_kernel[grid](**parameters, **arguments)
+            return
+        pairwise_affine_kernel[grid](
+            **parameters,
+            **arguments,
+            PIECES=self.table.shape[0],
+            TERMS=self.table.shape[1],
+            WAY=way,
+            APPROXIMATE=self.precision != "float64",
+            SHORT=self.precision == "float32" and way in BY_TABLES,
+            WEIGHED=self.weighed and way in BY_TABLES,
+            BY_POINTS=shape.by_points,
+            TARGETS=targets,
+            BLOCK_TARGETS=block_targets,
+        )
+
+    def _schedule(self, device: torch.device, rows: int) -> tuple[str, Shape]:
+        """Return the way on a device, and the shape of a program's block for so many rows."""
+        features, way, shape = self.points.shape[1], self.way(), None
+        if way == "digits":
+            first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
+            if self.by_distance():
+                first = (DISTANCES,)
+            shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), first)
+            if shape is None:
+                way = "expanded" if self.expanded() else "features"
+        return way, for_few_rows(shape or self._shape(way), way, rows, capability(device))
+
+    def _own_rows(self, device: torch.device, rows: int) -> int:
+        """Return of how many rows a program makes the digits: 0 for many, and where it was not seen to be faster."""
+        few = rows <= OWN_ROWS and capability(device) == "9.0"
+        return OWN_ROWS if few and self.precision != "float32" and not self.by_distance() else 0
+
+    def _shape(self, way: str) -> Shape:
+        """Return the shape of a program's block in a way without digits."""
+        features = self.points.shape[1]
+        if way == "expanded":
+            return Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
+        if way == "columns":
+            return COLUMN_SHAPES[self.metric, self.precision]
+        if way == "products" and self.precision == "float32":
+            return Shape(128, 16, 16, warps=1, stages=3, by_points=True)
+        if way == "products":
+            return Shape(64, 32, 16, warps=1, stages=3, by_points=True)
+        if features <= FEW_FEATURES and self.precision != "float64":
+            return Shape(256, 16, 16, warps=4, stages=3, by_points=True)
+        if self.precision != "float64" and self.metric != "chi2":
+            return Shape(8, 128, 16, warps=1, stages=3)
+        return Shape(16, 128, 16, warps=4, stages=3)
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        (x,), size, count = inputs, self.part_points(), len(self.points)
+        parameters, cut = PointFunction.parameters(self), self.way() in ("products", "digits")
+        at_once = min(size, EMULATED_POINTS) if cut else size
+        answer = np.empty((len(x), self.output_width()))
+        for start in range(0, len(x), EMULATED_ROWS):
+            rows = x[start : start + EMULATED_ROWS]
+            whole = None if cut else self.emulated(rows, parameters)
+            sums = np.zeros((len(rows), self.parts, self.weight.shape[1]))
+            sums[:, 0] = self.intercept
+            for part in range(self.parts):
+                end = min((part + 1) * size, count)
+                for first in range(part * size, end, at_once):
+                    points = slice(first, min(first + at_once, end))
+                    matrix = self.emulated(rows, parameters, points) if whole is None else whole[:, points]
+                    sums[:, part] += self._emulated_sums(matrix, self.weight[points])
+            answer[start : start + EMULATED_ROWS] = sums.reshape(len(rows), -1)
+        found: np.ndarray = FUNCTIONS[self.function](torch.from_numpy(answer)).numpy()
+        return found
+
+    def _emulated_sums(self, matrix: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return the products of the matrix with the weights, in the precision of the kernel."""
+        if self.precision != "float32" or weight.shape[1] > 1:
+            return matrix @ weight
+        terms, blocks = matrix * weight[:, 0].astype(np.float32), range(0, len(weight), MOST_BLOCK_POINTS)
+        sums = [terms[:, start : start + MOST_BLOCK_POINTS].sum(axis=1) for start in blocks]
+        return np.array(sums).sum(axis=0, dtype=np.float64)[:, None]
+
+    def part_points(self) -> int:
+        """Return how many points a part covers: whole blocks, whatever their shape."""
+        return triton.cdiv(triton.cdiv(len(self.points), self.parts), MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS
+
+    def columns(self) -> int:
+        """Return how many columns the points have, with those that fill the last part."""
+        return self.parts * self.part_points()
+
+    def describe(self) -> str:
+        parts = f" in {self.parts} parts" if self.parts > 1 else ""
+        shape = f"{self.points.shape[1]} → {self.weight.shape[1]}"
+        return f"{shape} by {self.what()}{parts}" + function_suffix(self.function)
+
+
+def contract(
+    first: PointFunction, weight: np.ndarray, intercept: np.ndarray, function: str = "identity"
+) -> PairwiseAffine | None:
+    """Return the operation that does both, in one part.
+
+    None for more targets than one program makes: each block of them would compute the matrix anew.
+    """
+    if weight.shape[1] > MAX_TARGETS:
+        return None
+    fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
+    return PairwiseAffine(**fields, weight=weight, intercept=intercept, function=function)

@@ -1,0 +1,190 @@
+"""Rows as digits, made once by a kernel of its own: blocks of points multiply with them from shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from ...numerics.dot import rounded_product
+from ...numerics.fp16_digits import row_digits, squared_norm
+from ...plan.plan import Parameters
+
+BLOCK_ROWS = 16
+TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
+LARGEST_PLACE = tl.constexpr(1e15)  # of float32 distances, so that no sum is a difference of infinities
+
+
+@triton.jit
+def make_row_digits(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    numbers,  # float64 [6]
+    row,  # int64 [BLOCK_ROWS]
+    rows,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Return the digits of some rows, float16 `[BLOCK_ROWS, BLOCK_FEATURES]`, and their terms, float64.
+
+    The terms are what a unit of the product of digits stands for, what the norm adds, and zero or NaN. No bit of either
+    depends on the layout of the block.
+    """
+    feature = tl.arange(0, BLOCK_FEATURES)
+    real = feature < FEATURES
+    inside = (row < rows)[:, None] & real[None, :]
+    z = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
+    z -= tl.load(shift + feature, mask=real, other=0.0)[None, :]
+    z *= tl.load(factor + feature, mask=real, other=0.0)[None, :]
+    least_unit = tl.load(numbers + 3)
+    norm = squared_norm(z, least_unit)
+    z0, z1, z2, unit = row_digits(z, norm, least_unit)
+    place = unit * tl.load(numbers + 4)
+    if METRIC == "cosine":
+        length = tl.sqrt(norm)
+        place = place / tl.where(length < TINY_NORM, 1.0, length)
+    elif COUNT == 2 and METRIC != "dot":
+        place = tl.minimum(tl.maximum(place, -LARGEST_PLACE), LARGEST_PLACE)
+    offset = rounded_product(norm, tl.load(numbers + 5) + tl.zeros_like(norm))  # so that nothing is fused with it
+    return z0, z1, z2, place, offset, norm * 0.0
+
+
+@triton.jit(do_not_specialize=["rows"])
+def rows_as_digits_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    shift,  # float64 [FEATURES]
+    factor,  # float64 [FEATURES]
+    numbers,  # float64 [6]
+    digits,  # float16 [COUNT, rows, BLOCK_FEATURES]
+    terms,  # float64 [3, rows]: what a unit of the product of digits stands for, what the norm adds, and zero or NaN
+    rows,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """A program makes `BLOCK_ROWS` rows."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    z0, z1, z2, place, offset, nothing = make_row_digits(
+        x, shift, factor, numbers, row, rows,
+        FEATURES=FEATURES, METRIC=METRIC, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+    feature = tl.arange(0, BLOCK_FEATURES)
+    inside = (row < rows)[:, None]
+    at = digits + row[:, None] * BLOCK_FEATURES + feature[None, :]
+    size = rows.to(tl.int64) * BLOCK_FEATURES
+    tl.store(at, z0, mask=inside)
+    tl.store(at + size, z1, mask=inside)
+    if COUNT == 3:
+        tl.store(at + 2 * size, z2, mask=inside)
+    tl.store(terms + row, place, mask=row < rows)
+    tl.store(terms + rows + row, offset, mask=row < rows)
+    tl.store(terms + 2 * rows + row, nothing, mask=row < rows)
+
+
+def rows_as_digits(
+    parameters: Parameters, x: torch.Tensor, rows: int, metric: str, shape: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Launch the kernel on the first rows of `x`; return their digits and their terms.
+
+    Args:
+        parameters: those of the points, which have `shift`, `factor` and `numbers`.
+        x: `[rows or more, features]`, float32 or float64.
+        rows: how many rows to make.
+        metric: as in `function.py`.
+        shape: that of the points' digits, `[digits, points, features]`.
+    """
+    count, _, features = shape
+    digits = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
+    terms = torch.empty(3, rows, dtype=torch.float64, device=x.device)
+    rows_as_digits_kernel[(triton.cdiv(rows, BLOCK_ROWS),)](
+        x=x,
+        shift=parameters["shift"],
+        factor=parameters["factor"],
+        numbers=parameters["numbers"],
+        digits=digits,
+        terms=terms,
+        rows=rows,
+        FEATURES=x.shape[1],
+        METRIC=metric,
+        COUNT=count,
+        BLOCK_FEATURES=features,
+        BLOCK_ROWS=BLOCK_ROWS,
+        num_warps=4,
+    )
+    return digits, terms
+
+
+@triton.jit
+def load_row_digits(digits, terms, row, rows, COUNT: tl.constexpr, BLOCK_FEATURES: tl.constexpr):
+    """Return the digits of some rows, float16 `[BLOCK_ROWS, BLOCK_FEATURES]`, and their terms, float64.
+
+    Of two digits, the second stands in for the third.
+    """
+    feature = tl.arange(0, BLOCK_FEATURES)
+    inside = (row < rows)[:, None]
+    at = digits + row[:, None] * BLOCK_FEATURES + feature[None, :]
+    size = rows.to(tl.int64) * BLOCK_FEATURES
+    z0 = tl.load(at, mask=inside, other=0.0)
+    z1 = tl.load(at + size, mask=inside, other=0.0)
+    z2 = z1
+    if COUNT == 3:
+        z2 = tl.load(at + 2 * size, mask=inside, other=0.0)
+    place = tl.load(terms + row, mask=row < rows, other=0.0)
+    offset = tl.load(terms + rows + row, mask=row < rows, other=0.0)
+    nothing = tl.load(terms + 2 * rows + row, mask=row < rows, other=0.0)
+    return z0, z1, z2, place, offset, nothing
+
+
+@triton.jit
+def digits_of_rows(
+    x,
+    shift,
+    factor,
+    numbers,
+    digits,
+    terms,
+    row,
+    rows,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    OWN_ROWS: tl.constexpr,
+):
+    """Return what `load_row_digits` does; where there are at most `OWN_ROWS` rows, make it of these, again and again.
+
+    A block of matrix units has more rows than that.
+    """
+    if OWN_ROWS == 0:
+        z0, z1, z2, place, offset, nothing = load_row_digits(
+            digits, terms, row, rows, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES
+        )
+    else:
+        TIMES: tl.constexpr = row.shape[0] // OWN_ROWS
+        z0, z1, z2, place, offset, nothing = make_row_digits(
+            x, shift, factor, numbers, tl.arange(0, OWN_ROWS).to(tl.int64), rows,
+            FEATURES=FEATURES, METRIC=METRIC, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES,
+        )  # fmt: skip
+        z0, z1, z2 = repeated_rows(z0, TIMES), repeated_rows(z1, TIMES), repeated_rows(z2, TIMES)
+        place, offset, nothing = repeated(place, TIMES), repeated(offset, TIMES), repeated(nothing, TIMES)
+    return z0, z1, z2, place, offset, nothing
+
+
+@triton.jit
+def repeated_rows(block, TIMES: tl.constexpr):
+    """Return the rows of a block `[rows, features]` so many times."""
+    again = tl.broadcast_to(block[None, :, :], [TIMES, block.shape[0], block.shape[1]])
+    return tl.reshape(again, [TIMES * block.shape[0], block.shape[1]])
+
+
+@triton.jit
+def repeated(vector, TIMES: tl.constexpr):
+    """Return the numbers of a vector so many times."""
+    return tl.reshape(tl.broadcast_to(vector[None, :], [TIMES, vector.shape[0]]), [TIMES * vector.shape[0]])

@@ -1,0 +1,215 @@
+"""Sums of trees as integers: `out[r] = f((baseline + unit · Σₜ heldₜ) / divisor)`.
+
+Integers have the same sum in any order: how rows and trees are tiled, which does follow the number of rows, cannot
+change an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from ...numerics.functions import apply_function
+from ...plan.plan import Parameters
+from .launch import tree_tile
+from .traverse import reach, rows_of_lanes
+
+LARGEST_SCRATCH = 2**24
+"""How many sums of some trees wait to be added up: 128 MB."""
+
+ADDED = 32
+"""How many sums a program adds up, and as many parts of each at a time."""
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_sum_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, WORDS]
+    roots,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
+    plain,  # int64 [nodes] where FORM is "plain"
+    quads,  # int64 [groups, 4, 2] where FORM is "quads"
+    quad_roots,  # int32 [TREES] where FORM is "quads"
+    leaves,  # int64 [leaves, OUTPUTS]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / SPAN⌉, rows, OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    TREES: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    DIVISOR: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
+    FORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PARTS: tl.constexpr,  # whether sums are of `SPAN` trees alone, or of all
+    SPAN: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """Sums of `SPAN` trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them, `BLOCK_TREES` at a time.
+
+    Programs are launched in the order of their first number: those that run at the same time take the same trees.
+    """
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
+    r = lane % BLOCK_ROWS
+    row = first_row + r
+    table, swizzle, complete = rows_of_lanes(
+        x, first_row, rows, r,
+        dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
+    total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
+    begin = tl.program_id(2) * SPAN if PARTS else 0
+    for ahead in tl.range(0, SPAN, BLOCK_TREES):
+        start = begin + ahead
+        tree = start + lane // BLOCK_ROWS
+        inside = (tree < TREES) & (row < rows)
+        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
+        held = reach(
+            x, table, swizzle, complete, row, tree,
+            nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
+            HOLDS=OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+            FORM=FORM, TOGETHER=PARTS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+        )  # fmt: skip
+        if OUTPUTS == 1:
+            total += held[:, None]
+        else:
+            mask = inside[:, None] & (output < OUTPUTS)[None, :]
+            total += tl.load(leaves + held[:, None] * OUTPUTS + output[None, :], mask=mask, other=0)
+    total = tl.sum(tl.reshape(total, [BLOCK_TREES, BLOCK_ROWS, BLOCK_OUTPUTS]), axis=0)
+    row = first_row + tl.arange(0, BLOCK_ROWS)
+    inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
+    at = row[:, None] * OUTPUTS + output[None, :]
+    if PARTS:
+        tl.store(out + tl.program_id(2).to(tl.int64) * rows * OUTPUTS + at, total, mask=inside)
+    else:
+        y = answer(total, unit + output[None, :], baseline + output[None, :], inside, DIVISOR, FUNCTION)
+        tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def answer(total, unit, baseline, inside, DIVISOR: tl.constexpr, FUNCTION: tl.constexpr):
+    """Return what sums of all trees, int64, mean, float64, given where their units and baselines lie."""
+    scale, first = tl.load(unit, mask=inside, other=0.0), tl.load(baseline, mask=inside, other=0.0)
+    return apply_function((first + total.to(tl.float64) * scale) / DIVISOR, FUNCTION)
+
+
+@triton.jit(do_not_specialize=["size", "parts"])
+def add_parts_kernel(
+    sums,  # int64 [parts, size]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [size], a multiple of OUTPUTS
+    size,
+    parts,
+    OUTPUTS: tl.constexpr,
+    DIVISOR: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
+):
+    """The answers, from sums of some trees each. A program makes `BLOCK` of them, of `BLOCK_PARTS` at a time."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.arange(0, BLOCK_PARTS)
+    total = tl.zeros([BLOCK_PARTS, BLOCK], tl.int64)
+    for start in tl.range(0, parts, BLOCK_PARTS):
+        inside = (start + part < parts)[:, None] & (at < size)[None, :]
+        total += tl.load(sums + (start + part).to(tl.int64)[:, None] * size + at[None, :], mask=inside, other=0)
+    inside, output = at < size, at % OUTPUTS
+    y = answer(tl.sum(total, axis=0), unit + output, baseline + output, inside, DIVISOR, FUNCTION)
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+def add_parts(
+    sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, function: str, divisor: float = 1.0
+) -> None:
+    """Launch the sum of `[parts, rows, outputs]` over the parts, and write what it means into those rows of `output`.
+
+    The parameters are `unit` and `baseline`.
+    """
+    parts, rows, outputs = sums.shape
+    block = ADDED if rows * outputs >= ADDED else 1
+    add_parts_kernel[(triton.cdiv(rows * outputs, block),)](
+        sums=sums,
+        unit=parameters["unit"],
+        baseline=parameters["baseline"],
+        out=output,
+        size=rows * outputs,
+        parts=parts,
+        OUTPUTS=outputs,
+        DIVISOR=divisor,
+        FUNCTION=function,
+        BLOCK=block,
+        BLOCK_PARTS=ADDED * ADDED // block,
+        num_warps=4,
+    )
+
+
+def launch_sum(
+    parameters: Parameters,
+    x: torch.Tensor,
+    output: torch.Tensor,
+    rows: int,
+    layout: dict[str, Any],
+    divisor: float,
+    function: str,
+) -> None:
+    """Launch the sum of all trees.
+
+    Where it is made in parts, as many rows at a time as may wait in between.
+
+    Args:
+        parameters: of a tree ensemble.
+        x: `[rows, features]`.
+        output: `[rows, outputs]`.
+        rows: how many.
+        layout: how nodes lie, as constants of the kernel.
+        divisor: of the sums.
+        function: of the sums.
+    """
+    trees, outputs = len(parameters["roots"]), output.shape[1]
+    nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
+    tile = tree_tile(rows, trees, outputs, x.shape[1], nodes, packed, x.device)
+    form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
+    span = tile.block_trees if tile.parts else triton.cdiv(trees, tile.block_trees) * tile.block_trees
+    parts, column_blocks = triton.cdiv(trees, span), triton.cdiv(outputs, tile.block_outputs)
+    answers = {"OUTPUTS": outputs, "DIVISOR": divisor, "FUNCTION": function, "BLOCK_OUTPUTS": tile.block_outputs}
+    most = rows if parts == 1 else max(LARGEST_SCRATCH // (parts * outputs), 1)
+    chunks = [(x, output, rows)]
+    if rows > most:
+        pieces = zip(x[:rows].split(most), output[:rows].split(most), strict=True)
+        chunks = [(piece, out, len(piece)) for piece, out in pieces]
+    for piece, out, count in chunks:
+        shape = (parts, count, outputs)
+        sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else out
+        tree_sum_kernel[(triton.cdiv(count, tile.block_rows), column_blocks, parts)](
+            x=piece,
+            **parameters,
+            out=sums,
+            rows=count,
+            **layout,
+            **answers,
+            TREES=trees,
+            FORM=form,
+            WIDTH=tile.width,
+            PARTS=parts > 1,
+            SPAN=span,
+            BLOCK_TREES=tile.block_trees,
+            BLOCK_ROWS=tile.block_rows,
+            num_warps=tile.num_warps,
+            maxnreg=tile.registers if form == "plain" else None,
+        )
+        if parts > 1:
+            add_parts(sums, parameters, out, function, divisor)

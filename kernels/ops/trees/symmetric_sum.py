@@ -1,0 +1,250 @@
+"""Sums of symmetric trees as integers: `out[r] = f(baseline + unit · Σₜ leaf valueₜ)`; see `symmetric_trees.py`.
+
+Of few rows each lane takes one and a tree, which asks its questions itself. Of more rows all questions are answered
+before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over programs by their trees,
+whose sums `integer_sum.py` adds up. Integers have the same sum in any order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from ...plan.plan import Parameters
+from .border_counts import ROWS_IN_WORD, launch_counts
+from .integer_sum import add_parts, answer
+
+MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
+"""How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
+
+FEW = 2**20
+"""Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
+
+VERY_FEW = 2**14
+"""Of so many pairs each program has few trees."""
+
+PROGRAMS = 960
+"""As many keep every multiprocessor of a large GPU busy, and twice as many where each has few trees."""
+
+TILES = ((1024, 1, 64), (512, 1, 32), (128, 4, 32), (32, 16, 64))
+"""The rows of a program, the trees that it takes at a time, and the fewest that it has in all."""
+
+
+@triton.jit(do_not_specialize=["rows", "span"])
+def symmetric_sum_kernel(
+    counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], of four rows each
+    questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, which is answered with no, past a tree's last
+    first_leaf,  # int32 [TREES]
+    leaves,  # int64 [OUTPUTS, LEAVES]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
+    rows,
+    span,
+    COLUMNS: tl.constexpr,
+    LEAVES: tl.constexpr,
+    TREES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PARTS: tl.constexpr,  # whether sums are of `span` trees alone, or of all
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_WORDS: tl.constexpr,
+):
+    """Sums of `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows, by `BLOCK_TREES` at a time."""
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_WORDS)
+    word = lane % BLOCK_WORDS
+    output = tl.program_id(1)
+    begin = tl.program_id(2) * span
+    end = tl.minimum(begin + span, TREES)
+    first_row = tl.program_id(0).to(tl.int64) * (4 * BLOCK_WORDS)
+    left = (rows - first_row).to(tl.int32) - 4 * word  # how many rows there are from each lane's first one on
+    counts += tl.program_id(0).to(tl.int64) * (COLUMNS * BLOCK_WORDS)
+    leaves += output.to(tl.int64) * LEAVES
+    sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
+    sum1, sum2, sum3 = sum0, sum0, sum0
+    for start in tl.range(begin, end, BLOCK_TREES, loop_unroll_factor=2):
+        tree = start + lane // BLOCK_WORDS
+        inside = tree < end
+        tree = tl.minimum(tree, end - 1)
+        low = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.uint32)
+        high = low
+        for level in tl.static_range(DEPTH):
+            asked = tl.load(questions + level * TREES + tree)
+            four = tl.load(counts + ((asked >> 32).to(tl.int32) * BLOCK_WORDS + word)).to(tl.uint32, bitcast=True)
+            # The answers are the bytes' highest bits, which move down as others are asked.
+            if level < 8:
+                low = (low >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
+            else:
+                high = (high >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
+        if DEPTH < 8:
+            low = low >> (8 - DEPTH)
+        elif DEPTH > 8 and DEPTH < 16:
+            high = high >> (16 - DEPTH)
+        place = leaves + tl.load(first_leaf + tree)
+        sum0 += tl.load(place + _byte(low, high, 0, DEPTH), mask=inside & (left > 0), other=0)
+        sum1 += tl.load(place + _byte(low, high, 1, DEPTH), mask=inside & (left > 1), other=0)
+        sum2 += tl.load(place + _byte(low, high, 2, DEPTH), mask=inside & (left > 2), other=0)
+        sum3 += tl.load(place + _byte(low, high, 3, DEPTH), mask=inside & (left > 3), other=0)
+    out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
+    row = first_row + 4 * tl.arange(0, BLOCK_WORDS)
+    for number in tl.static_range(4):
+        part = sum0 if number == 0 else sum1 if number == 1 else sum2 if number == 2 else sum3
+        total = tl.sum(tl.reshape(part, [BLOCK_TREES, BLOCK_WORDS]), axis=0)
+        inside = row + number < rows
+        if not PARTS:
+            at = output + 0 * row
+            total = answer(total, unit + at, baseline + at, inside, 1.0, FUNCTION)
+        tl.store(out + (row + number) * OUTPUTS, total.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "span"])
+def few_rows_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    numbers,  # int32 [DEPTH, TREES], twice a question's feature, and 1 more where the answer to NaN is yes
+    thresholds,  # float32 or float64 [DEPTH, TREES], infinity past a tree's last question
+    first_leaf,  # int32 [TREES]
+    leaves,  # int64 [OUTPUTS, LEAVES]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
+    rows,
+    span,
+    FEATURES: tl.constexpr,
+    LEAVES: tl.constexpr,
+    TREES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+):
+    """Sums of `span` trees without counts. A program makes one output of `BLOCK_ROWS` rows, by `BLOCK_TREES` at a time.
+
+    Neighbouring lanes have neighbouring trees, and the same row.
+    """
+    lane = tl.arange(0, BLOCK_ROWS * BLOCK_TREES)
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
+    output = tl.program_id(1)
+    begin = tl.program_id(2) * span
+    end = tl.minimum(begin + span, TREES)
+    there = first_row + lane // BLOCK_TREES < rows
+    x += (first_row + lane // BLOCK_TREES) * FEATURES
+    leaves += output.to(tl.int64) * LEAVES
+    total = tl.zeros([BLOCK_ROWS * BLOCK_TREES], tl.int64)
+    for start in tl.range(begin, end, BLOCK_TREES):
+        tree = start + lane % BLOCK_TREES
+        inside = there & (tree < end)
+        leaf = tl.load(first_leaf + tree, mask=inside, other=0)
+        for level in tl.static_range(DEPTH):
+            number = tl.load(numbers + level * TREES + tree, mask=inside, other=0)
+            threshold = tl.load(thresholds + level * TREES + tree, mask=inside, other=0.0)
+            value = tl.load(x + (number >> 1), mask=inside, other=0.0).to(threshold.dtype)
+            yes = (value > threshold) | ((value != value) & (number & 1 != 0))
+            leaf += yes.to(tl.int32) << level
+        total += tl.load(leaves + leaf, mask=inside, other=0)
+    sums = tl.sum(tl.reshape(total, [BLOCK_ROWS, BLOCK_TREES]), axis=1)
+    row = first_row + tl.arange(0, BLOCK_ROWS)
+    if not PARTS:
+        at = output + 0 * row
+        sums = answer(sums, unit + at, baseline + at, row < rows, 1.0, FUNCTION)
+    out += tl.program_id(2).to(tl.int64) * rows * OUTPUTS + output
+    tl.store(out + row * OUTPUTS, sums.to(out.dtype.element_ty), mask=row < rows)
+
+
+@triton.jit
+def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
+    """Return a byte of each word of `low`, and that of `high` above it where trees are so deep."""
+    found = (low >> (8 * number)) & 255
+    if DEPTH > 8:
+        found |= ((high >> (8 * number)) & 255) << 8
+    return found.to(tl.int32)
+
+
+class Tile(NamedTuple):
+    """How much of its work a program does, and at a time."""
+
+    counted: bool  # whether questions are answered before
+    block_rows: int
+    block_trees: int
+    span: int  # of trees
+    num_warps: int
+
+
+def tile_of(rows: int, trees: int, outputs: int) -> Tile:
+    """Return the tile for so many rows: the largest with which there are enough programs, each of enough trees."""
+    if rows * trees <= FEW:
+        most = 128 if rows * trees <= VERY_FEW else 256 if trees > 1024 else 1024
+        block_trees = min(triton.next_power_of_2(trees), most)
+        return Tile(False, max(128 // block_trees, 1), block_trees, block_trees, 4 if block_trees < 1024 else 8)
+    tiles = (tile for tile in TILES if triton.cdiv(rows, tile[0]) * outputs * max(trees // tile[2], 1) >= PROGRAMS)
+    block_rows, block_trees, fewest = next(tiles, TILES[-1])
+    programs = triton.cdiv(rows, block_rows) * outputs
+    parts = min(triton.cdiv(2 * PROGRAMS, programs), max(trees // fewest, 1)) if programs < PROGRAMS else 1
+    span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
+    return Tile(True, block_rows, block_trees, span, 4)
+
+
+def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, function: str) -> None:
+    """Launch the sum of all trees, for as many rows at a time as there may be counts.
+
+    Args:
+        parameters: of symmetric trees.
+        x: `[rows, features]`.
+        output: `[rows, outputs]`.
+        rows: how many.
+        function: of the sums.
+    """
+    most = max(MOST_COUNTS // max(len(parameters["asked"]), 1), FEWEST_ROWS)
+    for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):
+        _launch(parameters, part, out, function)
+
+
+def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, function: str) -> None:
+    """Launch the kernels for all of these rows."""
+    (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
+    tile = tile_of(rows, trees, outputs)
+    parts = triton.cdiv(trees, tile.span)
+    shape = (parts, rows, outputs)
+    sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output
+    values = {
+        **{name: parameters[name] for name in ("first_leaf", "leaves", "unit", "baseline")},
+        "out": sums,
+        "rows": rows,
+        "span": tile.span,
+        "LEAVES": parameters["leaves"].shape[1],
+        "TREES": trees,
+        "DEPTH": depth,
+        "OUTPUTS": outputs,
+        "FUNCTION": function,
+        "PARTS": parts > 1,
+        "BLOCK_TREES": tile.block_trees,
+    }
+    blocks = triton.cdiv(rows, tile.block_rows)
+    if tile.counted:
+        words = tile.block_rows // ROWS_IN_WORD
+        counts = launch_counts(x, parameters["asked"], parameters["borders"], rows, words)
+        symmetric_sum_kernel[(blocks, outputs, parts)](
+            counts=counts,
+            questions=parameters["questions"],
+            **values,
+            COLUMNS=counts.shape[1],
+            BLOCK_WORDS=words,
+            num_warps=tile.num_warps,
+        )
+    else:
+        few_rows_kernel[(blocks, outputs, parts)](
+            x=x,
+            numbers=parameters["numbers"],
+            thresholds=parameters["thresholds"],
+            **values,
+            FEATURES=x.shape[1],
+            BLOCK_ROWS=tile.block_rows,
+            num_warps=tile.num_warps,
+        )
+    if parts > 1:
+        add_parts(sums, parameters, output, function)

@@ -1,0 +1,327 @@
+"""Tree ensemble: `out[r] = f((baseline + Σₜ values[leaf(t, r)]) / divisor)`, or each tree's own leaf side by side.
+
+`x`: `[rows, features]`; `out`: `[rows, outputs]` for the output "sum", `[rows, trees · outputs]` for "each" (a tree's
+own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches); both
+float32 or float64. An "ordered" sum is one in float32, see `float32_sum.py`.
+
+A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
+goes to the side that the node says. Thresholds in float32 are compared with `x` rounded to float32, as `sklearn.tree`
+does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
+
+A set is bits, and its last bit is for every number that is no category: categories are the whole numbers from 0 to the
+one before that bit's. Other numbers are rounded first, towards 0 or, by `rounding` "floor", down, so that −0.5 is none.
+
+Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
+below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
+the same sum in any order: how rows and trees are tiled, which does follow the number of rows, cannot change an answer.
+
+A node is one int64, so that a visit is one load. High half: distance to the left child (0 at a leaf; the right child is
+next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
+Wide nodes, for float64 thresholds and for features and distances that do not share 29 bits, have the feature in the low
+half and the threshold in an array of its own.
+
+Rows without missing numbers, in ensembles of narrow nodes without categories, go down nodes that hold nothing else:
+quads (`two_level_nodes.py`) or plain nodes (`pack_plain` in `nodes.py`), whose leaves hold their integers themselves.
+They decide what the others decide.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...plan.plan import Operation, Parameters
+from .cpu_quickscorer import Cells, build_cells
+from .float32_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
+from .integer_sum import launch_sum
+from .launch import MOST_PLAIN, tree_tile
+from .nodes import (
+    ROUNDINGS,
+    Descent,
+    check_trees,
+    depths,
+    integer_leaves,
+    leaf_starts,
+    node_layout,
+    pack_nodes,
+    pack_plain,
+)
+from .traverse import descend, rows_of_lanes
+from .two_level_nodes import Quads, pack_quads
+
+LANES = 2**15
+"""How many leaf values the torch reference looks for at a time."""
+
+LARGEST_TILE = 2**22
+"""How many numbers the rows of such a tile hold at most."""
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_each_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, WORDS]
+    roots,  # int32 [TREES]
+    depths,  # int32 [TREES], of the deepest tree so far
+    values,  # float64 [leaves, OUTPUTS]
+    out,  # float32 or float64 [rows, TREES * OUTPUTS]
+    rows,
+    FEATURES: tl.constexpr,
+    TREES: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_TREES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """Each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
+    first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
+    lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
+    r = lane % BLOCK_ROWS
+    row = first_row + r
+    tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
+    inside = (tree < TREES) & (row < rows)
+    levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
+    table, swizzle, _ = rows_of_lanes(
+        x, first_row, rows, r,
+        dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
+    leaf = descend(
+        x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
+    column = (row * TREES + tree) * OUTPUTS
+    for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
+        output = start + tl.arange(0, BLOCK_OUTPUTS)
+        mask = inside[:, None] & (output < OUTPUTS)[None, :]
+        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=mask, other=0.0)
+        tl.store(out + column[:, None] + output[None, :], value.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tree_leaves_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    nodes,  # int64 [nodes]
+    thresholds,  # float32 or float64 [nodes] where WIDE
+    sets,  # int32 [sets, WORDS]
+    roots,  # int32 [trees]
+    depths,  # int32 [trees], of the deepest tree so far
+    first_leaf,  # int32 [trees + 1]
+    out,  # float32 or float64 [rows, LEAVES]
+    rows,
+    FEATURES: tl.constexpr,
+    LEAVES: tl.constexpr,
+    FEATURE_BITS: tl.constexpr,
+    WIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    FLOOR: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_LEAVES: tl.constexpr,
+):
+    """1 for the leaves that a row reaches, 0 for others. A program makes `BLOCK_ROWS` rows of one tree's leaves."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    tree = tl.program_id(1)
+    leaf = descend(
+        x, None, None, row, nodes, thresholds, sets, tl.load(roots + tree) + 0 * row.to(tl.int32),
+        tl.load(depths + tree), row < rows,
+        FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
+        WIDTH=None, BLOCK_ROWS=BLOCK_ROWS,
+    )  # fmt: skip
+    last = tl.load(first_leaf + tree + 1)
+    for start in tl.range(tl.load(first_leaf + tree), last, BLOCK_LEAVES):
+        column = start + tl.arange(0, BLOCK_LEAVES)
+        value = tl.where(leaf[:, None] == column[None, :], 1.0, 0.0)
+        mask = (row < rows)[:, None] & (column < last)[None, :]
+        tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEnsemble(Operation):
+    """Decision trees, their leaves' values summed, side by side, or as indicators.
+
+    A tree's nodes follow each other from its root, children after their parent and the right child after the left one.
+    For the sum, trees of like depth had better be neighbours: they descend together.
+
+    The output "ordered" adds one tree after the other, in the order of `roots`. Its trees may come in groups, each of
+    which makes outputs of its own: with `G` groups of trees whose leaves hold `W` numbers there are `G · W` outputs.
+    """
+
+    OUTPUTS = ("sum", "ordered", "each", "leaves")
+
+    feature: np.ndarray  # int32 [nodes], −1 at a leaf
+    threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
+    child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `values`
+    flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
+    sets: np.ndarray  # int32 [sets, words], bit c of a row: category c goes to the left; last bit: what is none
+    roots: np.ndarray  # int32 [trees]
+    values: np.ndarray  # float64 [leaves, outputs]; where ordered float32 [leaves, W]
+    baseline: np.ndarray  # float64 [outputs]; where ordered float32
+    divisor: float = 1.0
+    function: str = "identity"
+    output: str = "sum"
+    rounding: str = "trunc"
+    starts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Where ordered, the first tree of each group, and the number of trees, int32 `[groups + 1]`; else empty."""
+
+    def check(self, *widths: int) -> None:
+        (features,) = widths
+        check_function(self.function)
+        if self.output not in self.OUTPUTS:
+            raise PlanError(f"tree_ensemble: output must be one of {self.OUTPUTS}, not {self.output!r}.")
+        if self.rounding not in ROUNDINGS:
+            raise PlanError(f"tree_ensemble: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
+        if self.output == "leaves" and (np.diff(self.roots) < 0).any():
+            raise PlanError("tree_ensemble: roots must ascend where the output is 'leaves'.")
+        ordered = self.output == "ordered"
+        check_ordered(self.values, self.baseline, self.starts, len(self.roots), self.divisor, ordered)
+        groups = len(self.starts) - 1 if ordered else 1
+        if self.values.ndim != 2 or self.baseline.shape != (groups * self.values.shape[1],):
+            raise PlanError("tree_ensemble: values must be [leaves, outputs / groups], and baseline [outputs].")
+        check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
+        if len(self.values) != np.count_nonzero(self.feature < 0):
+            raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
+
+    def output_width(self, *widths: int) -> int:
+        return self._width
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the packed nodes, and the leaves in the form that the output needs."""
+        wide, feature_bits = self._layout
+        depth, order = depths(self.feature, self.child, self.roots), np.arange(len(self.roots))
+        if self.output == "ordered":
+            order = np.argsort(depth, kind="stable")
+        roots = self.roots[order]
+        found = {
+            "nodes": pack_nodes(self.feature, self.threshold, self.child, self.flags, wide, feature_bits),
+            "thresholds": self.threshold if wide else self.threshold[:0],
+            "sets": self.sets,
+            "roots": roots,
+            "depths": np.maximum.accumulate(depth[order]),
+        }
+        starts = leaf_starts(self.feature, self.roots)
+        if self.output == "each":
+            return found | self.plain_parameters()
+        if self.output == "leaves":
+            return found | {"first_leaf": starts}
+        sums = self.plain_parameters()
+        leaves = sums["leaves"]
+        held = leaves[:, 0].astype(np.int64, copy=False) if leaves.shape[1] == 1 else np.arange(len(leaves))
+        plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
+        if not wide and not len(self.sets):
+            quads = pack_quads(self.feature, self.threshold, self.child, roots, held) or quads
+            if len(self.feature) <= MOST_PLAIN:
+                plain = pack_plain(self.feature, self.threshold, self.child, held)
+        if self.output == "ordered":
+            found |= fill_groups(self.starts, order)
+        return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the leaves in the form that the output needs."""
+        if self.output == "sum":
+            leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
+            return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
+        if self.output == "ordered":
+            return {"leaves": leaf_bits(self.values), "starts": self.starts, "baseline": self.baseline}
+        return {"values": self.values} if self.output == "each" else {}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        trees, outputs = len(self.roots), self.values.shape[1]
+        dtype = torch.float32 if self.threshold.dtype == np.float32 else torch.float64
+        answer = torch.empty(len(x), self._width, dtype=torch.float64, device=x.device)
+        tile = max(min(LANES // (trees * max(outputs, 1)), LARGEST_TILE // x.shape[1]), 1)
+        for part, out in zip(x.split(tile), answer.split(tile), strict=True):
+            leaf = self._find_leaves(part.to("cpu", dtype)).to(x.device)  # [trees · rows]
+            if self.output == "sum":
+                total = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs).sum(0)
+                y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
+                out.copy_(FUNCTIONS[self.function](y))
+            elif self.output == "ordered":
+                out.copy_(FUNCTIONS[self.function](ordered_sum(leaf, parameters, len(part)).double()))
+            elif self.output == "each":
+                values = parameters["values"].index_select(0, leaf).view(trees, len(part), outputs)
+                out.view(len(part), trees, outputs).copy_(values.transpose(0, 1))
+            else:
+                out.zero_().scatter_(1, leaf.view(trees, len(part)).T.long(), 1.0)
+        return answer
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
+        values = {"x": x, **parameters, "out": output, "rows": rows}
+        layout = {
+            "FEATURES": x.shape[1],
+            "FEATURE_BITS": bits,
+            "WIDE": wide,
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+        }
+        if self.output == "ordered":
+            launch_ordered(parameters, x, output, rows, layout, self.function)
+            return
+        if self.output == "leaves":
+            block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
+            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
+            return
+        if self.output == "sum":
+            launch_sum(parameters, x, output, rows, layout, self.divisor, self.function)
+            return
+        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), False, parameters["nodes"].device)
+        tree_each_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
+            **values,
+            **layout,
+            TREES=trees,
+            OUTPUTS=outputs,
+            WIDTH=tile.width,
+            BLOCK_TREES=tile.block_trees,
+            BLOCK_ROWS=tile.block_rows,
+            BLOCK_OUTPUTS=tile.block_outputs,
+            num_warps=tile.num_warps,
+        )
+
+    def launches(self, inputs: int) -> int:
+        return 2 if self.output == "ordered" else 1
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        what = {"sum": "summed", "ordered": "summed in order", "each": "side by side", "leaves": "as leaf indicators"}[
+            self.output
+        ]
+        return f"{len(self.roots)} trees of {len(self.feature)} nodes {what}" + function_suffix(self.function)
+
+    @functools.cached_property
+    def _tables(self) -> Sequence[Cells | Descent]:
+        """Return what plain torch finds leaves with, for some trees after the other."""
+        trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding)
+        return build_cells(*trees) or [Descent(*trees)]
+
+    def _find_leaves(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`."""
+        parts = [table.find_leaves(x) for table in self._tables]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    @functools.cached_property
+    def _layout(self) -> tuple[bool, int]:
+        return node_layout(self.feature, self.threshold, self.child)
+
+    @property
+    def _width(self) -> int:
+        leaves, outputs = self.values.shape
+        return {"sum": outputs, "ordered": len(self.baseline), "each": len(self.roots) * outputs, "leaves": leaves}[
+            self.output
+        ]

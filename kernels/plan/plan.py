@@ -1,0 +1,338 @@
+"""What an entry computes: a short program over matrices of rows.
+
+A plan is a list of steps in single-assignment order. Each step applies one operation (a file of `ops/`) to values made
+before it and makes one new value. Every value is a matrix `[rows, width]`. The plan's own input is the value `X` of
+width `n_features`, float32 or float64 as `dtype` says; what steps hand to each other is float64, and outputs are
+rounded to float32 once, at the end: so a long plan is as exact as a short one, and a decision taken on the way is
+scikit-learn's own. A plan says nothing of devices, batches or servers: `engine/runner.py` binds it to those.
+
+On disk a plan is two things: JSON for its structure, and a safetensors file for its arrays, named `<step>.<field>`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ..entry import Document, read_document, read_weights
+from ..format.errors import PlanError
+from ..ops.kinds import MODULES
+
+PROTOCOL = 3
+"""Number of the plan's written form. A reader accepts its own number alone: entries carry their own reader."""
+
+INPUT = "X"
+"""Name of the plan's input value."""
+
+DTYPES = ("float32", "float64")
+"""What the input's numbers may be."""
+
+FEW = 5
+"""How many operations of a plan, or inputs of a step, its `repr` names."""
+
+Parameters = Mapping[str, torch.Tensor]
+
+
+class Operation(ABC):
+    """One operation on matrices of rows.
+
+    A subclass is a frozen dataclass in the module of `ops/` that bears its name in snake case. Its fields are the whole
+    operation: arrays are weights, everything else is JSON. It says how wide its output is, which tensors its arithmetic
+    reads, how plain torch computes it and how its Triton-language kernel is launched.
+
+    An operation equals itself alone: its dataclass has `eq=False`, as arrays have no one answer to `==`.
+    """
+
+    PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
+    """How kernels of this kind can compute, the most exact first; if in several ways, `precision` is a field."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # that of a dataclass holds its arrays
+
+    def __repr__(self) -> str:
+        parameters = sum(array.size for _, array in self.arrays())
+        return f"{type(self).__name__}({self.describe()}{', ' * bool(self.describe())}{parameters:,} parameters)"
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the operation's name in a plan, which is also the name of its module in `ops/`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    @abstractmethod
+    def check(self, *widths: int) -> None:
+        """Raise `PlanError` unless the fields fit together and fit inputs of these widths."""
+
+    @abstractmethod
+    def output_width(self, *widths: int) -> int:
+        """Return the width of the output for inputs of these widths, which `check` accepts."""
+
+    def checked_width(self, *widths: int) -> int:
+        """Return `output_width` of widths that `check` accepts; an operation is checked once for the same widths."""
+        if self.__dict__.get("_checked") != widths:
+            self.check(*widths)
+            self.__dict__["_checked"] = widths  # as `functools.cached_property` keeps what it found in a frozen object
+        return self.output_width(*widths)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `launch` reads; by default the array fields as they are."""
+        return dict(self.arrays())
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `reference` reads; by default those that `launch` reads."""
+        return self.parameters()
+
+    @abstractmethod
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        """Compute the operation in plain torch, on any device, from float32 or float64 inputs.
+
+        The answer is float64 (or the input's own dtype where elements are only moved). It is the oracle for the kernel
+        and what the torch engine serves.
+        """
+
+    @abstractmethod
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        """Launch the kernel on the first `rows` rows of contiguous inputs, writing those rows of `output`.
+
+        Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
+        """
+
+    def precisions(self) -> tuple[str, ...]:
+        """Return those of `PRECISIONS` that this operation has, the most exact first."""
+        return self.PRECISIONS
+
+    def check_precision(self) -> None:
+        """Raise `PlanError` unless the field `precision` is one that this operation has."""
+        precision = getattr(self, "precision", self.PRECISIONS[0])
+        if precision not in self.precisions():
+            raise PlanError(f"{self.kind()}: precision must be one of {self.precisions()}, not '{precision}'.")
+
+    def in_precision(self, precision: str) -> Operation:
+        """Return the operation that computes at another of its precisions."""
+        return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
+
+    def on_device(self, device: torch.device) -> Operation:
+        """Return what computes the operation on a device: itself, or a more exact precision where that is as fast."""
+        return self
+
+    def emulate(self, *inputs: np.ndarray) -> np.ndarray:
+        """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
+
+        The order of the sums may differ from the kernel's.
+        """
+        raise NotImplementedError
+
+    def launches(self, inputs: int) -> int:
+        """Return how many kernels `launch` starts for that many inputs."""
+        return 1
+
+    def passes_on_not_finite(self) -> bool:
+        """Whether each number of an output's row is infinite or NaN if a number of the input's row is."""
+        return False
+
+    def reads_input_once(self) -> bool:
+        """Whether the kernel reads every input element once, so that it may as well read it from host memory."""
+        return False
+
+    def hides_nan(self) -> bool:
+        """Whether NaN in an input may leave no trace in the output."""
+        return False
+
+    def describe(self) -> str:
+        """Return what tells this operation from another of its kind, in a few words."""
+        return ""
+
+    def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name and value of each array field."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                yield field.name, value
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fields that are not arrays."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+
+
+@dataclass(frozen=True, repr=False)
+class Step:
+    """An operation, the values it reads and the value it makes; steps with the same operation and names are equal."""
+
+    operation: Operation
+    inputs: tuple[str, ...]
+    output: str
+
+    def __repr__(self) -> str:
+        return f"Step({self.output} = {self.operation!r} of {_few(self.inputs)})"
+
+    def launches(self) -> int:
+        """Return how many kernels the step launches."""
+        return self.operation.launches(len(self.inputs))
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
+
+    `dtype` is that of the input. Operations may rely on it: what was made for float32 rows, such as thresholds rounded
+    down to float32, decides otherwise about float64 rows. Plans are equal where they have equal steps and the same
+    outputs, features and dtype; a plan read from disk has operations of its own and equals no other.
+    """
+
+    n_features: int
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, str]
+    dtype: str = "float32"
+    _widths: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise PlanError(f"A plan's dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}.")
+        if self.n_features < 1:
+            raise PlanError(f"A plan needs at least 1 feature, not {self.n_features}.")
+        widths = {INPUT: self.n_features}
+        for step in self.steps:
+            missing = [name for name in step.inputs if name not in widths]
+            if missing:
+                raise PlanError(f"Step '{step.output}' reads '{missing[0]}', which no step before it makes.")
+            if step.output in widths:
+                raise PlanError(f"Value '{step.output}' is made twice.")
+            widths[step.output] = step.operation.checked_width(*(widths[name] for name in step.inputs))
+        for name, value in self.outputs.items():
+            if value not in widths:
+                raise PlanError(f"Output '{name}' names the value '{value}', which no step makes.")
+        if not self.outputs:
+            raise PlanError("A plan needs at least one output.")
+        object.__setattr__(self, "_widths", widths)
+
+    def __repr__(self) -> str:
+        steps = _few([step.operation.kind() for step in self.steps])
+        outputs = ", ".join(f"{name} [rows, {width}]" for name, width in self.output_widths().items())
+        ends = f"{INPUT} {self.dtype} [rows, {self.n_features}] → {outputs}"
+        return f"Plan({ends}: {steps}; {self.parameter_count():,} parameters)"
+
+    def with_steps(self, steps: Iterable[Step]) -> Plan:
+        """Return the plan with other steps and everything else as it is."""
+        return dataclasses.replace(self, steps=tuple(steps))
+
+    def on_device(self, device: torch.device) -> Plan:
+        """Return the plan of what computes its operations on a device."""
+        found = [Step(step.operation.on_device(device), step.inputs, step.output) for step in self.steps]
+        changed = any(a.operation is not b.operation for a, b in zip(found, self.steps, strict=True))
+        return self.with_steps(found) if changed else self
+
+    def widths(self) -> dict[str, int]:
+        """Return the width of every value."""
+        return dict(self._widths)
+
+    def output_widths(self) -> dict[str, int]:
+        """Return the width of each named output."""
+        return {name: self._widths[value] for name, value in self.outputs.items()}
+
+    def steps_for(self, outputs: Sequence[str]) -> tuple[Step, ...]:
+        """Return the steps that the named outputs need, in order."""
+        unknown = [name for name in outputs if name not in self.outputs]
+        if unknown:
+            raise PlanError(f"There is no output '{unknown[0]}'; the outputs are {', '.join(self.outputs)}.")
+        needed = {self.outputs[name] for name in outputs}
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if step.output in needed:
+                needed.update(step.inputs)
+                kept.append(step)
+        return tuple(reversed(kept))
+
+    def parameter_count(self) -> int:
+        """Return how many numbers the plan's arrays hold."""
+        return sum(array.size for step in self.steps for _, array in step.operation.arrays())
+
+    def parameter_bytes(self) -> int:
+        """Return how many bytes the plan's arrays hold."""
+        return sum(array.nbytes for step in self.steps for _, array in step.operation.arrays())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's structure, without its arrays."""
+        return {
+            "protocol": PROTOCOL,
+            "n_features": self.n_features,
+            "dtype": self.dtype,
+            "steps": [
+                {
+                    "op": step.operation.kind(),
+                    "inputs": list(step.inputs),
+                    "output": step.output,
+                    "attributes": step.operation.attributes(),
+                }
+                for step in self.steps
+            ],
+            "outputs": dict(self.outputs),
+        }
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """Return the plan's arrays by their names in the safetensors file."""
+        return {
+            f"{index}.{name}": np.ascontiguousarray(array)
+            for index, step in enumerate(self.steps)
+            for name, array in step.operation.arrays()
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Plan:
+        """Rebuild a plan from its structure and its arrays; raise `PlanError` if they do not fit together."""
+        protocol = document.get("protocol")
+        if protocol != PROTOCOL:
+            raise PlanError(f"The plan is written in protocol {protocol}; these kernels read protocol {PROTOCOL}.")
+        try:
+            arrays: list[dict[str, np.ndarray]] = [{} for _ in document["steps"]]
+            for key, array in tensors.items():
+                index, _, name = key.partition(".")
+                arrays[int(index)][name] = array
+            steps = tuple(
+                Step(
+                    operation_class(step["op"])(**_tuples(step["attributes"]), **fields),
+                    tuple(step["inputs"]),
+                    step["output"],
+                )
+                for step, fields in zip(document["steps"], arrays, strict=True)
+            )
+            return Plan(document["n_features"], steps, dict(document["outputs"]), document["dtype"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, PlanError):
+                raise
+            raise PlanError(f"The plan and its weights do not fit together: {error}.") from error
+
+
+def operation_class(kind: str) -> type[Operation]:
+    """Return the operation of that name: `affine` is the class `Affine` of `ops/linear/affine.py`."""
+    try:
+        module = importlib.import_module(f"..ops.{MODULES[kind]}", __package__)
+    except (KeyError, ImportError) as error:
+        raise PlanError(f"There is no operation '{kind}' among these kernels ({error}).") from error
+    operation: type[Operation] = getattr(module, "".join(part.capitalize() for part in kind.split("_")))
+    return operation
+
+
+def load_plan(version: Path, document: Document | None = None) -> Plan:
+    """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
+    document = read_document(version) if document is None else document
+    return Plan.from_json(document.plan, read_weights(version))
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return names in words, of many the first few."""
+    return ", ".join([*names[:FEW], *([f"and {len(names) - FEW:,} more"] if len(names) > FEW else [])])
+
+
+def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn JSON's lists back into the tuples that frozen dataclasses hold."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}

@@ -1,0 +1,188 @@
+"""What is counted of the rows that a model answers: NaN, numbers outside the profile, and answers by their bin.
+
+A request's thread copies rows and answers into rings. Another thread counts what lies there, by columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..format.inputs import UNKNOWN, Inputs
+from ..format.row_profile import AnswerProfile, RowProfile
+
+RING_BYTES = 2**20
+RING_ROWS = 4096
+PIECE_NUMBERS = 2**16
+"""How many numbers are counted at once: some tens of microseconds in which a request's thread may have to wait."""
+
+
+OF_COLUMNS = ("nan_total", "below_range_total", "above_range_total", "unknown_category_total")
+"""The metrics of what `ColumnCounts` counts."""
+
+REASONS = (
+    "not_finite",
+    "unknown_category",
+    "missing",
+    "too_long",
+    "empty",
+    "wrong_columns",
+    "cancelled",
+    "failed",
+)
+"""Why a request is refused, with all of its rows; one without rows counts as one."""
+
+
+Take = Callable[[np.ndarray, np.ndarray], None]
+"""Is called with rows `[*, width]` and int64 `[*]`, how many rows each of them stands for."""
+
+
+class Ring:
+    """Rows `[*, width]` on their way from one thread, which calls `lay` and `keep`, to another, which calls `take`.
+
+    Each row has a weight: how many rows of its batch it stands for.
+    """
+
+    def __init__(self, width: int, dtype: np.dtype) -> None:
+        self._size = max(min(RING_ROWS, RING_BYTES // (width * dtype.itemsize)), 64)
+        self._piece = max(PIECE_NUMBERS // width, 1)
+        self._rows = np.empty((self._size, width), dtype)
+        self._weights = np.ones(self._size, np.int64)
+        self._written = self._read = 0  # each changed by one thread alone
+
+    def lay(self, rows: np.ndarray, weight: int = 1) -> int:
+        """Copy rows of one weight, as far as there is room; return how many. `take` sees them after `keep`."""
+        count, written = len(rows), self._written
+        room = self._size - written + self._read
+        if count > room:
+            if not room:
+                return 0
+            rows, count = rows[:room], room
+        start = written % self._size
+        stop = start + count
+        if stop <= self._size:
+            self._rows[start:stop] = rows
+            self._weights[start:stop] = weight
+        else:
+            head = self._size - start
+            self._rows[start:] = rows[:head]
+            self._rows[: count - head] = rows[head:]
+            self._weights[start:] = self._weights[: count - head] = weight
+        return count
+
+    def keep(self, count: int) -> None:
+        """Hand over the first `count` rows of those that `lay` copied last."""
+        self._written += count
+
+    def filling(self) -> bool:
+        """Whether more than half of the room is taken."""
+        return 2 * (self._written - self._read) > self._size
+
+    def take(self, count_rows: Take) -> int:
+        """Call a function with the rows that are there and their weights, piece by piece; return how many they were."""
+        first, stop = self._read, self._written
+        while self._read < stop:
+            start = self._read % self._size
+            part = slice(start, start + min(self._piece, stop - self._read))
+            piece = self._rows[part]
+            count_rows(piece, self._weights[part])
+            self._read += len(piece)
+        return stop - first
+
+
+class ColumnCounts:
+    """How many numbers of each column were NaN, below or above the profile's range, or no known category.
+
+    Each is int64 `[n_features]`. Without a profile there are no ranges, and of categories those alone that come as
+    strings, or as places among whole numbers.
+
+    A row that was looked at counts for as many as it stands for. `rows` is the sum of these weights w, `squares` that
+    of their squares: rows of unequal weights say as much of a share as (Σ w)² / Σ w² rows that count alike (Kish,
+    "Survey Sampling" (1965), section 11.7). `ranged` are the columns that have a range.
+    """
+
+    def __init__(self, inputs: Inputs, nan_columns: Sequence[int], profile: RowProfile | None) -> None:
+        n_features = inputs.n_features
+        self.nan, self.below, self.above, self.unknown = (np.zeros(n_features, np.int64) for _ in range(4))
+        self.rows = self.squares = 0
+        self._nan = list(nan_columns)
+        self._coded = [column for column in inputs.coded if column not in inputs.closed]
+        self._known = {} if profile is None else profile.known
+        nowhere = np.full(n_features, np.nan)
+        dtype = inputs.matrix_dtype
+        self._low = (nowhere if profile is None else profile.low).astype(dtype)
+        self._high = (nowhere if profile is None else profile.high).astype(dtype)
+        taken = {column for columns in inputs.columns().values() for column in columns}
+        self.ranged = [column for column in np.flatnonzero(~np.isnan(self._low)).tolist() if column in taken]
+
+    def by_name(self) -> list[tuple[str, np.ndarray, list[int]]]:
+        """Return the four by their metric's name, and in which columns each can be anything but 0."""
+        unknown = sorted([*self._coded, *self._known])
+        places = (self._nan, self.ranged, self.ranged, unknown)
+        return list(zip(OF_COLUMNS, (self.nan, self.below, self.above, self.unknown), places, strict=True))
+
+    def count(self, rows: np.ndarray, weights: np.ndarray) -> None:
+        """Count rows of the plan's matrix, `[*, n_features]`, which stand for `weights` rows, int64 `[*]`."""
+        self.rows += int(weights.sum())
+        self.squares += int(weights @ weights)
+        if self._nan:
+            _add(np.isnan(rows), weights, self.nan)
+        if self.ranged:
+            _add(rows < self._low, weights, self.below)
+            _add(rows > self._high, weights, self.above)
+        if self._coded:
+            self.unknown[self._coded] += weights @ (rows[:, self._coded] == UNKNOWN)
+        for column, known in self._known.items():
+            numbers = rows[:, column]
+            self.unknown[column] += int(weights[~np.isin(numbers, known) & (numbers == numbers)].sum())
+
+
+class AnswerCounts:
+    """How many answers lay in each bin of a profile, int64 `[bins]`. NaN is in none.
+
+    Answers count for as many as they stand for; `squares` is the sum of the squares of these, see `ColumnCounts`.
+    """
+
+    def __init__(self, profile: AnswerProfile) -> None:
+        self.bins = np.zeros(len(profile.shares), np.int64)
+        self.squares = 0
+        self._edges = profile.edges
+
+    def count(self, answers: np.ndarray, weights: np.ndarray) -> None:
+        """Count the first column of answers `[*, width]`, which stand for `weights` answers, int64 `[*]`."""
+        numbers = answers[:, 0]
+        known = numbers == numbers
+        found, weights = np.searchsorted(self._edges, numbers[known]), weights[known]
+        self.bins += _weighted(found, weights, len(self.bins))
+        self.squares += int(weights @ weights)
+
+
+@dataclass
+class Counts:
+    """What was counted since the model was loaded: each number grows and never shrinks."""
+
+    columns: ColumnCounts
+    answers: Mapping[str, AnswerCounts]
+    rows: int
+    refused: dict[str, int]
+
+
+def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield rows some at a time, few enough for a cache."""
+    size = max(PIECE_NUMBERS // rows.shape[1], 1)
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _add(found: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> None:
+    """Add to counts how often each column was found, which is seldom: a sum would go through all of them again."""
+    at = np.flatnonzero(found)
+    if len(at):
+        row, column = np.divmod(at, found.shape[1])
+        counts += _weighted(column, weights[row], len(counts))
+
+
+def _weighted(places: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
+    """Return the sum of the weights at each of `count` places, int64: float64 adds whole numbers below 2⁵³ exactly."""
+    return np.bincount(places, weights, minlength=count).astype(np.int64)

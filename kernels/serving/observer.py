@@ -1,0 +1,268 @@
+"""Counts what a model sees, and hands the counts to the Triton server's metrics about once a second.
+
+A metric of the Python backend goes to the server's process and back, which takes longer than a small request. So a
+request's thread adds its rows to a number and copies some rows and answers into rings; a thread of the observer's own
+counts these and tells the server. Neither can fail a request: what goes wrong is logged once, and serving goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..engine.gather import Part, on_cpu
+from .counting import REASONS, AnswerCounts, ColumnCounts, Counts, Ring, pieces
+from .metrics import Metrics, Subject
+
+if TYPE_CHECKING:
+    from ..engine.kernel_executor import Answers
+    from .backend_types import Request, Utils
+
+OFF, SAMPLED, ON = MODES = ("off", "sampled", "on")
+DEFAULT_MODE = SAMPLED
+
+PERIOD_S = 1.0
+LOG_PERIOD_S = 60.0
+MOST_CHARACTERS = 400
+"""How many of a trace's context, which comes from outside, are logged."""
+
+STOP_S = 5.0
+"""How long the thread is waited for when the model is unloaded."""
+
+MOST_ROWS = 32
+"""How many rows of a batch are looked at where they are sampled; each then counts for the rows that it stands for."""
+
+
+class Unobserved:
+    """An observer that counts nothing."""
+
+    def look(self, parts: Sequence[Part], total: int) -> None:
+        """Copy rows of a batch that is being computed, `total` in all, of the requests' `parts`."""
+
+    def keep(self, total: int, answers: Answers) -> None:
+        """Count the rows of the batch that was looked at last, all of which are answered by now."""
+
+    def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:
+        """Count the rows of a request that is refused for one of `REASONS`, and note its trace if it has one."""
+
+    def close(self) -> None:
+        """Tell the server the last counts, and end the thread."""
+
+
+class Observer(Unobserved):
+    """Counts the rows of one instance of a model; a single thread calls its methods."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        mode: str,
+        utils: Utils,
+        staged: Callable[[int], np.ndarray | None],
+        warm_ups: Sequence[int] = (),
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            subject: the model.
+            mode: `SAMPLED` or `ON`.
+            utils: the server's module.
+            staged: returns the matrix of the batch that is computed, of so many rows, if it lies in CPU memory.
+            warm_ups: how many rows the batches of zeros have that the server sends before anybody else.
+
+        Raises:
+            Exception: the server takes no metrics; whatever it says.
+        """
+        inputs, profiles = subject.inputs, subject.profile.answers if subject.profile else {}
+        columns = ColumnCounts(inputs, subject.nan_columns, subject.profile)
+        answers = {name: AnswerCounts(profile) for name, profile in profiles.items()}
+        self.counts = Counts(columns, answers, rows=0, refused=dict.fromkeys(REASONS, 0))
+        self._all = mode == ON
+        self._staged = staged
+        self._warm_ups = list(warm_ups)
+        self._ring = Ring(inputs.n_features, np.dtype(inputs.matrix_dtype))
+        self._rings = {name: Ring(subject.outputs[name], np.dtype(np.float32)) for name in answers}
+        self._laid: int | None = 0  # None: of a batch that does not count
+        self._start, self._step, self._turn = 0, 1, 0
+        self._rest: list[Part] = []
+        self._counting = threading.Lock()
+        self._log: Callable[[str], None] = utils.Logger.log_warn
+        self._called = f"{subject.model} version {subject.version}"
+        self._failed = False
+        self._logged, self._next_log = dict(self.counts.refused), 0.0
+        self._trace: str | None = None
+        self._metrics: Metrics | None = Metrics(subject, self.counts, utils)
+        self._wake, self._stopping = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._thread.start()
+
+    def look(self, parts: Sequence[Part], total: int) -> None:  # noqa: D102
+        try:
+            self._laid = self._lay(parts, total)
+        except Exception as error:
+            self._laid, self._rest = 0, []
+            self._give_up(error)
+
+    def keep(self, total: int, answers: Answers) -> None:  # noqa: D102
+        laid = self._laid
+        if laid is None:
+            return
+        self.counts.rows += total
+        try:
+            self._ring.keep(laid)
+            for name, ring in self._rings.items():
+                found = answers.arrays.get(name)
+                if found is not None:
+                    if self._step > 1:
+                        found = found[self._start :: self._step]
+                    laid = ring.lay(found, self._step)
+                    ring.keep(laid)
+                    if self._all and laid < len(found):
+                        self._count_answers(name, found[laid:], np.ones(len(found) - laid, np.int64))
+            if self._rest:
+                for part in self._rest:
+                    for piece in pieces(on_cpu(part)):
+                        self._count_rows(piece, np.ones(len(piece), np.int64))
+                self._rest = []  # they lie in the server's memory
+        except Exception as error:
+            self._give_up(error)
+
+    def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:  # noqa: D102
+        self.counts.refused[reason] += max(rows, 1)
+        self._trace, self._rest = None, []
+        try:
+            if request is not None and hasattr(request, "trace"):  # servers have it from 24.04 on
+                self._trace = request.trace().get_context()
+        except Exception as error:
+            self._give_up(error)
+
+    def close(self) -> None:  # noqa: D102
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            try:
+                self.hand_over()
+            except Exception as error:
+                self._give_up(error)
+            self._metrics = None
+
+    def hand_over(self) -> None:
+        """Count what the rings hold, and tell the server what was counted since it was told last."""
+        self._take()
+        self._log_refusals()
+        if self._metrics is not None:
+            self._metrics.hand_over()
+
+    def _take(self) -> None:
+        """Count what the rings hold."""
+        self._ring.take(self._count_rows)
+        for name, ring in self._rings.items():
+            ring.take(functools.partial(self._count_answers, name))
+
+    def _log_refusals(self) -> None:
+        """Log which rows were refused since they were logged last, some time ago, and the last one's trace."""
+        refused, now = dict(self.counts.refused), time.monotonic()
+        if refused == self._logged or now < self._next_log:
+            return
+        more = {reason: count - self._logged[reason] for reason, count in refused.items()}
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in more.items() if count)
+        trace = "" if self._trace is None else f"; the last one's trace is {self._trace[:MOST_CHARACTERS]!r}"
+        self._log(f"{self._called} refused {sum(more.values()):,} rows: {reasons}{trace}")
+        self._logged, self._next_log = refused, now + LOG_PERIOD_S
+
+    def _lay(self, parts: Sequence[Part], total: int) -> int | None:
+        """Copy rows of a batch into the ring; return how many.
+
+        Of a large batch each `step`-th row is copied, and counts for `step` rows: as the first row changes from one
+        batch to the next, these weights add up to the rows of the batches.
+        """
+        if self._warm_ups and self._is_warm_up(parts, total):
+            return None
+        rows = parts[0] if len(parts) == 1 else self._staged(total)
+        if self._all:
+            return self._lay_all(parts, rows)
+        self._start, self._step = 0, 1
+        if total > MOST_ROWS:
+            self._step = -(-total // MOST_ROWS)
+            self._start = self._turn % self._step  # another row first each time: rows may come in periods
+            self._turn += 1
+            rows = _every([rows] if rows is not None else parts, self._start, self._step)
+        return self._ring.lay(rows, self._step) if isinstance(rows, np.ndarray) else 0
+
+    def _lay_all(self, parts: Sequence[Part], rows: Part | None) -> int:
+        """Copy a batch's rows as far as there is room; `keep` counts the others."""
+        laid = self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
+        self._rest = list(parts) if rows is None else [rows[laid:]] if laid < len(rows) else []
+        if self._ring.filling():
+            self._wake.set()
+        return laid
+
+    def _is_warm_up(self, parts: Sequence[Part], total: int) -> bool:
+        """Whether a batch is the next of those that the server sends before the model is ready."""
+        if total == self._warm_ups.pop(0) and not any(bool(part.any()) for part in parts):
+            return True
+        self._warm_ups.clear()
+        return False
+
+    def _count_rows(self, rows: np.ndarray, weights: np.ndarray) -> None:
+        with self._counting:
+            self.counts.columns.count(rows, weights)
+
+    def _count_answers(self, name: str, answers: np.ndarray, weights: np.ndarray) -> None:
+        with self._counting:
+            self.counts.answers[name].count(answers, weights)
+
+    def _run(self) -> None:
+        """Hand over now and then until the end, and count in between where a ring fills sooner."""
+        due = time.monotonic() + PERIOD_S
+        try:
+            while not self._stopping:
+                self._wake.wait(max(due - time.monotonic(), 0))
+                self._wake.clear()
+                if time.monotonic() < due:
+                    self._take()
+                else:
+                    self.hand_over()
+                    due = time.monotonic() + PERIOD_S
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Log the first error; the model goes on, and what it sees is not counted in full any more."""
+        if not self._failed:
+            self._failed = True
+            self._log(f"{self._called} is no longer observed in full: {type(error).__name__}: {error}")
+
+
+def _every(parts: Sequence[Part], start: int, step: int) -> np.ndarray | None:
+    """Return each `step`-th row of matrices below each other, from row `start` on; None where a GPU holds them."""
+    taken = []
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            return None
+        taken.append(part[start::step])
+        start = (start - len(part)) % step
+    return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+
+def start(
+    subject: Subject,
+    mode: str,
+    utils: Utils,
+    staged: Callable[[int], np.ndarray | None],
+    warm_ups: Sequence[int] = (),
+) -> Unobserved:
+    """Return the observer of a model in this mode; where the server takes no metrics, one that counts nothing."""
+    if mode == OFF or not hasattr(utils, "MetricFamily"):
+        return Unobserved()
+    try:
+        return Observer(subject, mode, utils, staged, warm_ups)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        utils.Logger.log_warn(f"{subject.model} version {subject.version} is not observed: {reason}")
+        return Unobserved()

@@ -1,0 +1,73 @@
+"""A request's tensors as arrays, and answers as the Triton server's tensors, without copying either.
+
+Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
+servers with numpy 2. Taking a capsule in is faster by numpy than by torch; giving one out is not, because the server
+marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import triton_python_backend_utils
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
+
+if TYPE_CHECKING:
+    from ..engine.gather import Part
+    from .backend_types import Request, ServerTensor, Utils
+
+pb_utils: Utils = triton_python_backend_utils
+
+NUMBERS = "X"
+
+
+def numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
+    """Return a request's tensor of numbers, read-only."""
+    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()))
+    return numbers
+
+
+def numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
+    """Return a request's tensor of numbers: torch's where the server has it in a GPU's memory."""
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    if tensor.is_cpu():
+        return numbers_in(request, name)
+    numbers: torch.Tensor = from_dlpack(tensor.to_dlpack())
+    return numbers
+
+
+class _Capsule:
+    """A DLPack capsule of the CPU as the object that numpy asks for it."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def strings_in(request: Request, name: str) -> np.ndarray:
+    """Return a request's strings, bytes in an object array `[rows, columns]`."""
+    return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+
+
+def check_strings() -> None:
+    """Raise `ValueError` where strings cannot be read: with numpy 2, servers made for numpy 1 crash."""
+    probe = torch.arange(2, dtype=torch.uint8)
+    if pb_utils.Tensor.from_dlpack("probe", to_dlpack(probe)).as_numpy().tolist() != probe.tolist():
+        raise ValueError(
+            f"This Triton server's Python backend cannot read strings with numpy {np.__version__}: give its models "
+            "numpy below 2, as `triton-regressors serve` does where the repository holds such an entry when it starts."
+        )
+
+
+def tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
+    """Return the server's tensor for rows of an output."""
+    return pb_utils.Tensor.from_dlpack(name, to_dlpack(values))
