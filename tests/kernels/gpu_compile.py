@@ -32,6 +32,7 @@ from benchmarks.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_neighbors import IN_GROUPS
+from tests.kernels.operations_pairwise import pairwise as matrix
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
 from triton_regressors.kernels.engine.gather import Gathering
 from triton_regressors.kernels.engine.graphs import Lane
@@ -46,6 +47,7 @@ from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
 from triton_regressors.kernels.ops.trees import symmetric_sum
 from triton_regressors.kernels.ops.trees.launch import tree_ensemble_shape
+from triton_regressors.kernels.plan.devices import RESERVED_BYTES
 from triton_regressors.kernels.plan.launch_shapes import table
 from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
@@ -166,7 +168,7 @@ def launches() -> list[Launch]:
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
     known = [*found.values(), *tabled(), *in_parts(), *gathered(), *resident(), *on_smaller_gpus()]
-    return [*known, *of_few_rows(), *bounded_for_few_rows(), *of_many_rows(), *on_hopper()]
+    return [*known, *of_few_rows(), *of_wide_distances(), *bounded_for_few_rows(), *of_many_rows(), *on_hopper()]
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -221,6 +223,20 @@ def of_few_rows() -> Iterator[Launch]:
             operation = sum_over_points("rbf", features, 150, 1, 2).in_precision(precision)
             for launch in record(operation, [features], rows=1):
                 yield (TARGETS[-1], *launch)
+
+
+def of_wide_distances() -> Iterator[Launch]:
+    """Yield sums and matrices of Matern 1/2 of many features, in the blocks that each GPU has the shared memory for."""
+    for target, capability in ((80, ""), (90, "9.0")):
+        shared = SHARED_BYTES[target] - RESERVED_BYTES
+        answers = {"capability": lambda device, c=capability: c, "shared_memory": lambda device, s=shared: s}
+        with mock.patch.multiple(pairwise_affine, **answers):
+            for precision, rows in itertools.product(("ten digits", "float32 pairs"), (1, ROWS)):
+                operation = sum_over_points("matern_1_2", 128, 150, 1, 2).in_precision(precision)
+                for launch in record(operation, [128], rows=rows):
+                    yield (target, *launch)
+        for launch in record(matrix("matern_1_2", 128, 150).in_precision("ten digits"), [128]):
+            yield (target, *launch)
 
 
 def bounded_for_few_rows() -> Iterator[Launch]:
@@ -322,7 +338,8 @@ def fault(launch: Launch) -> str:
         return f"{kernel.__name__} gave no machine code for {capability}"
     shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
     by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # whose shape is chosen by it
-    if shared > most and not by_memory:
+    of_distances = arguments.get("METRIC") == "euclidean" and arguments.get("PROFILE") == "exp"  # in each GPU's shape
+    if shared > most and (of_distances or not by_memory):
         return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
     return ""
 

@@ -1,8 +1,10 @@
 """Functions of distances that are not smooth where these are zero, from products of digits, inside kernels.
 
 Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. So where a
-row is near a point, the distance of the two comes from differences. A block has few such pairs: the rows lie on stored
-points, or next to them. Each turn of a loop takes the next of its near points for every row of the block.
+row is near a point, the distance of the two comes from differences. Most blocks have few such pairs: their rows lie on
+stored points, or next to them. Each turn of a loop takes the next of its near points for every row of the block. A row
+near many points, as where points are equal or lie in narrow groups, would take many turns. A block with such a row
+computes its near pairs all at once instead. A pair has the same bits either way, so that no row's depend on other rows.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance w
 LEAST_SQUARE = tl.constexpr(1e-7)  # of a distance in exponents of 2 that products give to float32 pairs
 TINY_SQUARE = tl.constexpr(1e-18)  # of one whose function is 1
 AT_ONCE = tl.constexpr(8)  # features whose numbers are loaded together
+MOST_TURNS = tl.constexpr(8)  # near points of a row, past which a whole block at once takes less time
 NO_POINT = tl.constexpr(2**31 - 1)
 
 
@@ -58,6 +61,36 @@ def squared_distance(
 
 
 @triton.jit
+def near_squares(
+    u,  # float64 [BLOCK_ROWS, BLOCK_POINTS]
+    is_near,  # bool [BLOCK_ROWS, BLOCK_POINTS]
+    x,  # as `squared_distance` takes them
+    shift,
+    factor,
+    points,
+    row,
+    point,  # int32 [BLOCK_POINTS]
+    rows,
+    FEATURES: tl.constexpr,
+    POINTS: tl.constexpr,
+):
+    """Return `‖z − s‖²` of the near pairs of a block, and `u` of others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
+
+    A pair has the bits that `squared_distance` returns: both round and fuse alike. The sums begin with `u`, so that
+    they lie among threads as it does. To move them there would take shared memory, which wide digits need.
+    """
+    m = tl.where(is_near, 0.0, u)
+    for feature in tl.range(0, FEATURES, loop_unroll_factor=1):  # a block leaves registers for no more at a time
+        z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
+        s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
+        scale = tl.zeros_like(z) + tl.load(factor + feature)
+        d = rounded_product(z - tl.load(shift + feature), scale)[:, None] - s[None, :]
+        d = tl.where(is_near, d, 0.0)
+        m = tl.fma(d, d, m)
+    return m
+
+
+@triton.jit
 def distance_block(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
@@ -90,11 +123,25 @@ def distance_block(
     if tl.max((nearest <= (near.to(tl.int64, bitcast=True) >> 32).to(tl.int32)).to(tl.int32), axis=0) > 0:
         is_near = u < near[:, None]
         other = tl.full([row.shape[0]], -1, tl.int32)
-        for _ in range(tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)):
-            other = next_near(is_near, other, point)
-            square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
-            u = tl.where(point[None, :] == other[:, None], square[:, None], u)
+        turns = tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)
+        if turns > MOST_TURNS:
+            u = near_squares(
+                u, is_near, x, shift, factor, points, row, point, rows, FEATURES=FEATURES, POINTS=POINTS
+            )  # fmt: skip
+        else:
+            for _ in range(turns):
+                other = next_near(is_near, other, point)
+                square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
+                u = tl.where(point[None, :] == other[:, None], square[:, None], u)
     return function_of_product(u, numbers, METRIC="euclidean", PROFILE=PROFILE, WHOLE=WHOLE)
+
+
+@triton.jit
+def scaled_pair(square, scale):
+    """Return squared distances, float64, times a number, as pairs of float32 numbers."""
+    square = rounded_product(square, tl.zeros_like(square) + scale)
+    first = square.to(tl.float32)
+    return first, (square - first.to(tl.float64)).to(tl.float32)
 
 
 @triton.jit
@@ -139,14 +186,21 @@ def sums_of_distances(
     if tl.max((tl.min(u + rest, axis=1) < near).to(tl.int32), axis=0) > 0:
         is_near = u + rest < near[:, None]
         other = tl.full([row.shape[0]], -1, tl.int32)
-        for _ in range(tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)):
-            other = next_near(is_near, other, point)
-            square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
-            square = rounded_product(square, tl.zeros_like(square) + tl.load(numbers + 5))
-            first = square.to(tl.float32)
-            second = (square - first.to(tl.float64)).to(tl.float32)
-            chosen = point[None, :] == other[:, None]
-            u, rest = tl.where(chosen, first[:, None], u), tl.where(chosen, second[:, None], rest)
+        turns = tl.max(tl.sum(is_near.to(tl.int32), axis=1), axis=0)
+        scale = tl.load(numbers + 5)
+        if turns > MOST_TURNS:
+            squares = near_squares(
+                u.to(tl.float64), is_near, x, shift, factor, points, row, point, rows, FEATURES=FEATURES, POINTS=POINTS
+            )  # fmt: skip
+            first, second = scaled_pair(squares, scale)
+            u, rest = tl.where(is_near, first, u), tl.where(is_near, second, rest)
+        else:
+            for _ in range(turns):
+                other = next_near(is_near, other, point)
+                square = squared_distance(x, shift, factor, points, row, other, rows, FEATURES=FEATURES, POINTS=POINTS)
+                first, second = scaled_pair(square, scale)
+                chosen = point[None, :] == other[:, None]
+                u, rest = tl.where(chosen, first[:, None], u), tl.where(chosen, second[:, None], rest)
     t, t_rest = pair_sqrt(u, rest, TINY_SQUARE)
     k, k_rest = pair_exp2(-t, -t_rest)
     w = tl.load(weight + point, mask=real, other=0.0)[None, :]

@@ -5,10 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+import triton.language as tl
 
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
+from triton_regressors.kernels.ops.points import near_zero
+from triton_regressors.kernels.ops.points import pairwise as matrices
+from triton_regressors.kernels.ops.points import pairwise_affine as sums
 from triton_regressors.kernels.ops.points.function import PointFunction
+from triton_regressors.kernels.ops.points.launch import DISTANCES
 from triton_regressors.kernels.ops.points.near_zero import NEAR
 
 FEATURES, POINTS = 20, 200
@@ -113,3 +118,28 @@ def test_nan_stays_in_its_row(device: torch.device, form: str) -> None:
     assert np.isnan(found[8]).all()
     found[8] = expected[8] = 0
     check(op, found, expected)
+
+
+@forms
+def test_pairs_one_by_one_and_whole_blocks_have_the_same_bits(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter reads the limit anew; a compiled kernel keeps the one that it was compiled with."""
+    op, _ = matern(form, copies=slice(10, 30))
+    x = mixed_rows(op, 40)
+    cpu = torch.device("cpu")
+    found = run_kernel(op, [x], cpu, torch.float64)
+    for most in (0, POINTS):
+        monkeypatch.setattr(near_zero, "MOST_TURNS", tl.constexpr(most))
+        assert np.array_equal(run_kernel(op, [x], cpu, torch.float64), found)
+
+
+@forms
+def test_no_bit_depends_on_how_many_rows_a_block_has(
+    device: torch.device, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op, _ = matern(form, copies=slice(10, 80))
+    x = mixed_rows(op, 70)
+    found = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(sums, "DISTANCES", DISTANCES._replace(rows=2 * DISTANCES.rows, warps=2 * DISTANCES.warps))
+    larger = {name: 2 * matrices.BLOCK_OF_DIGITS[name] for name in ("BLOCK_ROWS", "num_warps")}
+    monkeypatch.setattr(matrices, "BLOCK_OF_DIGITS", {**matrices.BLOCK_OF_DIGITS, **larger})
+    assert np.array_equal(run_kernel(op, [x], device, torch.float64), found)
