@@ -1,4 +1,4 @@
-"""Where the code of each operation stands. A plan's `affine` is the class `Affine` of `linear/affine.py`."""
+"""The module of each operation. A plan's `affine` is the class `Affine` of `linear/affine.py`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAMILIES = {
     "points": ("pairwise", "pairwise_affine", "squared_norm"),
     "networks": ("dense_layers",),
 }
-"""The operations of each family, which is a folder, by their names in a plan."""
+"""The operations of each family by their names in a plan. A family is a folder."""
 
 MODULES = {kind: f"{family}.{kind}" for family, kinds in FAMILIES.items() for kind in kinds}
-"""The module of each operation, below this folder."""
+"""The module of each operation, relative to this folder."""

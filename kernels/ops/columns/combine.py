@@ -26,7 +26,7 @@ MAX_INPUTS = 4
 
 @triton.jit
 def combine_term(x, numbers, at, inside, INPUT: tl.constexpr, WIDTH: tl.constexpr, COLUMN: tl.constexpr):
-    """Return `f · x + o` for the elements `at` of a flat matrix; `COLUMN` where `x` has one column."""
+    """Return `f · x + o` for the elements `at` of a flat matrix. `COLUMN` says that `x` has one column."""
     index = at // WIDTH if COLUMN else at
     value = tl.load(x + index, mask=inside, other=0.0).to(tl.float64)
     return value * tl.load(numbers + 2 * INPUT + 1) + tl.load(numbers + 2 * INPUT + 2)

@@ -1,7 +1,7 @@
 """Concatenate: `out = [x₀ | x₁ | …]`, the columns of several matrices side by side, or some of them in any order.
 
-`xᵢ`: `[rows, widthᵢ]`, `out`: `[rows, Σ widthᵢ]`, float32 or float64. Where there are `columns`, int32 `[selected]`,
-`out[r, c] = [x₀ | x₁ | …][r, columns[c]]`. One launch for every `INPUTS_AT_ONCE` inputs.
+`xᵢ`: `[rows, widthᵢ]`, `out`: `[rows, Σ widthᵢ]`, float32 or float64. With `columns`, int32 `[selected]`,
+`out[r, c] = [x₀ | x₁ | …][r, columns[c]]`. One launch takes `INPUTS_AT_ONCE` inputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUTS_AT_ONCE = 8
 
 @triton.jit
 def take(x, row, column, inside, value, FIRST: tl.constexpr, WIDTH: tl.constexpr):
-    """Return `value` with the elements in its place that lie in `x`, whose columns are those from `FIRST` on."""
+    """Return `value` with its elements that lie in `x` filled in. The columns of `x` begin at column `FIRST`."""
     if WIDTH > 0:
         here = inside & (column >= FIRST) & (column < FIRST + WIDTH)
         value = tl.where(here, tl.load(x + row * WIDTH + (column - FIRST), mask=here, other=0.0).to(value.dtype), value)
@@ -57,7 +57,7 @@ def place_kernel(
     SELECTED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program makes those of `BLOCK` elements of a flat matrix that lie in these inputs."""
+    """A program makes the elements that lie in these inputs, out of `BLOCK` elements of a flat matrix."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     row, column = at // TOTAL, (at % TOTAL).to(tl.int32)

@@ -1,6 +1,6 @@
-"""Impute: columns with a number in place of what is missing, and columns that say what was missing.
+"""Impute: columns with numbers in place of missing ones, and columns that flag missing numbers.
 
-What is missing, `numerics/missing.py` says.
+`numerics/missing.py` says which numbers are missing.
 
     out[r, j]     = fill[j] where x[r, columns[j]] is missing, else x[r, columns[j]]        for each of `columns`
     out[r, J + k] = 1 where x[r, indicators[k]] is missing, else 0                          for each of `indicators`
@@ -28,7 +28,7 @@ BLOCK = 1024
 @triton.jit(do_not_specialize=["size"])
 def impute_kernel(
     x,  # float32 or float64 [rows, WIDTH]
-    source,  # int32 [MADE], the columns and then the indicators
+    source,  # int32 [MADE], the columns followed by the indicators
     fill,  # float64 [MADE]
     missing,  # float64 [1]
     out,  # float32 or float64 [size]
@@ -55,7 +55,7 @@ def impute_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Impute(Operation):
-    """Replace missing numbers in `columns` by `fill`; then one column for each of `indicators`."""
+    """Replace missing numbers in `columns` by `fill`, then append one column for each of `indicators`."""
 
     columns: np.ndarray
     fill: np.ndarray

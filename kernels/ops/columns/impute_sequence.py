@@ -1,4 +1,4 @@
-"""ImputeSequence: column after column, what is missing is predicted from what is there by then.
+"""ImputeSequence: predict missing numbers column after column, each from the row as it is by then.
 
 `x` is the matrix with missing numbers and `z` the same columns with first guesses in their place. Update `u` predicts
 column `c = targets[u]` by a linear function of the row, to which a prediction `y[r, u]` made elsewhere may be added:
@@ -8,7 +8,7 @@ column `c = targets[u]` by a linear function of the row, to which a prediction `
 
 `out` is `z` after the last update. `x`: `[rows, width]`; `z`, `out`: `[rows, W]`; `y`: `[rows, U]`, if given;
 `columns`: int32 `[W]`, the columns of `x` that `z` holds; `targets`: int32 `[U]`; `weight`: float64 `[U, W]`;
-`intercept`, `low`, `high`: float64 `[U]`; missing is what `numerics/missing.py` calls so.
+`intercept`, `low`, `high`: float64 `[U]`; `numerics/missing.py` says which numbers are missing.
 
 This is the round robin of S. van Buuren and K. Groothuis-Oudshoorn, "mice: Multivariate Imputation by Chained Equations
 in R" (2011), with fitted predictors. A program keeps its rows in registers throughout.

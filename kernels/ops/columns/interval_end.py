@@ -8,8 +8,8 @@ The form says what the middle `m` and the half width `h` are made of, with `q` f
 
 `x`, `out`: `[rows, width]`, float32 or float64; `quantile`: `[width]` float64. `m ± h` is float64, rounded after each
 sum and product; the answer is then the nearest float32 that does not lie inside of `m ± h`, as IEEE 754 rounds toward
-−∞ and +∞. So every number between the two float64 ends lies between the two float32 ends, and so does the float32
-nearest to it. The smallest and the largest float32 stand for ends beyond them on the inner side.
+−∞ and +∞. Every number between the two float64 ends therefore lies between the two float32 ends, and so does the
+float32 nearest to it. An end beyond the range of float32 becomes the largest finite float32 on the inner side.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BLOCK = 1024
 def round_outwards(value, UPPER: tl.constexpr):
     """Return float64 rounded to float32 up where `UPPER`, else down.
 
-    Rounding to nearest may land on the wrong side; the float32 beside that one is then the answer. The bits of a
-    float32 below its sign grow with its magnitude: one more is the next number away from zero.
+    Rounding to nearest may land on the wrong side; the answer is then the adjacent float32. The bits of a float32
+    without its sign grow with its magnitude, so adding one gives the next number away from zero.
     """
     near = value.to(tl.float32)
     wrong = near.to(tl.float64) < value if UPPER else near.to(tl.float64) > value
@@ -78,7 +78,7 @@ class IntervalEnd(Operation):
     """One end of a prediction interval, "lower" or "upper", rounded outwards to float32."""
 
     FORMS: ClassVar[dict[str, int]] = {"absolute": 1, "scaled": 2, "quantiles": 2}
-    """How many inputs each form has."""
+    """The number of inputs of each form."""
 
     end: str
     form: str

@@ -1,7 +1,7 @@
-"""Lookup: what a table holds for each number of a row, one column each or all added up.
+"""Lookup: the table entry for each number of a row, one column each, or all entries of a row summed.
 
-Lookup `l` looks the number `v = x[r, columns[l]]` up among keys of its own, `keys[starts[l] : starts[l + 1]]`, which
-ascend; `N` is the number of all keys and `L` that of lookups. It finds one row of the table:
+Lookup `l` searches for the number `v = x[r, columns[l]]` among its own keys, `keys[starts[l] : starts[l + 1]]`, which
+ascend. `N` is the number of all keys and `L` the number of lookups. The lookup finds one row of the table:
 
     i(r, l) = the place of v among all keys,    where v equals a key of lookup l
             = N + l,                            where v is NaN
@@ -13,9 +13,9 @@ ascend; `N` is the number of all keys and `L` that of lookups. It finds one row 
 `columns`: int32 `[L]`; `starts`: int32 `[L + 1]`; `keys`: float64 `[N]`; `table`: float64 `[N + 2 L, T]`, where T is 1
 unless `summed`; `f`: a function of `numerics/functions.py`.
 
-Encoders of categories are lookups: a category is a key, and −0 equals 0. Numbers are equal as float64: a float32 `x` is
-never the 0.1 of float64. The numbers that strings get are keys like any other. Lookups that read the same column, each
-with a single key, are one-hot columns; before a linear model these are `summed`, and never made.
+Encoders of categories are lookups: a category is a key, and −0 equals 0. Numbers are compared as float64: a float32 `x`
+never equals the float64 0.1. Numbers that stand for strings are keys like any other. Lookups that read the same column,
+each with a single key, are one-hot columns; before a linear model these are `summed` and never stored.
 
 The search is binary and without branches: the number of keys that are at most v is found bit by bit, highest bit first.
 """
@@ -42,7 +42,7 @@ REFERENCE_ELEMENTS = 2**19
 
 @triton.jit
 def find_row(v, lookup, inside, starts, keys, KEYS: tl.constexpr, LOOKUPS: tl.constexpr, DEPTH: tl.constexpr):
-    """Return the row of the table for each number of a block; `lookup` and `inside` are of its shape."""
+    """Return the row of the table for each number of a block; `lookup` and `inside` have the block's shape."""
     start = tl.load(starts + lookup, mask=inside, other=0)
     length = tl.load(starts + lookup + 1, mask=inside, other=0) - start
     found = length * 0
@@ -118,7 +118,7 @@ def lookup_sum_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Operation):
-    """Look numbers up in a table; `summed` adds up what is found in a row, then `function`."""
+    """Look numbers up in a table; `summed` sums the entries of a row before `function` is applied."""
 
     columns: np.ndarray
     starts: np.ndarray
@@ -162,7 +162,7 @@ class Lookup(Operation):
         return answer if self.function == "identity" else in_tiles(answer, FUNCTIONS[self.function], width, width)
 
     def _compute(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return what some rows find, before the function."""
+        """Return the table entries of some rows, before the function."""
         table, keys, starts = parameters["table"], parameters["keys"], parameters["starts"].long()
         lookups, count = len(self.columns), len(self.keys)
         v = x.double().index_select(1, parameters["columns"])  # [rows, L]

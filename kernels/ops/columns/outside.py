@@ -1,4 +1,4 @@
-"""Outside: how many numbers of a row lie outside the range of their column.
+"""Outside: the number of entries of a row that lie outside the range of their column.
 
     out[r, 0] = Σ_c [x[r, c] < low[c]] + [x[r, c] > high[c]] + missing[c] · [x[r, c] is NaN]
 

@@ -1,8 +1,8 @@
 """Pool: `out[r, c] = (s[low] + s[high]) / 2`, for `s` the values `x[r, members[c]]` of one cluster of columns, sorted.
 
 `x`: `[rows, features]`; `members`: `[clusters, size]` int32, the columns of each cluster, filled up with −1; `out`:
-`[rows, clusters]`. The statistic says which places of the sorted values: the first ("min"), the last ("max"), or the
-two in the middle ("median", which may be one and the same). Values are compared in float64, so the answer is exact.
+`[rows, clusters]`. The statistic selects places in sorted order: the first ("min"), the last ("max"), or the two in
+the middle ("median"; the two may coincide). Values are compared in float64, so the answer is exact.
 
 The kernel sorts nothing: a value's place is the number of values before it, counted by comparing all pairs.
 """

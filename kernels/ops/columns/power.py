@@ -4,8 +4,8 @@
     yeo-johnson:  y = ((1 + x)^λ − 1) / λ for x ≥ 0, else y = −((1 − x)^(2 − λ) − 1) / (2 − λ)
 
 with the logarithm where a divisor is zero. `x`, `out`: `[rows, width]`, float32 or float64; `right`: λ, `left`: 2 − λ,
-`[width]` float64, of which the transform of Box and Cox reads the first alone. Powers are taken as
-`expm1(λ log1p(x)) / λ` and undone as `expm1(log1p(λ y) / λ)` in float64, which is exact near zero.
+`[width]` float64; the Box-Cox transform reads `right` only. Powers are computed as `expm1(λ log1p(x)) / λ` and inverted
+as `expm1(log1p(λ y) / λ)` in float64, which is exact near zero.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BLOCK = 512
 @triton.jit(do_not_specialize=["size"])
 def power_kernel(
     x,  # float32 or float64 [size]
-    right,  # float64 [WIDTH]: the power of numbers above zero, 0 for the logarithm
-    left,  # float64 [WIDTH]: the power of numbers below zero
+    right,  # float64 [WIDTH]: the exponent for numbers above zero, 0 for the logarithm
+    left,  # float64 [WIDTH]: the exponent for numbers below zero
     out,  # float32 or float64 [size]
     size,  # rows * WIDTH
     WIDTH: tl.constexpr,
@@ -83,7 +83,7 @@ class Power(Operation):
         return widths[0]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the powers with 0 where the logarithm stands for one."""
+        """Return the exponents, with 0 in place of those that mean the logarithm."""
         epsilon = np.finfo(np.float64).eps if self.method == "yeo-johnson" else 1e-19
         return {side: np.where(np.abs(power) <= epsilon, 0.0, power) for side, power in self.arrays()}
 

@@ -1,7 +1,7 @@
 """Row norm: `out[r, c] = x[r, c] / ‖x[r]‖`, for the norms l1 (`Σ|x|`), l2 (`√Σx²`) and max (`max |x|`).
 
 `x`: `[rows, width]`, float32 or float64; `out`: `[rows, width]`. A row whose norm is below `least` stays as it is. All
-is float64, and the order of a row's sum follows from its width alone.
+arithmetic is float64, and the order of a row's sum follows from its width alone.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Scale: `out[r, c] = (x[r, c] − shift[c]) · factor[c]`.
 
-`x`, `out`: `[rows, width]`, float32 or float64; `shift`, `factor`: `[width]` float64. All is float64.
+`x`, `out`: `[rows, width]`, float32 or float64; `shift`, `factor`: `[width]` float64. All arithmetic is float64.
 
-The same numbers come out of other formulas, but for their last places, which decide where a number meets an edge that
-was fitted on numbers just so scaled. So the kernel rounds where scikit-learn does: `(x − shift) / last` with the form
-"divisor", `x · factor + last` with "offset". Passes that fold a scale into something else read `shift` and `factor`.
+Other formulas give the same numbers except for the last digits. These digits matter where a number meets a threshold
+that was fitted on numbers scaled in exactly this way. The kernel therefore rounds where scikit-learn does: the form
+"divisor" is `(x − shift) / last`, and "offset" is `x · factor + last`. Passes that fold a scale into another operation
+read `shift` and `factor`.
 
-With `single` each of the two results is rounded to float32, as numpy rounds what it computes in place in a float32
-array. No pass folds such a scale.
+With `single` each of the two results is rounded to float32, as NumPy rounds in-place arithmetic on a float32 array. No
+pass folds such a scale.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def scale_kernel(
     inside = at < size
     column = at % WIDTH
     value = tl.load(x + at, mask=inside).to(tl.float64)
-    if FORM == "offset":  # launched so that the product is rounded before the sum
+    if FORM == "offset":  # FP fusion is off at launch, so the product is rounded before the sum
         value = value * tl.load(factor + column, mask=inside)
         if SINGLE:
             value = value.to(tl.float32).to(tl.float64)
@@ -97,7 +98,7 @@ class Scale(Operation):
         return self._held(moved * parameters["factor"])
 
     def _held(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a result as it is held: rounded to float32 with `single`."""
+        """Return a result, rounded to float32 if `single` is set."""
         return x.float().double() if self.single else x
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:

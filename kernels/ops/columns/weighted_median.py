@@ -1,11 +1,11 @@
-"""Weighted median: `out[r] = x[r, j]`, the first in ascending order whose weight and those before it make half of all.
+"""Weighted median: `out[r] = x[r, j]`, the first number in ascending order at which the weights reach half their sum.
 
 `x`: `[rows, estimators]`; `weights`: `[estimators]` float64; `out`: `[rows, 1]`. Weights are added one after another in
-the row's own order, equal numbers in the order of their columns: the same float64 sums as in scikit-learn's
-`AdaBoostRegressor` (AdaBoost.R2, Drucker 1997), so that a median on the edge between two falls as it does there.
+the ascending order of the row, equal numbers in the order of their columns. These are the same float64 sums as in
+scikit-learn's `AdaBoostRegressor` (AdaBoost.R2, Drucker 1997), so a tie between two numbers is decided as it is there.
 
-The kernel keeps no order in memory: it walks up each row twice, from the smallest number to the next, first for the sum
-of all weights and then to its half.
+The kernel stores no order: it walks up each row twice, from each number to the next larger one. The first walk sums all
+weights, and the second stops at half of that sum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TILE_ELEMENTS = 2**20
 
 @triton.jit
 def next_larger(value, column, last, at, COLUMNS: tl.constexpr):
-    """Return the smallest number after `last` at column `at`, and its column; NaN comes after all others."""
+    """Return the number that follows `last` (at column `at`) in ascending order, and its column; NaN comes last."""
     after = (value > last[:, None]) | ((value == last[:, None]) & (column > at[:, None]))
     smallest = tl.min(tl.where(after, value, float("inf")), axis=1)
     found = tl.min(tl.where(after & (value == smallest[:, None]), column, COLUMNS - 1), axis=1)

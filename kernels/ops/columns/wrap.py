@@ -1,9 +1,10 @@
-"""Wrap: `out[r, c] = low[c] + (x[r, c] − low[c]) mod period[c]`, where what a modulus leaves has the period's sign.
+"""Wrap: `out[r, c] = low[c] + (x[r, c] − low[c]) mod period[c]`, where the remainder has the sign of the period.
 
-`x`, `out`: `[rows, width]`, float32 or float64; `low`, `period`: `[width]` float64, the period above zero. All float64.
+`x`, `out`: `[rows, width]`, float32 or float64; `low`, `period`: `[width]` float64, the period above zero. All
+arithmetic is float64.
 
-The remainder `u − q · period` is taken exactly, as `fmod` takes it: with the period's upper half, whose products with
-whole numbers below 2²⁶ have no rounding, and with its lower half. Beyond so many periods float64 says little of `x`.
+The remainder `u − q · period` is exact, like that of `fmod`: the upper half of the period has exact products with whole
+numbers below 2²⁶, and the lower half is subtracted after it. Beyond that many periods float64 says little of `x`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def wrap_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Wrap(Operation):
-    """Bring each column into one period from `low` on."""
+    """Map each column into one period that begins at `low`."""
 
     low: np.ndarray
     period: np.ndarray
@@ -67,7 +68,7 @@ class Wrap(Operation):
         return widths[0]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the period in two parts, of which the upper has the first 26 of its 53 bits."""
+        """Return the period in two parts; the upper part has the first 26 of its 53 bits."""
         scale = 2.0 ** (np.frexp(self.period)[1] - 26)
         upper = np.floor(self.period / scale) * scale
         return {"low": self.low, "upper": upper, "lower": self.period - upper}
