@@ -2,13 +2,13 @@
 
 `x`: `[rows, features]`, float32 or float64; `weight`: `[features, targets]` float64; `intercept`: `[targets]` float64;
 `out`: `[rows, targets]`, float32 or float64; `f`: a function of `numerics/functions.py`. Products and sums are float64,
-so an answer in float32 is the one nearest to scikit-learn's float64 answer however far the data lie from zero; with few
-targets a data-centre GPU hides the cost behind the reading of `x`.
+so an answer in float32 is the one nearest to scikit-learn's float64 answer however far the data lie from zero. With few
+targets a data-centre GPU hides the cost behind reading `x`.
 
-A feature whose weights are all zero is not looked at: it may be NaN, as a column that a pipeline drops may be. (With
-several targets the kernel leaves it out where they are zero for the targets of one program.)
+A feature whose weights are all zero is ignored: it may be NaN, like a column that a pipeline drops. (With several
+targets the kernel skips a feature if its weights are zero for the targets of one program.)
 
-A row's bits depend on nothing but the row and the model: the tile and the order of its sum follow from the number of
+A row's bits depend only on the row and the model: the tile and the order of its sum follow from the number of
 features and targets alone.
 """
 
@@ -38,7 +38,7 @@ class Affine(Contraction):
         self.check_contraction(features)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the fields, and which features have any weight unless all have."""
+        """Return the fields, and a mask of the features with nonzero weights unless all have them."""
         used: np.ndarray = (self.weight != 0).any(axis=1)
         return {**super().parameters(), **({} if used.all() else {"used": used})}
 

@@ -1,7 +1,7 @@
 """Kernels of affine maps in float64, `out[r, t] = f(Σⱼ x[r, j] · weight[j, t] + intercept[t])`, and their launch.
 
-`affine.py` says what its arrays are. A row's bits depend on nothing but the row and the model: the tile and the
-order of its sum follow from the number of features and targets alone.
+`affine.py` describes the arrays. A row's bits depend only on the row and the model: the tile and the order of its sum
+follow from the number of features and targets alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def affine_kernel(
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    SPARSE: tl.constexpr,  # whether to skip features without weight
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
@@ -55,15 +55,15 @@ def affine_narrow_kernel(
     rows,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    SPARSE: tl.constexpr,  # whether to skip features without weight
     BLOCK_ROWS: tl.constexpr,
     SLOTS: tl.constexpr,
     SLOT_FEATURES: tl.constexpr,
 ):
     """One target and few features whose rows are not 16-byte aligned.
 
-    A thread adds up a slot of neighbouring features itself, so that few lanes are left to add across; with one lane a
-    feature, that adding would take longer than reading the rows.
+    Each thread sums a slot of neighbouring features, so that few lanes remain to be summed across. With one lane for
+    each feature, summing across lanes would take longer than reading the rows.
     """
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     slot = tl.arange(0, SLOTS)
@@ -91,7 +91,7 @@ def affine_targets_kernel(
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
     FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether features without weight are to be left out
+    SPARSE: tl.constexpr,  # whether to skip features without weight
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
@@ -126,8 +126,8 @@ def launch_affine(
     *,
     sparse: bool,
 ) -> None:
-    """Launch the kernel on the first `rows` rows; `sparse` leaves out features without weight, which may be NaN."""
-    (features, targets), device = weight.shape, weight.device  # rows that a GPU reads across the bus lie on the CPU
+    """Launch the kernel on the first `rows` rows; `sparse` skips features without weight, which may be NaN."""
+    (features, targets), device = weight.shape, weight.device  # `x` is on the CPU if a GPU reads it across the bus
     values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
     if targets > 1:
@@ -146,7 +146,7 @@ def launch_affine(
 
 
 def narrow(features: int) -> bool:
-    """Whether rows are short and unaligned, so that a thread should add up several features by itself."""
+    """Return whether rows are short and unaligned, so that a thread should sum several features by itself."""
     return features < 24 and features % 4 != 0
 
 
@@ -159,9 +159,9 @@ def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
 
 @launch_shapes
 def affine_shape(block_features: int, features: str) -> Shape:
-    """Return the rows and features of one tile: 1,024 elements, twice as many where features are masked or only four.
+    """Return the rows and features of one tile: 1,024 elements, twice as many if features are masked or at most four.
 
-    But at least 16 rows, or 4 of more than 256 features; wider rows come in pieces of 1,024 features.
+    A tile has at least 16 rows, or 4 with more than 256 features. Wider rows come in pieces of 1,024 features.
     """
     elements = 1024 if features == "whole" and block_features > 4 else 2048
     block_rows = max(elements // block_features, 4 if block_features > 256 else 16)

@@ -1,8 +1,8 @@
-"""What the operations share that end in a contraction: `out[r, t] = f(Σₘ term[r, m] · weight[m, t] + intercept[t])`.
+"""The base of operations that end in a contraction: `out[r, t] = f(Σₘ term[r, m] · weight[m, t] + intercept[t])`.
 
-`weight`: `[terms, targets]` float64; `intercept`: `[targets]` float64; `f`: a function of `numerics/functions.py`. The
-operation says what its terms are: the input's columns, monomials, piecewise polynomials or functions of stored points.
-A linear map that follows changes weight and intercept alone, whatever the terms are.
+`weight`: `[terms, targets]` float64; `intercept`: `[targets]` float64; `f`: a function of `numerics/functions.py`. Each
+operation defines its terms: the input's columns, monomials, piecewise polynomials or functions of stored points. A
+linear map that follows changes only weight and intercept, whatever the terms are.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `x`: `[rows, features]`, float32 or float64, which is rounded to float32 first; `weight`: `[features, targets]` float32;
 `intercept`: `[targets]` float32; `out`: `[rows, targets]`, float32 or float64; `f`: a function of
-`numerics/functions.py`. Each product and each sum is rounded to float32, and an `x` that is NaN adds nothing: so
-XGBoost's linear booster answers, whose bits neither another order gives nor products that are rounded together with
-their sums.
+`numerics/functions.py`. Each product and each sum is rounded to float32, and an `x` that is NaN adds nothing.
+XGBoost's linear booster computes its answers this way. Its bits result neither from another order nor from fused
+products and sums.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ...plan.plan import Operation, Parameters
 BLOCK_ROWS = 32
 
 AHEAD = 8
-"""How many features' numbers a program waits for together."""
+"""Features whose numbers a program loads together."""
 
 LARGEST_TERMS = 2**20
-"""How many products plain torch holds."""
+"""Products that plain torch holds at a time."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -45,7 +45,7 @@ def ordered_affine_kernel(
     BLOCK_TARGETS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output. It is launched so that products are rounded."""
+    """A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output. Launches turn FP fusion off to round products."""
     row = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     target = (tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS))[None, :]
     inside = (row < rows) & (target < TARGETS)

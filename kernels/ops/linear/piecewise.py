@@ -1,12 +1,13 @@
 """Piecewise: `out[r, o] = Σ_d coefficients[o, i, d] · (x[r, source[o]] − origin)^d`, a polynomial in each piece.
 
-`i` is how many of the knots of `o` lie at or below the number, `0 … K`, and the origin of a piece is the knot where it
-begins; that of the first piece is where it ends. `x`: `[rows, width]`, float32 or float64; `source`: `[outputs]` int32;
+`i` is the number of knots of `o` at or below the input number, `0 … K`. The origin of a piece is the knot where it
+begins; that of the first piece is the knot where it ends. `x`: `[rows, width]`, float32 or float64; `source`:
+`[outputs]` int32;
 `knots`: `[outputs, K]` float64, ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]`
 float64; `out`: `[rows, outputs]`. Comparisons and arithmetic are float64, so a number equal to a knot is in the piece
 that the knot begins. NaN gives NaN, or 0 where `nan_is_zero` is set.
 
-Linear interpolation, steps, bins, indicators of bins and B-spline bases are all of this kind.
+Linear interpolation, steps, bins, indicators of bins and B-spline bases are all piecewise polynomials.
 """
 
 from __future__ import annotations

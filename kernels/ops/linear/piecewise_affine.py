@@ -1,11 +1,11 @@
 """Piecewise, then affine: `out[r, t] = f(Σₒ weight[o, t] · p[r, o] + intercept[t])`.
 
-`piecewise_device.py` says how `p` is made.
+`piecewise_device.py` defines `p`.
 `weight`: `[outputs, targets]` float64; `intercept`: `[targets]` float64; `out`: `[rows, targets]`; everything float64.
 
 All the functions of one column add up to one piecewise polynomial of it for each target, on the union of their knots.
-The kernel computes these, of which there are far fewer, and adds them up over the columns in an order that follows from
-the model alone: a generalised additive model, however many splines it was made of.
+The kernel computes these sums, which are far fewer, and adds them up over the columns in an order that follows from the
+model alone. The result is a generalised additive model, however many splines it was made from.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PiecewiseAffine(Contraction, Pieces):
         self.check_contraction(len(self.source))
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return one function for each column that is read and each target, with the knots that its parts have."""
+        """Return one function for each column read and each target, on the union of its parts' knots."""
         source = np.unique(self.source)
         parts = [np.flatnonzero(self.source == column) for column in source]
         unions = [np.unique(held[np.isfinite(held)]) for held in (self.knots[outputs] for outputs in parts)]
@@ -95,7 +95,7 @@ class PiecewiseAffine(Contraction, Pieces):
         return {"source": source.astype(np.int32), "knots": knots, "table": table, "intercept": self.intercept}
 
     def _about(self, output: int, union: np.ndarray) -> np.ndarray:
-        """Return one function's coefficients about more knots than its own, `[knots + 1, degree + 1]`."""
+        """Return one function's coefficients about the knots of a union, `[knots + 1, degree + 1]`."""
         knots, origins = self.knots[output], np.append(union[0], union)
         piece = np.append(0, np.searchsorted(knots, union, side="right"))
         given, moved = self.coefficients[output, piece], origins - knots[np.maximum(piece - 1, 0)]
@@ -159,5 +159,5 @@ class PiecewiseAffine(Contraction, Pieces):
 
 
 def worth_contracting(first: Pieces, targets: int) -> bool:
-    """Whether one function for each column and target is fewer than the functions that are to be contracted."""
+    """Return whether one function for each column and target makes fewer functions than there are to contract."""
     return len(np.unique(first.source)) * targets <= len(first.source)

@@ -1,7 +1,7 @@
 """Piecewise polynomials of columns: `p[r, o] = Σ_d coefficients[o, i, d] · (x[r, source[o]] − origin)^d`.
 
-`i` is how many of the knots of `o` lie at or below the number, `0 … K`, and the origin of a piece is the knot where it
-begins; that of the first piece is where it ends. `source`: `[outputs]` int32; `knots`: `[outputs, K]` float64,
+`i` is the number of knots of `o` at or below the input number, `0 … K`. The origin of a piece is the knot where it
+begins; that of the first piece is the knot where it ends. `source`: `[outputs]` int32; `knots`: `[outputs, K]` float64,
 ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]` float64.
 """
 
@@ -23,7 +23,7 @@ FEW_KNOTS = 8
 @triton.jit
 def piecewise_values(
     value,  # float64 block
-    function,  # int64, the row of `knots` for each number, of a shape that fits the block
+    function,  # int64, the row of `knots` for each number; its shape broadcasts to the block
     inside,  # bool block
     knots,  # float64 [functions, KNOTS]
     coefficients,  # float64 [functions, KNOTS + 1, DEGREE + 1]
@@ -32,7 +32,7 @@ def piecewise_values(
     HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
     NAN_IS_ZERO: tl.constexpr,
 ):
-    """Return the piecewise polynomials of a block; each number finds its piece by halving the knots, equally often."""
+    """Return the piecewise polynomials of a block; each number finds its piece by the same number of halvings."""
     first = function * KNOTS
     piece = tl.zeros(value.shape, tl.int64)
     for halving in tl.static_range(HALVINGS):
@@ -79,7 +79,7 @@ class Pieces(Operation):
 def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return how many knots of each function, `[functions, knots]`, are at or below `values`, `[functions, rows]`.
 
-    For NaN it is any number of them.
+    The count for NaN is arbitrary.
     """
     if knots.shape[1] > FEW_KNOTS:
         return torch.searchsorted(knots, values, right=True)

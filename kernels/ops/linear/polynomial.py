@@ -3,8 +3,8 @@
 `x`: `[rows, F]`, float32 or float64; `indices`: `[monomials, degree]` int32, where the index `F` stands for the
 constant one; `shift`, `factor`: `[F]` float64; `out`: `[rows, monomials]`, float32 or float64. Products are float64.
 
-With `single` each product is rounded to float32, one factor after the other, as numpy multiplies float32 columns; there
-is no shift and no factor then.
+With `single` each product is rounded to float32, one factor after the other, as NumPy multiplies float32 columns. The
+shift is then 0 and the factor 1.
 
 This writes every monomial to memory. A plan keeps it only where no linear map follows; see `polynomial_affine.py`.
 """
@@ -69,7 +69,7 @@ class Polynomial(Monomials):
         return len(self.indices)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the table with each monomial's product of factors, so that none is applied to `x`."""
+        """Return the table and each monomial's product of factors, so that no factor is applied to `x`."""
         return {"indices": self.indices, "shift": self.shift, "scale": self.monomial_scale()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:

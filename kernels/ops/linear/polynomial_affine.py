@@ -2,15 +2,15 @@
 
 `z[r, j] = (x[r, j] − shift[j]) · factor[j]`, `z[r, F] = 1`. `x`: `[rows, F]`, float32 or float64; `indices`:
 `[monomials, degree]` int32; `shift`, `factor`: `[F]` float64; `weight`: `[monomials, targets]` float64; `intercept`:
-`[targets]` float64; `out`: `[rows, targets]`, float32 or float64. The monomials live in registers alone; everything is
+`[targets]` float64; `out`: `[rows, targets]`, float32 or float64. The monomials exist in registers only; everything is
 float64.
 
 The factors go into the weights, which leaves `u = x − shift`. The kernel then takes the largest index out of each
 monomial, `Σ weight · Πₖ u = Σⱼ u[j] · Σₚ prefix[p] · table[p, j]`: there are far fewer prefixes than monomials, and the
-inner sum is a matrix product. Any degree and any set of monomials; for degree 2 `quadratic.py` is faster.
+inner sum is a matrix product. Any degree and any set of monomials work; for degree 2 `quadratic.py` is faster.
 
-Where all monomials of the degree are few, they are nested, `w + Σⱼ u[j] · (wⱼ + Σₖ u[k] · (wⱼₖ + …))` for `k ≤ j`: one
-multiplication for each, in a thread that has its rows' features in registers, and none for what blocks fill up.
+If all monomials of the degree are few, they are nested, `w + Σⱼ u[j] · (wⱼ + Σₖ u[k] · (wⱼₖ + …))` for `k ≤ j`. It
+takes one multiplication for each monomial and none for padding, in a thread that holds its rows' features in registers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .monomials import Monomials, monomial_block, monomials
 
 MAX_BLOCK_FEATURES = 32
 MOST_NESTED = 512  # monomials, each of which is an instruction of the kernel
-MOST_NESTED_FEATURES = 12  # of four rows a thread, in registers
+MOST_NESTED_FEATURES = 12  # each thread holds those of four rows in registers
 NESTED_ROWS = 128
 
 
 @triton.jit
 def nested_sum(features, weights, LARGEST: tl.constexpr, DEGREE: tl.constexpr):
-    """Return a polynomial of the features up to one of them, and where the weights end that are its own.
+    """Return a polynomial in the features up to index LARGEST, and a pointer past the weights that it used.
 
     `features` is a tuple of blocks, `weights` are in the order of `nested_monomials`.
     """
@@ -133,7 +133,7 @@ class PolynomialAffine(Contraction, Monomials):
 
     @property
     def nested(self) -> bool:
-        """Whether the monomials are few enough to nest them."""
+        """Return whether the monomials are few enough to nest."""
         features, degree = len(self.shift), self.indices.shape[1]
         return features <= MOST_NESTED_FEATURES and math.comb(features + degree, degree) <= MOST_NESTED
 
@@ -221,7 +221,7 @@ class PolynomialAffine(Contraction, Monomials):
 
 
 def nested_monomials(features: int, degree: int) -> Iterator[tuple[int, ...]]:
-    """Yield all monomials of so many features up to a degree, each by its features from the largest on."""
+    """Yield all monomials of so many features up to a degree, each as its feature indices in descending order."""
     yield ()
     if degree > 0:
         for largest in range(features):

@@ -46,7 +46,7 @@ def shifted_tile(
 ):
     """Return `x − shift` for rows and features in the dtype of `shift`; the columns past the last have weight zero.
 
-    What a float64 `x` has beyond float32 is rounded after the shift, which leaves little of numbers far from zero.
+    A float64 `x` is rounded to float32 after the shift, so a number far from zero loses little.
     """
     inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
     u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
@@ -65,7 +65,7 @@ def bfloat16_head(value):
 def bfloat16_parts(value):
     """Return three bfloat16 numbers whose sum is the float32 `value`, less than 2¹²⁸ − 2¹¹⁹ in magnitude.
 
-    Integers do the rounding: to convert to bfloat16 and back takes a GPU longer.
+    Integer arithmetic does the rounding: a conversion to bfloat16 and back takes a GPU longer.
     """
     high = bfloat16_head(value)
     rest = value - high
@@ -75,7 +75,7 @@ def bfloat16_parts(value):
 
 @triton.jit
 def multiply(u, q, acc, PRECISION: tl.constexpr):
-    """Return `u @ q + acc` at the given precision; of the six bfloat16 products the smallest come first."""
+    """Return `u @ q + acc` at the given precision; the smallest of the six bfloat16 products come first."""
     if PRECISION == "bf16x6":
         u_high, u_middle, u_low = bfloat16_parts(u)
         q_high, q_middle, q_low = bfloat16_parts(q)
@@ -212,7 +212,7 @@ class Quadratic(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
-        device = parameters["linear"].device  # rows that a GPU reads across the bus lie on the CPU
+        device = parameters["linear"].device  # `x` is on the CPU if a GPU reads it across the bus
         shape = quadratic_shape.of(device, triton.next_power_of_2(features), self.precision)
         grid = (min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device)), targets)
         quadratic_kernel[grid](
@@ -229,7 +229,7 @@ class Quadratic(Operation):
         )
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
-        """Products and sums in the dtype of the tables, by loops that NumPy has for all processors."""
+        """Compute products and sums in the dtype of the tables, by loops that NumPy has for all processors."""
         (x,), tables = inputs, self.parameters()
         u = (x - tables["shift"]).astype(tables["linear"].dtype)
         columns = [
@@ -251,7 +251,7 @@ class Quadratic(Operation):
 
 @launch_shapes
 def quadratic_shape(features: int, precision: str) -> Shape:
-    """Return the tile of a program that makes blocks of rows of one target, for a power of two of features."""
+    """Return the tile of a program that makes blocks of rows of one target; `features` is a power of two."""
     block_features = max(16, min(features, MAX_BLOCK_FEATURES))
     tile = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": block_features, "STAGES": 3}
     return {**tile, "num_warps": 2 if precision == "float64" else 4, "num_stages": 3}
@@ -265,7 +265,7 @@ def float32_precision(device: torch.device) -> str:
 
 @functools.cache
 def program_limit(device: torch.device) -> int:
-    """Return how many programs to start at most along the rows; more would only read the weights again."""
+    """Return the maximum number of programs along the rows; more would only read the weights again."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
     return 64

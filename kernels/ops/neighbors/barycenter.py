@@ -2,10 +2,10 @@
 
 `x`: `[rows, features]`; `points`: `[points, features]`; `embedding`: `[points, outputs]`; `out`: `[rows, outputs]`. The
 sum runs over the `n_neighbors` nearest points by Euclidean distance, the smaller index first among equals. The weights
-reconstruct the row from them as well as weights with the sum 1 can (Roweis and Saul, Science 290:2323, 2000): with the
-Gram matrix `G` of the differences from the row, they solve `(G + reg · trace(G) · I) w = 1`, then are divided by their
-sum; where the trace is zero, `reg` alone stands on the diagonal. The system is positive definite and is solved by
-Gauss and Jordan's elimination without pivoting.
+reconstruct the row from its neighbours as well as weights with the sum 1 can (Roweis and Saul, Science 290:2323, 2000):
+with the Gram matrix `G` of the differences from the row, they solve `(G + reg · trace(G) · I) w = 1`, then are divided
+by their sum. If the trace is zero, `reg` alone is added to the diagonal. The system is positive definite and is solved
+by Gauss–Jordan elimination without pivoting.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def barycenter_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     embedding,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or what `search_few_rows.py` has, as `finer` is
+    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
     finer,
     reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, OUTPUTS]
@@ -97,14 +97,14 @@ def barycenter_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Barycenter(Operation):
-    """The place in an embedding that weights for a row's nearest points give."""
+    """A row's place in an embedding, from weights of its nearest points."""
 
     points: np.ndarray
     embedding: np.ndarray
     n_neighbors: int
     reg: float
 
-    MAX_NEIGHBORS: ClassVar[int] = 128  # whose Gram matrix the registers of one program hold
+    MAX_NEIGHBORS: ClassVar[int] = 128  # the registers of one program hold their Gram matrix
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -120,7 +120,7 @@ class Barycenter(Operation):
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points so that a tile of them is contiguous, and what bounds are made of."""
+        """Return the points in contiguous tiles, and the tables for bounds."""
         return self.plain_parameters() | bound_parameters(self.points, self.n_neighbors)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:

@@ -1,19 +1,18 @@
-"""Which groups of stored points may hold neighbours of a row: bounds from fast arithmetic, so that few are looked at.
+"""Bounds that tell from fast arithmetic which groups of stored points may hold neighbours, so that few are visited.
 
-Points are cut, in their order, into groups, each of which lies in one place in memory. A first kernel computes for each
-row and group a number that no point of the group is nearer than; `search.py` then goes through a row's groups by that
-bound, with exact float64 distances, and stops at the first whose bound is beyond the worst neighbour so far. What it
-finds is the set of nearest points, whatever the bounds are, so neither their rounding nor how rows are tiled can change
-an answer.
+Points are cut, in their order, into groups, each contiguous in memory. A first kernel computes for each row and group a
+lower bound on the distance to the group's points. `search.py` then visits a row's groups in the order of their bounds,
+with exact float64 distances, and stops at the first bound beyond the worst neighbour so far. The search finds the set
+of nearest points whatever the bounds are, so neither their rounding nor the tiling of rows can change an answer.
 
 The bounds are made of rounded rows and points, `h(v)` for `v = (x − shift) · scale`, in which `scale` holds the weights
-of the metric and a power of two. For a metric that is a norm, `‖v − w‖ ≥ ‖h(v) − h(w)‖ − ‖v − h(v)‖ − ‖w − h(w)‖`: the
+of the metric and a power of two. For a metric that is a norm, `‖v − w‖ ≥ ‖h(v) − h(w)‖ − ‖v − h(v)‖ − ‖w − h(w)‖`. The
 first term is computed, for Euclidean distances as a matrix product of float16 numbers with float32 sums, for others
-from float32 rows and float16 points; the second and the largest of the third are known. What float32 sums lose is taken
-off as well. The kernels are in `bounds_kernel.py`.
+from float32 rows and float16 points. The second term and the maximum of the third are known. The rounding error of
+float32 sums is subtracted as well. The kernels are in `bounds_kernel.py`.
 
-A bound is what a reduced distance `d` is at least once it is `d · scale − offset`, with a `reach` of two numbers for
-each row. Rows near the points have the scale `unit` and no offset; `bounds_far_rows.py` has those of others.
+A bound is a lower limit of `d · scale − offset` for reduced distances `d`. A row's `reach` holds these two numbers.
+Rows near the points have the scale `unit` and no offset; `bounds_far_rows.py` defines those of other rows.
 """
 
 from __future__ import annotations
@@ -36,38 +35,37 @@ NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
 MAX_P = 8.0
 
 SMALLEST_GROUP = 32
-"""Points of a group where there are at most `FEW_POINTS`; of more at least twice as many."""
+"""Points of a group if there are at most `FEW_POINTS`; with more points a group has at least twice as many."""
 
 FEW_POINTS = 8192
 
 MAX_GROUPS = 8192
-"""How many bounds of a row the registers of one program hold."""
+"""Bounds of a row that fit the registers of one program."""
 
 MOST_BLOCK_POINTS = 256
 """Points of the largest tile, and so of the largest group."""
 
 MAX_NEIGHBORS = 64
 MOST_POINTS = MAX_GROUPS * MOST_BLOCK_POINTS
-"""Of more points, or for more neighbours, all are looked at."""
+"""With more points or more neighbours, a search visits all points."""
 
 BOUNDS_AT_ONCE = 2**22
-"""So many bounds lie in memory at a time; what has more rows is searched part by part."""
+"""Bounds in memory at a time; more rows are searched part by part."""
 
 FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
-"""Where a block of rows has at most so many numbers, and a row so many, each program that bounds its distances rounds
-it first."""
+"""Limits on the numbers of a block of rows and of a row; below both, each program rounds the rows that it bounds."""
 
 ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
 """The parameters that rows are rounded with."""
 
 BOUND_LAUNCHES = 2
-"""How many kernels bound rows before a search that goes by bounds, at most."""
+"""The maximum number of kernels that bound rows before a search."""
 
 
 def bounded(
     points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
 ) -> bool:
-    """Return whether a search for so many neighbours among these points goes by bounds."""
+    """Return whether a search for so many neighbours among these points uses bounds."""
     norm = metric in NORMS and (metric != "minkowski" or 1 <= p <= MAX_P)
     few = 0 < n_neighbors <= MAX_NEIGHBORS and 0 < len(points) <= MOST_POINTS
     return bool(norm and few and np.isfinite(points).all() and (factor is None or (factor >= 0).all()))
@@ -76,9 +74,9 @@ def bounded(
 def bound_parameters(
     points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
 ) -> dict[str, np.ndarray]:
-    """Return what kernels read of the points: `columns`, in groups where a search goes by bounds, else `transposed`.
+    """Return what kernels read of the points: `columns`, in groups if a search uses bounds, else `transposed`.
 
-    For bounds there are the rounded points too, padded to whole tiles, and how points and rows are rounded.
+    With bounds the result also has the rounded points, padded to whole tiles, and the rounding of points and rows.
     """
     (count, features), root = points.shape, _root(metric, p)
     if not bounded(points, n_neighbors, factor, metric, p):
@@ -104,11 +102,11 @@ def bound_parameters(
 
 
 def centred(points: np.ndarray, factor: np.ndarray | None, root: float) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the points as `(x − shift) · scale`, with what makes a row such numbers, and `unit`.
+    """Return the points as `(x − shift) · scale`, with the numbers that convert rows the same way, and `unit`.
 
     Args:
         points: `[points, features]`.
-        factor: the weights of the metric, if there are any.
+        factor: the weights of the metric, or None.
         root: the power of a distance that is the metric's reduced distance.
     """
     weights = np.ones(points.shape[1]) if factor is None else factor ** (1 / root)
@@ -129,9 +127,9 @@ def bounds_of(
 ) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
     """Launch the kernels that bound rows, some at a time.
 
-    Yields which rows, their bounds and their reach, float64 `[rows, 2]`; the next ones overwrite these. With `finer`,
-    float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance, and a bound is not of a group but
-    of a tile; those of its parts are written to `finer`. `constants` are what `metric_constants` returns.
+    Yields the slice of rows, their bounds and their reach, float64 `[rows, 2]`; the next item overwrites these tensors.
+    With `finer`, float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance. A bound is then of a
+    tile instead of a group, and the bounds of its parts go to `finer`. `constants` are what `metric_constants` returns.
     """
     groups, group = grouping(points)
     step = max(BOUNDS_AT_ONCE // groups // 16, 1) * 16
@@ -146,7 +144,7 @@ def bounds_of(
     width = _width(features, constants["METRIC"])
     common = {
         **{name: parameters[name] for name in ("near", "columns")},
-        "factor": parameters.get("factor", parameters["shift"]),  # which is not read unless there are weights
+        "factor": parameters.get("factor", parameters["shift"]),  # not read without weights
         "reach": reach, "bounds": bounds, "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
         "FEATURES": features, "POINTS": points, **constants, "STRIDE": grouping(points)[1], "GROUP": group,
         "BLOCK_POINTS": tile_points(points),
@@ -169,7 +167,7 @@ def bounds_of(
 def _rounded(
     x: torch.Tensor, parameters: Parameters, reach: torch.Tensor, constants: dict[str, Any]
 ) -> dict[str, torch.Tensor]:
-    """Return the rounded rows, what bounds of them are made of, and float64 copies of those with exact bounds."""
+    """Return the rounded rows, the numbers for their bounds, and float64 copies of the rows with exact bounds."""
     (rows, features), squared = x.shape, constants["METRIC"] in SQUARED
     dtype, width = torch.float16 if squared else torch.float32, _width(features, constants["METRIC"])
     found = {
@@ -240,13 +238,13 @@ def _launch_difference(given: dict[str, Any]) -> None:
 
 
 def _exact_block(block_rows: int, tiles: int, points: int, numbers: int) -> dict[str, int]:
-    """Return how many rows and tiles of so many points make at most so many exact distances at once."""
+    """Return how many rows and tiles of `points` points make at most `numbers` exact distances at once."""
     lines = min(8, block_rows)
     return {"LINES": lines, "SPAN": max(1, min(tiles, numbers // (lines * points)))}
 
 
 def in_groups(points: np.ndarray) -> np.ndarray:
-    """Return the points as a search by groups reads them, `[groups, features, group]`: each group lies in one place."""
+    """Return the points for a search by groups, `[groups, features, group]`: each group is contiguous."""
     groups, group = grouping(len(points))
     padded = np.zeros((groups * group, points.shape[1]))
     padded[: len(points)] = points
@@ -254,14 +252,14 @@ def in_groups(points: np.ndarray) -> np.ndarray:
 
 
 def grouping(points: int) -> tuple[int, int]:
-    """Return how many groups points make, and how many of them each has."""
+    """Return the number of groups, and the points in each."""
     smallest = SMALLEST_GROUP if points <= FEW_POINTS else 2 * SMALLEST_GROUP
     group = max(smallest, int(triton.next_power_of_2(triton.cdiv(points, MAX_GROUPS))))
     return -(-points // group), group
 
 
 def _root(metric: str, p: float) -> float:
-    """Return the power of a distance that is the metric's reduced distance."""
+    """Return the power of a distance that equals the metric's reduced distance."""
     return 2.0 if metric in SQUARED else p if metric == "minkowski" else 1.0
 
 
@@ -271,18 +269,18 @@ def _sum_slack(features: int) -> float:
 
 
 def _width(features: int, metric: str) -> int:
-    """Return how many numbers a rounded point has, those that fill the last block of a matrix product up among them."""
+    """Return the numbers of a rounded point, with the padding of the last block of a matrix product."""
     block = block_features(features) if metric in SQUARED else 1
     return int(triton.cdiv(features, block)) * block
 
 
 def tile_points(points: int) -> int:
-    """Return how many points a tile of the kernels that make bounds has."""
+    """Return the points in a tile of the bound kernels."""
     return max(128, grouping(points)[1])
 
 
 def padded_points(points: int) -> int:
-    """Return how many points there are with those that fill the last tile up."""
+    """Return the point count rounded up to whole tiles."""
     tile = tile_points(points)
     return -(-points // tile) * tile
 
@@ -295,5 +293,5 @@ def _length(away: np.ndarray, metric: str, p: float) -> np.ndarray:
 
 
 def block_features(features: int) -> int:
-    """Return how many features a product takes at a time: all, or of many so few that two tiles fit shared memory."""
+    """Return the features that a product takes at a time: all, or so few that two tiles fit shared memory."""
     return max(16, int(triton.next_power_of_2(features))) if features <= 128 else 64

@@ -1,7 +1,8 @@
-"""Bounds for rows that lie far from all points, where those of distances say nothing; device functions.
+"""Bounds for rows far from all points, where bounds of plain distances are useless; device functions.
 
-A distance of a far row is nearly that to the points' centre, and neighbours differ in its last digits. Bounds are
-therefore of what is left of a reduced distance `d` once a number of the row is subtracted, `d · scale − offset`:
+The distance of a far row is nearly its distance to the points' centre, and neighbours differ in the last digits only.
+Bounds are therefore of what remains of a reduced distance `d` after a number of the row is subtracted,
+`d · scale − offset`:
 
 - Euclidean: `‖v − w‖² = ‖v‖² + (‖w‖² − 2 v · w)`. For points no longer than `W` the bracket is at least `−2 ‖v‖ W`. A
   product of float16 numbers gives it as precisely, in units of `‖v‖ W`, as for near rows: `v` is scaled by a power of
@@ -9,11 +10,10 @@ therefore of what is left of a reduced distance `d` once a number of the row is 
 - manhattan: the part of a number that lies beyond all points adds the same to every distance, so it is cut off.
 - chebyshev: the largest number decides alone, unless others come near it; all are moved by the same length.
 
-A row is flat where float64 distances hold nothing of what tells points apart but rounding, or where its metric is
-none of these and the row is too far for float16. Float64 sums are monotone in each difference, so a row's distances
-lie between those to the nearest and to the furthest corner of the box around all points, computed in the same order.
-Where these two are the same number, all points are at one distance. Otherwise a flat row's bounds are its exact
-distances.
+A row is flat if rounding hides all differences between points in its float64 distances, or if its metric is none of
+these and the row is too far for float16. Float64 sums are monotone in each difference. A row's distances therefore lie
+between those to the nearest and to the furthest corner of the box around all points, computed in the same order. If
+these two are the same number, all points are at one distance. Otherwise a flat row's bounds are its exact distances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FURTHEST = tl.constexpr(32768.0)
 """The largest number of a row, in units of `scale`, that float16 surely holds."""
 
 WIDEST = tl.constexpr(256.0)
-"""More than the largest number of a point in units of `scale`."""
+"""A number above the largest number of a point in units of `scale`."""
 
 HUGE = tl.constexpr(1e300)
 
@@ -55,18 +55,18 @@ def euclidean_scale(squares, furthest, longest, FEATURES: tl.constexpr):
 def euclidean_numbers(
     far, flat, by, squares, rounded, away, longest, lost, unit, SLACK: tl.constexpr, FEATURES: tl.constexpr
 ):
-    """Return what bounds of a row are made of, and its `scale` and `offset`.
+    """Return the numbers that bounds of a row are made of, and its `scale` and `offset`.
 
-    The first two are float32: the term that is added to `by · ‖w‖² − 2 z · w`, and what rounding may take off the
-    root of that sum. The latter is infinite for flat rows.
+    The first two are float32: the term that is added to `by · ‖w‖² − 2 z · w`, and the most that rounding may take off
+    the root of that sum, which is infinite for flat rows.
 
     Args:
         far: whether the row is far.
         flat: whether it is flat.
         by: the power of two by which the row is scaled.
-        squares: the sum of the squares of its numbers, before.
-        rounded: that of its rounded numbers, after.
-        away: that of what rounding took off these.
+        squares: the sum of the squares of its numbers before scaling.
+        rounded: the sum of the squares of its rounded numbers after scaling.
+        away: the sum of the squares of the rounding errors of these.
         longest: the largest norm of a point.
         lost: the largest distance between a point and its rounded one.
         unit: the reduced distance 1.
@@ -85,7 +85,7 @@ def euclidean_numbers(
 
 @triton.jit
 def moved_nearer(v, furthest, METRIC: tl.constexpr):
-    """Return a row's numbers with what adds the same to all distances taken off, and how much that is for each."""
+    """Return a row's numbers without the part that adds the same to all distances, and the size of each such part."""
     size = tl.abs(v)
     beyond = tl.zeros_like(size)
     if METRIC == "manhattan":
@@ -102,7 +102,7 @@ def moved_offset(beyond, size, furthest, METRIC: tl.constexpr, FEATURES: tl.cons
     """Return a row's `offset` in units of `scale`, and whether it is flat.
 
     Args:
-        beyond: how much less all of its distances became.
+        beyond: the amount by which all of its distances became smaller.
         size: the sum of its numbers' sizes.
         furthest: the largest of these.
         METRIC: the metric, none of those that are squared.
@@ -117,9 +117,9 @@ def moved_offset(beyond, size, furthest, METRIC: tl.constexpr, FEATURES: tl.cons
 
 @triton.jit
 def add_difference(a, d, weight, METRIC: tl.constexpr, P: tl.constexpr, WHOLE: tl.constexpr, WEIGHTED: tl.constexpr):
-    """Return the reduced distances `a` with one feature more, whose absolute differences are `d`.
+    """Return the reduced distances `a` with one more feature, whose absolute differences are `d`.
 
-    Squares are added as `distances_between` adds them. Others may differ from its in the last place (`rough`).
+    Squares are added as `distances_between` adds them. Other metrics may differ from it in the last place (`rough`).
     """
     if METRIC == "chebyshev":
         term = d * weight if WEIGHTED else d
@@ -164,12 +164,12 @@ def box_distances(
 def flat_reach(near, far, METRIC: tl.constexpr, WHOLE: tl.constexpr, ROUGH: tl.constexpr):
     """Return whether a flat row needs exact bounds, and its `scale` and `offset`, from `box_distances`.
 
-    It needs none where all distances are one; then no bound is beyond the row's first points. The scale is a power of
-    two, so that float32 holds what is left of distances that differ by a few units in the last place. ROUGH says that
-    distances may differ by these units from a search's.
+    It needs none if all distances are one number; then no bound is beyond the row's first points. The scale is a power
+    of two, so that float32 holds differences of a few units in the last place. ROUGH says that distances may differ
+    from a search's by these units.
     """
     level = near == far
-    if METRIC == "minkowski" and WHOLE is None:  # whose powers are not monotone in every last place
+    if METRIC == "minkowski" and WHOLE is None:  # powers are not monotone in every last place
         level = near == INFINITY
     if ROUGH:
         near = tl.where(level, near, near * (1.0 - 2.0**-30))

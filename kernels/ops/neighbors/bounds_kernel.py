@@ -1,4 +1,4 @@
-"""The kernels that bound the distances of rows to groups of stored points; `bounds.py` says what the bounds are."""
+"""The kernels that bound the distances of rows to groups of stored points; `bounds.py` defines the bounds."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .top_k import INFINITE_SINGLE
 
 LARGEST = tl.constexpr(3e38)
 BIASES = tl.constexpr(896 << 23)
-"""The difference between the biases of float64's and float32's exponents, where float32 has its exponent."""
+"""The difference between the exponent biases of float64 and float32, at the place of float32's exponent."""
 
 SINGLE_SLACK = tl.constexpr(2.0**-22)
-"""The share of a number that rounding it to float32 may take, and more."""
+"""An upper bound on the relative error of rounding to float32."""
 
 
 @triton.jit
 def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.constexpr, ROOT: tl.constexpr):
-    """Store for each row and group of a tile what no point is nearer than, as a reduced distance in units of `scale`.
+    """Store for each row and group of a tile a lower bound on its reduced distances, in units of `scale`.
 
-    `distance` is the smallest reduced distance between rounded numbers, `[BLOCK_ROWS, groups of a tile]`, and `lost`
-    what rounding may take off a distance; `ROOT` is the power of a distance that is a reduced one. Rows that are not
-    `real` are left out.
+    `distance` is the smallest reduced distance between rounded numbers, `[BLOCK_ROWS, groups of a tile]`. `lost` is the
+    most that rounding may take off a distance. `ROOT` is the power of a distance that equals the reduced one. Rows that
+    are not `real` are left out.
     """
     group = tile * distance.shape[1] + tl.arange(0, distance.shape[1])
     d = tl.maximum(distance, 0.0)
@@ -57,9 +57,9 @@ def store_least(
 ):  # fmt: skip
     """Store the least of every `LENGTH` of the float64 distances of rows as a bound, rounded down to float32.
 
-    `distance` is `[rows, points]`, `point` says which these are, and `group` is the first of their groups. ROUGH says
+    `distance` is `[rows, points]`, `point` numbers these points, and `group` is the first of their groups. ROUGH says
     that the distances of a search may differ from these in their last places. Numbers of at least 0 rank as their bits
-    do, and the upper bits of a float64 number are those of the float32 number below it, but for the exponent's bias.
+    do. Apart from the exponent's bias, the upper bits of a float64 number are those of the float32 number below it.
     """
     GROUPS: tl.constexpr = distance.shape[1] // LENGTH
     if ROUGH:
@@ -88,8 +88,8 @@ def bound_exactly(
     bounds,
     finer,
     exact,  # bool [BLOCK_ROWS], the rows to bound
-    scale,  # float64 [BLOCK_ROWS], what a reduced distance is multiplied by
-    offset,  # float64 [BLOCK_ROWS], what is then subtracted
+    scale,  # float64 [BLOCK_ROWS], the factor of a reduced distance
+    offset,  # float64 [BLOCK_ROWS], subtracted from the product
     first,  # the first row
     tile,  # the first tile
     groups,
@@ -109,10 +109,10 @@ def bound_exactly(
     LINES: tl.constexpr,
     SPAN: tl.constexpr,
 ):
-    """Bound rows by their float64 distances to all points of `TILES` tiles, where rounded numbers say nothing of them.
+    """Bound rows by their float64 distances to all points of `TILES` tiles, where rounded numbers are useless.
 
-    LINES rows and SPAN tiles are taken at once: a number of a row that is loaded serves several points, and a number of
-    a point several rows.
+    LINES rows and SPAN tiles are processed at once: a loaded number of a row serves several points, and a number of a
+    point serves several rows.
     """
     POINTS_AT_ONCE: tl.constexpr = SPAN * BLOCK_POINTS
     for start in tl.range(0, exact.shape[0], LINES):
@@ -156,10 +156,10 @@ def round_rows_kernel(
     high,  # float64 [FEATURES], the largest
     unit,  # float64 [1], the reduced distance 1 in units of `scale`
     factor,  # float64 [FEATURES]
-    rounded,  # float16, or float32 where a distance is no matrix product, [rows, WIDTH]
+    rounded,  # float16, or float32 if a distance is no matrix product, [rows, WIDTH]
     numbers,  # float32 [3, rows]: of `euclidean_numbers`, and the scale; it is negative for a row with exact bounds
     reach,  # float64 [rows, 2], the scale and the offset of a reduced distance, see `bounds.py`
-    wide,  # float64 [rows, FEATURES], where rows with exact bounds are copied to
+    wide,  # float64 [rows, FEATURES], receives copies of the rows with exact bounds
     rows,
     FEATURES: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -238,20 +238,20 @@ def round_rows_kernel(
 
 @triton.jit(do_not_specialize=["rows", "groups", "tiles"])
 def euclidean_bounds_kernel(
-    x,  # float32 or float64 [rows, FEATURES]; where not FUSED the float64 copies of rows that `round_rows_kernel` makes
+    x,  # float32 or float64 [rows, FEATURES]; unless FUSED the float64 copies of rows that `round_rows_kernel` makes
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    lost,  # these as `round_rows_kernel` has them
+    lost,  # like the next five as in `round_rows_kernel`
     longest,
     low,
     high,
     unit,
     factor,
-    rounded,  # float16 [rows, WIDTH]; like the numbers not read if FUSED
+    rounded,  # float16 [rows, WIDTH]; like `numbers` not read if FUSED
     numbers,
     reach,  # written if FUSED
     near,  # float16 [tiles * BLOCK_POINTS, WIDTH], the rounded points
-    norms,  # float32 [tiles * BLOCK_POINTS], their squared norms less what sums may lose; infinite past the last point
+    norms,  # float32 [tiles * BLOCK_POINTS], their squared norms less the error of sums; infinite past the last point
     columns,  # float64 [points / STRIDE, FEATURES, STRIDE]
     bounds,  # float32 [rows, groups]
     finer,  # float32 [rows, tiles * BLOCK_POINTS // PART], bounds of parts of groups; written if there is a PART
@@ -284,7 +284,7 @@ def euclidean_bounds_kernel(
     lines = rounded + row[:, None] * WIDTH + feature[None, :]
     first = tl.program_id(0) * TILES
     EARLY: tl.constexpr = TILES == 1 and WIDTH == BLOCK_FEATURES and not FUSED
-    if EARLY:  # all programs' points are under way together, in registers
+    if EARLY:  # all programs load their points at the same time, into registers
         point = first * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
         only = tl.load(near + point.to(tl.int64)[None, :] * WIDTH + feature[:, None])
     if FUSED:
@@ -322,7 +322,7 @@ def euclidean_bounds_kernel(
         by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
     exact = by < 0.0
     stored = (row < rows) & (by >= 0.0)
-    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction for two questions
+    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction counts both kinds
     last = tl.where(kinds % (BLOCK_ROWS + 1) > 0, tl.minimum(first + TILES, tiles), first)
     for tile in tl.range(first, last):
         point = tile * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
@@ -360,7 +360,7 @@ def euclidean_bounds_kernel(
 def difference_bounds_kernel(
     wide,  # float64 [rows, FEATURES], see `round_rows_kernel`
     rounded,  # float32 [rows, FEATURES]
-    numbers,  # float32 [3, rows], of which the first is not read
+    numbers,  # float32 [3, rows]; the first line is not read
     reach,  # float64 [rows, 2]
     near,  # float16 [tiles, FEATURES, BLOCK_POINTS], the rounded points
     columns,  # float64 [points / STRIDE, FEATURES, STRIDE]
@@ -387,14 +387,14 @@ def difference_bounds_kernel(
     BLOCK_POINTS: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """Do what `euclidean_bounds_kernel` does where a distance is no matrix product."""
+    """Bound rows as `euclidean_bounds_kernel` does, for distances that are no matrix product."""
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     lost = tl.load(numbers + rows + row, mask=row < rows, other=0.0)
     by = tl.load(numbers + 2 * rows + row, mask=row < rows, other=1.0)
     exact = by < 0.0
     stored = (row < rows) & (by >= 0.0)
     first = tl.program_id(0) * TILES
-    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction for two questions
+    kinds = tl.sum(tl.where(exact, BLOCK_ROWS + 1, stored.to(tl.int32)), axis=0)  # one reduction counts both kinds
     last = tl.where(kinds % (BLOCK_ROWS + 1) > 0, tl.minimum(first + TILES, tiles), first)
     lane = tl.arange(0, BLOCK_POINTS)
     near += first.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane

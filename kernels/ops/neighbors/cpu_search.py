@@ -3,8 +3,8 @@
 With rows `z` and points `s` about the points' mean, in units of the longest point, the nearest points are those with
 the smallest `v = |s|² − 2 z · s`, which is one matrix product. It is off by at most `slack`, whatever the order of its
 sums: each of its `features + 1` terms is rounded to float32 a few times, and the terms' sizes add up to at most
-`2 |z| |s| + |s|²`. So a neighbour's `v` exceeds the k-th smallest by at most twice the slack, and among the points for
-which this holds, distances summed as `distances.py` sums them choose: what is found does not depend on the product.
+`2 |z| |s| + |s|²`. A neighbour's `v` therefore exceeds the k-th smallest by at most twice the slack. Among the points
+within that limit, distances summed as in `distances.py` choose, so the result does not depend on the product.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .distances import SQUARED, reference_reduced_distances
 from .search import reference_nearest
 
 PRODUCTS_AT_ONCE = 2**18
-"""How many float32 products of rows and points a processor's cache holds."""
+"""Float32 products of rows and points that fit in a processor's cache."""
 
 HALVINGS = 3
-"""How often the smaller of two `v` is taken before the smallest are looked for: points are looked at by groups."""
+"""Halvings by the smaller of two `v` before the smallest are searched, so that points are compared in groups."""
 
 SPARE = 2
-"""So many candidates more than neighbours leave no doubt for most rows."""
+"""Candidates beyond the number of neighbours; with so many, most rows are decided at once."""
 
 LARGEST = 1e37
 """A row's length, in units of the longest point, whose products float32 can surely hold."""
 
 SMALLEST = 1e-30
-"""More than what products lose that are too small for float32."""
+"""An upper bound on the error of products that underflow in float32."""
 
 LEVEL = 2.0**40
-"""A row within so many widths of the points is not at one distance from all of them."""
+"""A row closer than so many widths of the points has different distances to them."""
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
@@ -67,7 +67,7 @@ class Candidates:
         centred = (places - self._centre) * self._factor.sqrt()
         self._longest = float(centred.square().sum(1).max().sqrt())
         self.exact = self._longest == 0 or 1e-100 < self._longest < 1e100
-        """Whether float64 surely holds the squares: what the class finds counts only then."""
+        """Whether float64 holds the squares without overflow or underflow. Only then are the results valid."""
         self._unit = math.ldexp(1.0, -math.frexp(self._longest)[1]) if self.exact and self._longest else 1.0
         centred *= self._unit
         self._longest *= self._unit
@@ -95,15 +95,15 @@ class Candidates:
                 distance[rest], chosen[rest] = self.nearest(x[rest], neighbors)
             return distance, chosen
         parts = x.tensor_split(min(-(-len(x) * self._table.shape[1] // PRODUCTS_AT_ONCE), len(x)))
-        memory = torch.empty(2, len(parts[0]) * self._table.shape[1])  # new memory for each part would cost much
+        memory = torch.empty(2, len(parts[0]) * self._table.shape[1])  # allocating it anew for each part would be slow
         distances, indices = zip(*(self._nearest(part, neighbors, *memory) for part in parts), strict=True)
         return (distances[0], indices[0]) if len(parts) == 1 else (torch.cat(distances), torch.cat(indices))
 
     def _level(self, x: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Return which rows are so far that all points are at one distance, None where none is, and that distance.
+        """Return which rows are at one distance from all points, or None if no row is, and that distance.
 
-        A float64 sum is monotone in each difference, so all distances of a row lie between those to the nearest and to
-        the furthest corner of the box around the points, added in the same order.
+        A float64 sum is monotone in each difference. All distances of a row therefore lie between those to the nearest
+        and to the furthest corner of the box around the points, added in the same order.
         """
         near = x - x.clamp(self._low, self._high)
         if bool(near.abs().amax(1).max() < LEVEL * (self._high - self._low).max()):
@@ -120,7 +120,7 @@ class Candidates:
         return term.cumsum(-1)[..., -1].nan_to_num_(nan=math.inf, posinf=math.inf)
 
     def _nearest(self, x: torch.Tensor, neighbors: int, first: torch.Tensor, second: torch.Tensor) -> Found:
-        """Return what `nearest` does for a few rows, with memory for their products twice."""
+        """Return the result of `nearest` for a few rows; `first` and `second` are memory for their products."""
         count = neighbors + SPARE
         v, slack, _ = self._products(x, first)
         low = v
@@ -176,9 +176,9 @@ class Candidates:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return `v` as float32 `[rows, points or more]`, infinite past the last point, twice its slack, and `|z|²`.
 
-        The first lies in `memory`, if there is any.
+        The first lies in `memory` unless that is None.
 
-        Where a row's numbers are too large, or none, the slack is infinite or NaN.
+        The slack is infinite or NaN if a row's numbers are too large or NaN.
         """
         features = x.shape[1]
         z = torch.ones(len(x), features + 1, dtype=torch.float32)
@@ -193,7 +193,7 @@ class Candidates:
         return torch.mm(z, self._table, out=out), slack, square
 
     def _among(self, x: torch.Tensor, v: torch.Tensor, limit: torch.Tensor, neighbors: int) -> Found:
-        """Return what `nearest` does for rows that have more candidates, those with `v` up to `limit`."""
+        """Return the result of `nearest` for rows with more candidates, the points with `v` up to `limit`."""
         counts = (v <= limit[:, None]).sum(1)
         count = int(counts.max())
         if int(counts.min()) < neighbors or 4 * count > self._count:
@@ -201,7 +201,7 @@ class Candidates:
         return self._chosen(x, v.topk(count, dim=1, largest=False).indices, neighbors)
 
     def _chosen(self, x: torch.Tensor, index: torch.Tensor, neighbors: int) -> Found:
-        """Return what `nearest` does, of candidates `[rows, candidates]`."""
+        """Return the result of `nearest` among candidates `[rows, candidates]`."""
         index = index.sort(dim=1).values
         distance, order = self.distances(x[:, None, :], index).sort(dim=1, stable=True)
         index, order = index.gather(1, order[:, :neighbors]).sort(dim=1)
@@ -210,7 +210,7 @@ class Candidates:
     def distances(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         """Return the reduced distances of rows `[..., features]` to the points of these indices `[...]`.
 
-        They have the bits that `reference_reduced_distances` gives them: a cumulative sum adds in order.
+        They have the bits of `reference_reduced_distances`: a cumulative sum adds in order.
         """
         term = x - self._points.index_select(0, index.flatten()).view(*index.shape, x.shape[-1])
         term *= term
@@ -219,7 +219,7 @@ class Candidates:
         return term.cumsum(-1)[..., -1]
 
     def _searched(self, x: torch.Tensor, neighbors: int) -> Found:
-        """Return what `nearest` does, from the distances to all points."""
+        """Return the result of `nearest`, from the distances to all points."""
         parameters = {"columns": self._columns, "factor": self._factor}
         return nearest_points(x, parameters, "euclidean", 2.0, neighbors, None)
 
@@ -227,15 +227,15 @@ class Candidates:
 def nearest_points(
     x: torch.Tensor, parameters: Parameters, metric: str, p: float, neighbors: int, among: Candidates | None
 ) -> Found:
-    """Return the reduced distances and indices of each row's nearest points, on a CPU from candidates if there are any.
+    """Return the reduced distances and indices of each row's nearest points, on a CPU by `among` unless it is None.
 
     Args:
         x: float64 `[rows, features]`.
         parameters: the `columns`, float64 `[features, points]`, and the `factor` of the metric.
         metric: one of `METRICS`.
-        p: minkowski's.
+        p: the power of minkowski.
         neighbors: at most as many as there are points.
-        among: the same points.
+        among: the same points as candidates, or None.
     """
     if among is not None and x.device.type == "cpu":
         return among.nearest(x, neighbors)
@@ -245,7 +245,7 @@ def nearest_points(
 
 
 def candidates(points: np.ndarray, factor: np.ndarray, metric: str) -> Candidates | None:
-    """Return the points among which `Candidates` finds the nearest by this metric, None where it cannot."""
+    """Return the points for searches by `Candidates`, or None if it does not support the metric or the points."""
     if metric not in SQUARED or not (factor >= 0).all():
         return None
     found = Candidates(points, factor)
@@ -255,10 +255,10 @@ def candidates(points: np.ndarray, factor: np.ndarray, metric: str) -> Candidate
 def in_parts(
     x: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor], width: int, elements: int, metric: str, p: float
 ) -> torch.Tensor:
-    """Return `compute(x)`, which reads distances, for some rows at a time.
+    """Return `compute(x)`, which uses distances, computed for some rows at a time.
 
-    Where the metric needs an exponential or a sine, rows go through `compute` in tiles of one shape, as `in_tiles`
-    says. All others need sums, products, quotients and comparisons alone, which IEEE 754 rounds alike at every place.
+    If the metric needs an exponential or a sine, rows go through `compute` in tiles of one shape, see `in_tiles`. All
+    other metrics use only sums, products, quotients and comparisons, which IEEE 754 rounds alike at every place.
     """
     if metric == "haversine" or (metric == "minkowski" and whole(p) is None):
         return in_tiles(x, compute, width, elements)

@@ -1,7 +1,7 @@
 """Distances between rows and stored points, for the operations that look for neighbours.
 
-Each distance is a sum over features, in float64 and in their order, of a function of the two numbers, so nothing
-cancels: `|x|² − 2xy + |y|²`, which scikit-learn's brute force uses, would lose the digits that two near points share.
+Each distance is a float64 sum over features, in their order, of a function of the two numbers, so nothing cancels:
+`|x|² − 2xy + |y|²`, which scikit-learn's brute force uses, would lose the digits that two near points share.
 Neighbours are ranked by a *reduced* distance, which ranks as the distance does and costs less; `w` is `factor`:
 
 | metric | reduced distance | distance |
@@ -19,7 +19,7 @@ Neighbours are ranked by a *reduced* distance, which ranks as the distance does 
 | nan_euclidean | features / present · Σ (x − y)² over what is present in both | its square root |
 | dice, jaccard, rogerstanimoto, russellrao, sokalsneath | of [x ≠ 0] and [y ≠ 0], as SciPy has them | itself |
 
-A distance that is not a number (a row with NaN, nothing present in both) counts as infinite.
+A distance that is NaN (the row has NaN, or no feature is present in both) counts as infinite.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def reduced_distances(
     WEIGHTED: tl.constexpr,
     UNROLL: tl.constexpr = 4,
 ):
-    """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite where not a number or past the last point."""
+    """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite if NaN or past the last point."""
     return distances_between(
         (x + row * FEATURES)[:, None], (columns + point)[None, :], factor, (row < rows)[:, None],
         (point < POINTS)[None, :], FEATURES=FEATURES, STRIDE=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE,
@@ -84,11 +84,11 @@ def reduced_distances(
 
 @triton.jit
 def distances_between(
-    xs,  # where rows begin, whose features lie side by side
-    ys,  # where points begin, whose features lie `STRIDE` apart
+    xs,  # pointers to the rows, whose features are contiguous
+    ys,  # pointers to the points, whose features lie `STRIDE` apart
     factor,  # float64 [FEATURES]
-    real_row,  # which rows there are
-    real_point,  # which points there are
+    real_row,  # whether a row exists
+    real_point,  # whether a point exists
     FEATURES: tl.constexpr,
     STRIDE: tl.constexpr,
     METRIC: tl.constexpr,
@@ -98,10 +98,10 @@ def distances_between(
     UNROLL: tl.constexpr,
     FUSED: tl.constexpr = True,
 ):
-    """Return reduced distances, of rows and points whose shapes broadcast, infinite as `reduced_distances` says.
+    """Return reduced distances of rows and points whose shapes broadcast, infinite as `reduced_distances` says.
 
-    FUSED says that squares are added by fused multiplications. A compiler that may fuse them does so in most kernels,
-    but where it unrolls a whole sum it rounds another one of the first two squares.
+    FUSED says that squares are added by fused multiply-adds. A compiler that may fuse them does so in most kernels. If
+    it unrolls a whole sum, however, it may round the other one of the first two squares.
     """
     SQUARES: tl.constexpr = METRIC == "euclidean" or METRIC == "sqeuclidean"
     a = tl.zeros((real_row & real_point).shape, tl.float64)
@@ -195,14 +195,14 @@ def reference_reduced_distances(
 ) -> torch.Tensor:
     """Return the reduced distances of rows to every point, float64 `[rows, points]`.
 
-    Some points are taken at a time, so that their distances stay in the cache.
+    Points are processed in pieces, so that their distances stay in the cache.
 
     Args:
         x: float64 `[rows, features]`.
         columns: the points, float64 `[features, points]`.
         factor: float64 `[features]`, see above.
         metric: one of `METRICS`.
-        p: minkowski's.
+        p: the power of minkowski.
     """
     width = max(DISTANCES_AT_ONCE // max(len(x), 1), 64)
     pieces = [_reduced(x, piece, factor, metric, p) for piece in columns.split(width, dim=1)]
@@ -232,19 +232,19 @@ def reference_finish(a: torch.Tensor, metric: str, p: float) -> torch.Tensor:
 
 
 def metric_constants(metric: str, p: float, factor: np.ndarray) -> dict[str, object]:
-    """Return the compile-time arguments by which kernels know a metric."""
+    """Return the compile-time arguments that describe a metric to kernels."""
     return {"METRIC": metric, "P": p, "WHOLE": whole(p), "WEIGHTED": bool((factor != 1).any())}
 
 
 def transposed(points: np.ndarray) -> np.ndarray:
-    """Return the points as kernels read them, `[features, points]`, so that a tile of them is contiguous."""
+    """Return the points in the kernels' layout, `[features, points]`, so that a tile of them is contiguous."""
     return np.ascontiguousarray(points.T)
 
 
 def reduced_radius(radius: float, metric: str, p: float) -> np.ndarray:
     """Return the reduced distance of a distance, as scikit-learn computes it, `[1]`.
 
-    An array, since the Triton language rounds a number that it compares with to float32.
+    The result is an array, since the Triton language rounds a constant in a comparison to float32.
     """
     if metric in ("euclidean", "nan_euclidean"):
         reduced = radius * radius
@@ -272,7 +272,7 @@ def check_points(op: str, points: np.ndarray, factor: np.ndarray, metric: str, p
 
 
 def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metric: str, p: float) -> torch.Tensor:
-    """Return the reduced distances to a few points, the same for all rows or each row's own, NaN where a sum is."""
+    """Return the reduced distances to a few points, shared by all rows or separate for each; a NaN sum stays NaN."""
     if metric == "haversine":
         s, t = (torch.sin(0.5 * (x[:, f, None] - columns[f])) for f in (0, 1))
         return s * s + torch.cos(x[:, :1]) * torch.cos(columns[0]) * t * t
@@ -284,7 +284,7 @@ def _reduced(x: torch.Tensor, columns: torch.Tensor, factor: torch.Tensor, metri
         u, v = x[:, f, None], columns[f]
         term = torch.sub(u, v, out=term)
         if metric in ("euclidean", "sqeuclidean"):
-            term *= term  # and not addcmul, which may round otherwise at the end of a loop: equal points stay equal
+            term *= term  # addcmul may round differently at the end of a loop; equal points must stay equal
         else:
             term.abs_()
         if metric == "minkowski":

@@ -1,7 +1,7 @@
 """MinPlus: `out[r, j] = minᵢ (x[r, i] + lengths[i, j])`, the shortest way over one more edge.
 
 `x`: `[rows, inner]`, infinite where there is no edge; `lengths`: `[inner, width]` float64, finite; `out`:
-`[rows, width]`. A row of infinities answers infinity. NaN is no edge.
+`[rows, width]`. A row of infinities answers infinity. NaN means no edge.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MinPlus(Operation):
         (x,), lengths = inputs, parameters["lengths"]
         x = x.double()
         answer = torch.full((len(x), lengths.shape[1]), math.inf, dtype=torch.float64, device=x.device)
-        for row, out in zip(x, answer, strict=True):  # an edge in a thousand, in a graph of neighbours
+        for row, out in zip(x, answer, strict=True):  # in a graph of neighbours about one edge in a thousand exists
             edges = (row < math.inf).nonzero()[:, 0]
             if len(edges):
                 torch.amin(row[edges, None] + lengths[edges], dim=0, out=out)
