@@ -1,11 +1,11 @@
 """NeighborGraph: each row's distances to the points that are its neighbours, one column a point.
 
 `x`: `[rows, features]`; `points`: `[points, features]`; `factor`: `[features]`, the weights of a metric that has them;
-`out`: `[rows, points]`. `out[r, i]` is the distance by the metric (see `distances.py`), or 1 where `mode` is
-"connectivity", if point `i` is one of the row's neighbours, and otherwise 0, or infinity where `absent` is "infinity".
-The neighbours are the `n_neighbors` nearest points, the smaller index first among equal distances, or, where
-`n_neighbors` is 0, those at most `radius` away. A row whose distances are not numbers has no neighbour within a
-radius, and NaN for its nearest.
+`out`: `[rows, points]`. If point `i` is one of the row's neighbours, `out[r, i]` is the distance by the metric (see
+`distances.py`), or 1 if `mode` is "connectivity". Otherwise it is 0, or infinity if `absent` is "infinity". The
+neighbours are the `n_neighbors` nearest points, the smaller index first among equal distances, or, if `n_neighbors` is
+0, the points at most `radius` away. A row whose distances are NaN has no neighbour within a radius, and its nearest
+points get NaN.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def nearest_graph_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
-    bounds,  # float32 [rows, GROUPS], or what `search_few_rows.py` has, as `finer` is
+    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
     finer,
     reach,  # float64 [rows, 2], see `bounds.py`
-    out,  # float32 or float64 [rows, POINTS], filled with what stands for no neighbour
+    out,  # float32 or float64 [rows, POINTS], filled with the value for no neighbour
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -152,7 +152,7 @@ class NeighborGraph(Operation):
         return len(self.points)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the reduced radius, what bounds are made of, and the points so that a tile of them is contiguous."""
+        """Return the reduced radius, the tables for bounds, and the points in contiguous tiles."""
         return self.plain_parameters() | bound_parameters(
             self.points, self.n_neighbors, self.factor, self.metric, self.p
         )
@@ -208,7 +208,7 @@ class NeighborGraph(Operation):
         return candidates(self.points, self.factor, self.metric)
 
     def _value(self, distance: torch.Tensor) -> torch.Tensor:
-        """Return what the graph holds for neighbours with these reduced distances."""
+        """Return the graph's values for neighbours at these reduced distances."""
         if self.mode == "connectivity":
             return torch.ones_like(distance)
         return reference_finish(distance, self.metric, self.p)

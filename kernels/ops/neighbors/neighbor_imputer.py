@@ -1,11 +1,11 @@
-"""NeighborImputer: fills what is missing (NaN) in a row with the mean of its nearest donors.
+"""NeighborImputer: fills missing numbers (NaN) of a row with the mean of its nearest donors.
 
 `x`: `[rows, features]`; `points`: `[points, features]`, NaN where missing; `means`: `[features]`; `columns`: int32, the
-features to write; `out`: `[rows, columns]`. A missing feature becomes the mean of that feature over its `n_neighbors`
-nearest donors by nan_euclidean distance (see `distances.py`), the smaller index first among equals: the points that
-have the feature, and some other one in common with the row. Weights are uniform, or 1 / distance unless some distance
-is zero: then 1 for those donors and 0 for the others. Without any donor it becomes `means` (Troyanskaya et al.,
-Bioinformatics 17:520, 2001).
+features to write; `out`: `[rows, columns]`. The donors of a missing feature are the points that have the feature and
+share some other feature with the row. The feature becomes the mean over the `n_neighbors` nearest donors by
+nan_euclidean distance (see `distances.py`), the smaller index first among equals. Weights are uniform, or 1 / distance
+unless some distance is zero: then 1 for those donors and 0 for the others. Without any donor the feature becomes its
+entry of `means` (Troyanskaya et al., Bioinformatics 17:520, 2001).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .search import WEIGHTS, check_neighbors, neighbor_weights, reference_neares
 from .top_k import INFINITE_HALF, NONE, comes_before, from_upper_half, keep_nearer, next_groups, upper_half, worth_more
 
 DISTANCES_AT_ONCE = 2**22
-"""So many distances lie in memory at a time; what has more rows is computed part by part."""
+"""Distances in memory at a time; more rows are computed part by part."""
 
 BLOCK_POINTS = 128
 AT_ONCE = 2
@@ -48,7 +48,7 @@ def missing_distances_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
 ):
-    """A program makes the reduced distances of `BLOCK_ROWS` rows, if one misses a feature, to `BLOCK_POINTS` points."""
+    """A program makes the reduced distances of `BLOCK_ROWS` rows to `BLOCK_POINTS` points if a row misses a feature."""
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     missing = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.int32)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
@@ -90,7 +90,7 @@ def neighbor_imputer_kernel(
     BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
 ):
-    """A program makes one column of a row; it looks for neighbours if the row misses the feature."""
+    """A program makes one column of a row; it searches for neighbours only if the row misses the feature."""
     row = tl.program_id(0).to(tl.int64)
     feature = tl.load(columns + tl.program_id(1)).to(tl.int64)
     y = tl.load(x + row * FEATURES + feature).to(tl.float64)
@@ -98,7 +98,7 @@ def neighbor_imputer_kernel(
         group = tl.arange(0, BLOCK_GROUPS)[None, :]
         low = tl.load(least + row * GROUPS + group, mask=group < GROUPS, other=INFINITY)
         base = tl.min(low, axis=1)
-        above = tl.where(low == INFINITY, INFINITY, low - base[:, None])  # which is 0 for all where all are as near
+        above = tl.where(low == INFINITY, INFINITY, low - base[:, None])  # 0 everywhere if all groups are as near
         bound = upper_half(above)
         slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :]
         best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
@@ -126,7 +126,7 @@ def neighbor_imputer_kernel(
 
 @dataclass(frozen=True, eq=False)
 class NeighborImputer(Operation):
-    """Missing features from the nearest points that have them."""
+    """Fill missing features from the nearest points that have them."""
 
     points: np.ndarray
     means: np.ndarray
@@ -149,7 +149,7 @@ class NeighborImputer(Operation):
         return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile of them is contiguous."""
+        """Return the points transposed, so that a tile is contiguous."""
         return {"values": transposed(self.points), "means": self.means, "columns": self.columns}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -214,7 +214,7 @@ class NeighborImputer(Operation):
         return f"from {self.n_neighbors} of {len(self.points)} points, weights {self.weights}"
 
     def _donated(self, distance: torch.Tensor, values: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        """Return what the nearest donors give each row, `[rows]`, for the values of one feature, `[points]`."""
+        """Return the nearest donors' mean for each row, `[rows]`, for the values of one feature, `[points]`."""
         donors = (~values.isnan()).nonzero()[:, 0]
         if not len(donors):
             return mean.expand(len(distance))

@@ -2,11 +2,11 @@
 
 `x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `factor`: `[features]`, the
 weights of a metric that has them; `out`: `[rows, outputs]`. The sums run over the `n_neighbors` nearest points by the
-metric (see `distances.py`), the smaller index first among equal distances; `w` is 1 for uniform weights, and for
-distance weights 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others.
+metric (see `distances.py`), the smaller index first among equal distances. `w` is 1 for uniform weights. For distance
+weights it is 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others.
 
-A row whose distances are not numbers answers NaN, but for nan_euclidean with uniform weights: there a point that has
-nothing in common with the row is further than all others and otherwise a neighbour like them.
+A row whose distances are NaN answers NaN, except for nan_euclidean with uniform weights: there a point that shares no
+feature with the row is further than all others and otherwise a neighbour like them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def neighbors_kernel(
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
     targets,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or what `search_few_rows.py` has, as `finer` is
+    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
     finer,
     reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, OUTPUTS]
@@ -101,7 +101,7 @@ class Neighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points so that a tile of them is contiguous, and what bounds are made of."""
+        """Return the points in contiguous tiles, and the tables for bounds."""
         return self.plain_parameters() | bound_parameters(
             self.points, self.n_neighbors, self.factor, self.metric, self.p
         )
@@ -130,7 +130,7 @@ class Neighbors(Operation):
         return in_parts(x, compute, outputs, elements, self.metric, self.p)
 
     def nearest(self, x: torch.Tensor, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reduced distances and indices of each row's neighbours, by ascending index."""
+        """Return the reduced distances and indices of each row's neighbours, in the order of their indices."""
         return nearest_points(x, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:

@@ -2,13 +2,13 @@
 
 `x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `factor`: `[features]`, the
 weights of a metric that has them; `empty`: `[outputs]`; `out`: `[rows, outputs]`. The sums run over the points whose
-distance by the metric (see `distances.py`) is at most `radius`; `w` is 1 for uniform weights, and for distance weights
-1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row with no point within
-the radius answers `empty`.
+distance by the metric (see `distances.py`) is at most `radius`. `w` is 1 for uniform weights. For distance weights it
+is 1 / distance, unless some distance is zero: then 1 for those points and 0 for the others. A row without points
+within the radius answers `empty`.
 
-With uniform weights and Euclidean distances matrix products find the points and add up their targets
-(`radius_sums.py`). Otherwise a kernel adds up what float64 distances choose: of all groups of points, or where few
-groups hold a neighbour, of those that bounds leave (`bounds.py`).
+With uniform weights and Euclidean distances matrix products find the points and sum their targets (`radius_sums.py`).
+Otherwise a kernel sums the targets of the points chosen by float64 distances. It visits all groups of points, or, if
+few groups hold a neighbour, only those that bounds leave (`bounds.py`).
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ from .search import check_targets
 
 SAMPLE = 16
 LARGEST_SHARE = 0.1
-"""Where a row has neighbours in at most so many of the groups of points, the groups are looked for one by one."""
+"""If a row has neighbours in at most this share of the groups of points, bounds select the groups to visit."""
 
 MOST_SUMS = 2048
-"""How many sums a program keeps at most, one for each row, output and place in a group."""
+"""The most sums that a program keeps, one for each row, output and place in a group."""
 
 MANY_ROWS = 32
-"""From so many rows on, several of them share what a program loads, where most groups hold neighbours."""
+"""From this many rows on, several rows share the numbers that a program loads, if most groups hold neighbours."""
 
 MOST_PARTS = 64
-"""Programs that share a row's points. Their sums are added in order, so the number follows the model alone."""
+"""The most programs that share a row's points. Their sums are added in order, so the number follows the model alone."""
 
 LEAST_IN_PART = 8
-"""How many groups of points a program looks at, at least."""
+"""The fewest groups of points that a program visits."""
 
 SUMS_AT_ONCE = 2**22
-"""So many sums lie in memory at a time; what has more rows is computed part by part."""
+"""Sums in memory at a time; more rows are computed part by part."""
 
 
 @triton.jit
 def weights_within(distance, furthest, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
-    """Return the weights of points with these reduced distances, and 1 for those that are no distance away."""
+    """Return the weights of points with these reduced distances, and 1 for the points at distance zero, else 0."""
     within = distance <= furthest
     weight = within.to(tl.float64)
     hit = weight
@@ -108,7 +108,7 @@ def radius_sums_kernel(
 ):
     """A program makes `BLOCK_OUTPUTS` sums of `BLOCK_ROWS` rows over those of `IN_PART` groups that may be within.
 
-    Each of a group's places has a sum of its own, over groups in their order; a group that is not within adds zeros.
+    Each place in a group has its own sum, over the groups in their order; a group outside the radius adds zeros.
     """
     KINDS: tl.constexpr = 2 if BY_DISTANCE else 1
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -219,7 +219,7 @@ class RadiusNeighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the reduced radius, the points so that a tile of them is contiguous, and what bounds are made of."""
+        """Return the reduced radius, the points in contiguous tiles, and the tables for bounds."""
         if self._by_products:
             found = self.plain_parameters() | within_parameters(self.points, self.targets, self.factor)
             return {name: array for name, array in found.items() if name != "targets"}
@@ -254,7 +254,7 @@ class RadiusNeighbors(Operation):
         block_outputs = min(triton.next_power_of_2(outputs), max(MOST_SUMS // group, 1), 32)
         block_rows = 1 if self._few or rows < MANY_ROWS else max(MOST_SUMS // (group * block_outputs), 1)
         shared = block_rows > 1
-        x = x[:rows].double() if shared else x  # which each program would do for each of its points
+        x = x[:rows].double() if shared else x  # otherwise each program would convert the rows for each of its points
         for part, bounds, reach in self._parts(x, parameters, rows, width):
             count = part.stop - part.start
             sums = torch.empty(count, width, dtype=torch.float64, device=x.device)
@@ -292,7 +292,7 @@ class RadiusNeighbors(Operation):
     def _parts(
         self, x: torch.Tensor, parameters: Parameters, rows: int, width: int
     ) -> Iterator[tuple[slice, torch.Tensor | None, torch.Tensor | None]]:
-        """Yield some rows at a time, and their bounds and reach if few groups of points hold neighbours."""
+        """Yield slices of rows, with their bounds and reach if few groups of points hold neighbours."""
         step = max(SUMS_AT_ONCE // width, MANY_ROWS)
         for start in range(0, rows, step):
             part = slice(start, min(start + step, rows))
@@ -308,7 +308,7 @@ class RadiusNeighbors(Operation):
 
     @functools.cached_property
     def _few(self) -> bool:
-        """Whether few groups of points hold a neighbour of a row, judged by some of the points themselves."""
+        """Return whether few groups of points hold a neighbour of a row, estimated from a sample of the points."""
         if not bounded(self.points, 1, self.factor, self.metric, self.p):
             return False
         within = (self._sample()[1] <= float(self._reduced_radius[0])).mean()
@@ -316,7 +316,7 @@ class RadiusNeighbors(Operation):
 
     @functools.cached_property
     def _by_products(self) -> bool:
-        """Whether matrix products find the neighbours and add their targets up, see `radius_sums.py`."""
+        """Return whether matrix products find the neighbours and sum their targets, see `radius_sums.py`."""
         if self.weights != "uniform" or self.metric not in SQUARED or not bounded(self.points, 1, self.factor):
             return False
         radius = float(self._reduced_radius[0])
@@ -327,7 +327,7 @@ class RadiusNeighbors(Operation):
         return reduced_radius(self.radius, self.metric, self.p)
 
     def _sample(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return some of the points, and their reduced distances to all of them."""
+        """Return a sample of the points, and their reduced distances to all points."""
         some = self.points[:: -(-len(self.points) // SAMPLE)]
         columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
         distance = reference_reduced_distances(torch.from_numpy(some), columns, factor, self.metric, self.p)

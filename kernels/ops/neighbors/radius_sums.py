@@ -1,14 +1,15 @@
-"""Sums over the stored points within a radius of rows, exact: matrix products decide nearly all, float64 the others.
+"""Exact sums over the stored points within a radius of rows: matrix products decide nearly all, float64 the others.
 
 For a squared distance, rows and points are written as two float16 numbers each, `v = (x − shift) · scale ≈ h + l`, and
-matrix units compute `|y|² − 2 x · y` from them. A row's limits allow for what rounding and float32 sums may lose: a
+matrix units compute `|y|² − 2 x · y` from them. A row's limits allow for rounding and for the error of float32 sums: a
 number up to the lower limit says that a point lies within the radius, and one beyond the upper limit that it does not.
-Where one of a tile's points lies between the two, float64 distances decide about the tile; such tiles are few. So the
-points are those that these distances alone would choose, and neither rounding nor a program's shape can change them.
+If one of a tile's points lies between the two, float64 distances decide about the tile; such tiles are few. The chosen
+points are therefore those that float64 distances alone would choose, and neither rounding nor a program's shape can
+change them.
 
-Targets are whole numbers of a `quantum`, and these are written as `DIGITS` digits that float16 holds. A second matrix
-product adds up the digits of the points within. Sums of whole numbers this small are exact in float32, in any order.
-The first column of the digits is 1, and its sum the number of points.
+Targets are whole multiples of a `quantum`, each written as `DIGITS` digits that float16 holds. A second matrix product
+sums the digits of the points within the radius. Sums of whole numbers this small are exact in float32, in any order.
+The first column of the digits is 1, so its sum is the number of points.
 """
 
 from __future__ import annotations
@@ -32,47 +33,47 @@ from .radius_sums_kernel import (
 )
 
 BITS = 54
-"""A target has at most so many bits: four digits and all but one bit of the fifth."""
+"""The most bits of a target: four digits and all but one bit of the fifth."""
 
 MOST_FEATURES = 64
-"""Of so many features a block of rows and three of points fit the shared memory of every GPU that has matrix units."""
+"""With this many features a block of rows and three of points fit the shared memory of any GPU with matrix units."""
 
 MOST_SUMMED = 2048
-"""Points whose digits a program adds up: float32 holds sums of several times as many."""
+"""Points whose digits a program sums; float32 sums stay exact for several times as many."""
 
 MOST_COLUMNS = 64
-"""How many sums of a row a program makes at most."""
+"""The most sums of a row that a program makes."""
 
 TILE_POINTS = 64
-"""Points of a tile. Float64 looks at all of them if it must look at one."""
+"""Points of a tile. If one of them needs a float64 distance, all of them get one."""
 
 MOST_DOUBTS = 1 / 16
-"""Float64 may look at this share of a row's tiles; at more, another way is as fast."""
+"""The largest share of a row's tiles left to float64; at a larger share another way is as fast."""
 
 FEW_ROWS = 16
-"""So many rows are one block of the smallest matrix product."""
+"""The rows of one block of the smallest matrix product."""
 
 PROGRAMS = 400
-"""So many programs, or of few rows twice as many, fill a GPU."""
+"""Programs that fill a GPU; for few rows twice as many are needed."""
 
 LAUNCHES = 3
-"""How many kernels `launch_means` starts."""
+"""Kernels that `launch_means` starts."""
 
 SUMS_AT_ONCE = 2**23
-"""So many sums lie in memory at a time; what has more rows is computed part by part."""
+"""Sums in memory at a time; more rows are computed part by part."""
 
 
 def decided_by_products(
     points: np.ndarray, targets: np.ndarray, factor: np.ndarray, radius: float, some: np.ndarray, distance: np.ndarray
 ) -> bool:
-    """Return whether products decide of nearly all points whether they lie within the radius, judged by some rows.
+    """Return whether products decide about nearly all points, estimated from a sample of rows.
 
     Args:
         points: `[points, features]`.
         targets: `[points, outputs]`.
         factor: `[features]`, the weights of the metric.
-        radius: reduced.
-        some: the rows.
+        radius: the reduced radius.
+        some: the sample of rows.
         distance: their reduced distances to the points.
     """
     v, rounding = centred(points, factor, 2.0)
@@ -87,7 +88,7 @@ def decided_by_products(
 
 
 def within_parameters(points: np.ndarray, targets: np.ndarray, factor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what the kernels read of the points and their targets, beside the factor, the radius and `empty`."""
+    """Return the kernels' tables of points and targets, without the factor, the radius and `empty`."""
     count, features = points.shape
     v, rounding = centred(points, factor, 2.0)
     padded = padded_points(count)
@@ -119,7 +120,7 @@ def within_parameters(points: np.ndarray, targets: np.ndarray, factor: np.ndarra
 def in_digits(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return targets `[points, outputs]` in digits, `[points, 1 + DIGITS · outputs]`, and each output's quantum.
 
-    The first column is 1; then follow the most significant digits of all outputs, and so on.
+    The first column is 1. Then come the most significant digits of all outputs, and so on.
     """
     exponent = np.frexp(np.abs(targets).max(axis=0))[1]
     rest = np.rint(np.ldexp(targets, BITS - exponent)).astype(np.int64)
@@ -196,16 +197,16 @@ def launch_means(
             **metric_constants("euclidean", 2.0, factor),
             BLOCK_POINTS=block_points,
             BLOCK_OUTPUTS=block_outputs,
-            enable_fp_fusion=False,  # so that a distance is the reference's to the bit
+            enable_fp_fusion=False,  # so that a distance has the reference's bits
             **mean_shape(rows, int(triton.next_power_of_2(1 + DIGITS.value * block_outputs))),
         )
 
 
 def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, int], int]:
-    """Return how much of the work a program adds up at a time, and through how many tiles it goes.
+    """Return the block that a program sums at a time, and the number of tiles that it goes through.
 
-    None of it changes an answer. Few rows are shared among many small programs; without matrix units, where the
-    products of a thread lie in its registers, these are more threads.
+    Neither changes an answer. Few rows are shared among many small programs. Without matrix units the products of a
+    thread lie in its registers, so a program has more threads.
     """
     few = rows <= FEW_ROWS
     block_rows, warps = ((16, 1) if few else (64, 4)) if matrix_units else (16, 8)
@@ -215,30 +216,30 @@ def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, in
 
 
 def mean_shape(rows: int, columns: int) -> dict[str, int]:
-    """Return how much of a row with so many sums a program takes at a time.
+    """Return the block of a row with so many sums that a program processes at a time.
 
-    With sums enough in a program's registers the compiler lets it load many features of a point at once.
+    With enough sums in a program's registers the compiler lets it load many features of a point at once.
     """
     shares = (8192 if rows <= FEW_ROWS else 4096) // columns
     return {"BLOCK_TILES": 2048, "BLOCK_SHARES": shares, "BLOCK_COLUMNS": columns, "UNROLL": 32, "num_warps": 4}
 
 
 def slack_of(features: int) -> float:
-    """Return the share of the squared norms that float32 sums of products may lose."""
+    """Return the bound on the error of float32 sums of products, as a share of the squared norms."""
     return (3 * features + 16) * 2.0**-22
 
 
 def padded_points(points: int) -> int:
-    """Return how many points whole tiles hold."""
+    """Return the point count rounded up to whole tiles."""
     return int(triton.cdiv(points, MOST_BLOCK_POINTS)) * MOST_BLOCK_POINTS
 
 
 def padded_width(features: int) -> int:
-    """Return how many numbers a row has that fill a block."""
+    """Return the features of a row padded to a whole block."""
     return max(16, int(triton.next_power_of_2(features)))
 
 
 def padded_columns(outputs: int) -> int:
-    """Return how many columns hold an output's digits, and the number of points, in whole blocks."""
+    """Return the columns for the digits of all outputs and the number of points, padded to whole blocks."""
     columns = max(16, int(triton.next_power_of_2(1 + DIGITS.value * outputs)))
     return columns if columns <= MOST_COLUMNS else -(-(1 + DIGITS.value * outputs) // MOST_COLUMNS) * MOST_COLUMNS

@@ -1,4 +1,4 @@
-"""The kernels that add up the targets of the points within a radius; `radius_sums.py` says how."""
+"""The kernels that sum the targets of the points within a radius; `radius_sums.py` explains the method."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from .bounds_kernel import LARGEST
 from .distances import distances_between
 
 DIGITS = tl.constexpr(5)
-"""How many digits a target has."""
+"""Digits of a target."""
 
 BASE = tl.constexpr(2048)
-"""A digit lies within [-BASE / 2, BASE / 2], and the most significant one within 1 of it."""
+"""A digit lies within [-BASE / 2, BASE / 2]; the most significant one may exceed that by 1."""
 
 SLACK_POINTS = tl.constexpr(32)
-"""Points that share what float32 sums may lose."""
+"""Points that share one bound on the error of float32 sums."""
 
 TINY = tl.constexpr(2.0**-20)
-"""So that limits allow for what is lost of numbers that are small even for float16."""
+"""Added to limits for the loss on numbers that are small even for float16."""
 
 LENGTHY = tl.constexpr(1e18)
-"""Further than a row that is written in float16 can be from a point."""
+"""A distance beyond that of any point from a row that fits float16."""
 
 
 @triton.jit
 def in_two(x, shift, scale, row, feature, rows, FEATURES: tl.constexpr):
-    """Write features of rows as two float16 numbers; return these, and what is wrong with them.
+    """Write features of rows as two float16 numbers; return these, a fault code, and two arrays of squares.
 
-    That is 0 for nothing, 1 for a number too large for float16 and 2 for one that is infinite or none. Then come the
-    squares of what was written, and of what it lacks, float64. All are `[rows, features]`.
+    The code is 0 for no fault, 1 for a number too large for float16 and 2 for an infinite one or NaN. The squares, in
+    float64, are of the written numbers and of their rounding errors. All arrays are `[rows, features]`.
     """
     real = feature < FEATURES
     u = tl.load(x + row[:, None] * FEATURES + feature, mask=real & (row < rows)[:, None], other=0.0).to(tl.float64)
@@ -45,10 +45,10 @@ def in_two(x, shift, scale, row, feature, rows, FEATURES: tl.constexpr):
 
 @triton.jit
 def limits_of(fault, squares, away, radius, unit, lost, SLACK: tl.constexpr):
-    """Return the limits of rows, float32, from what `in_two` returns, one number of each for a row.
+    """Return the limits of rows, float32, from the results of `in_two` reduced to one number for each row.
 
-    No point lies within the radius of a row that is not finite. Where a row is too far for float16, its limits say that
-    no point does, or leave all to float64.
+    No point lies within the radius of a row that is not finite. If a row is too far for float16, its limits exclude
+    all points or leave all to float64.
     """
     reach = tl.minimum(tl.sqrt(tl.load(radius) * tl.load(unit)), LENGTHY)
     off = (tl.sqrt(away) + tl.load(lost)) * 1.001
@@ -97,10 +97,10 @@ def sums_within_kernel(
     limits,  # float32 [rows, 2]
     near,  # float16 [tiles * BLOCK_POINTS, 2, WIDTH], the points like `parts`
     norms,  # float32 [tiles * BLOCK_POINTS], their squared norms; infinite past the last point
-    slack,  # float32 [tiles * BLOCK_POINTS / SLACK_POINTS], what sums with such norms may lose
+    slack,  # float32 [tiles * BLOCK_POINTS / SLACK_POINTS], the error bound of sums with such norms
     digits,  # float16 [tiles * BLOCK_POINTS, COLUMNS]
     sums,  # float32 [rows, shares, COLUMNS]
-    doubts,  # uint8 [rows, tiles], 1 where a tile's points were left out, as limits do not decide of one of them
+    doubts,  # uint8 [rows, tiles], 1 if a tile's points were left out because limits do not decide about one of them
     rows,
     tiles,
     tiles_each,
@@ -174,9 +174,9 @@ def mean_within_kernel(
     BLOCK_OUTPUTS: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """A program makes `BLOCK_OUTPUTS` outputs of a row, and adds the points that were left out.
+    """A program makes `BLOCK_OUTPUTS` outputs of a row, and adds the points of the tiles that were left out.
 
-    Every sum is exact, so their order does not count.
+    Every sum is exact, so the order does not matter.
     """
     row = tl.program_id(0).to(tl.int64)
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)

@@ -1,9 +1,9 @@
-"""The nearest of stored points to each row, for the operations that answer from them.
+"""The nearest stored points to each row, for the operations that answer from them.
 
 Among equal distances the point with the smallest index is nearer. A kernel goes over tiles of points, all of them or
 the most promising groups of a row (`bounds.py`), and keeps the best so far of each row in registers: while a tile
-holds a point nearer than a row's worst, the nearest such point takes the worst one's place. What a row keeps depends
-on no other row.
+holds a point nearer than a row's worst, the nearest such point takes the worst one's place. The points that a row keeps
+do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .search_few_rows import list_distances_kernel, nearest_in_parts, nearest_li
 from .top_k import NONE, by_index, comes_before, keep_nearer, next_groups, worth_more
 
 MAX_NEIGHBORS = 4096
-"""How many neighbours of a row the registers of one program hold."""
+"""Neighbours of a row that fit the registers of one program."""
 
 WEIGHTS = ("uniform", "distance")
-"""How a row's neighbours may be weighted."""
+"""The ways to weight a row's neighbours."""
 
 SEARCH_WARPS = 1
-"""A search is a chain of small steps; within one warp they need not wait for others."""
+"""A search is a chain of small steps, which need no synchronisation within one warp."""
 
 FEW_ROWS = 256
-"""So many rows leave room on a GPU for several warps each, which look at several groups together."""
+"""Up to this many rows a GPU has room for several warps each, which visit several groups at once."""
 
 FEW_NEIGHBORS = 16
-"""So many neighbours of few rows are searched as `search_few_rows.py` says."""
+"""Up to this many neighbours, few rows are searched by `search_few_rows.py`."""
 
 LISTED = {True: 2**23, False: 2**19}
-"""For so many differences (rows × points × features) no bounds are made, by whether a GPU has many float64 units."""
+"""Up to this many differences (rows × points × features) need no bounds; the key is has_many_float64_units."""
 
 MOST_LISTED_POINTS = 2**15
 
 PARTED_ROWS, MOST_TILES = 64, 2048
-"""For so many rows and tiles of points there are Euclidean bounds of parts of the tiles too."""
+"""Up to this many rows and tiles of points, parts of the tiles get Euclidean bounds too."""
 
 COARSE = tl.constexpr(512)
-"""Among so many bounds at most a search of such parts begins."""
+"""The most bounds that a search of such parts starts from."""
 
 
 @triton.jit
@@ -57,10 +57,10 @@ def nearest(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
-    bounds,  # float32 [rows, GROUPS], see `bounds.py`, or what `search_few_rows.py` has; not read without groups
-    finer,  # not read without FINE: what `search_few_rows.py` has of single points or of parts of tiles
-    reach,  # float64 [rows, 2], see `bounds.py`; not read unless searches go by bounds
-    row,  # int64 [BLOCK_ROWS], one row where there are groups
+    bounds,  # float32 [rows, GROUPS], see `bounds.py`, or an array of `search_few_rows.py`; not read without groups
+    finer,  # not read without FINE: distances or bounds of `search_few_rows.py`, of single points or of parts of tiles
+    reach,  # float64 [rows, 2], see `bounds.py`; not read unless searches use bounds
+    row,  # int64 [BLOCK_ROWS], one row if there are groups
     rows,
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
@@ -80,9 +80,9 @@ def nearest(
 ):
     """Return the reduced distances and indices of the nearest points, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each.
 
-    Always in the same order for a row, by their indices where there are groups (of BLOCK_POINTS points). The first
-    NEIGHBORS slots count. A slot that was never filled holds an infinite distance and an index past the last point.
-    FINE is 0, or of how many points `finer` says something; a bound is then of TILE points.
+    The order is always the same for a row: by index if there are groups (of BLOCK_POINTS points). The first NEIGHBORS
+    slots are valid. A slot that was never filled holds an infinite distance and an index past the last point. FINE is
+    0, or the number of points for each entry of `finer`; a bound is then of TILE points.
     """
     slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([row.shape[0], BLOCK_NEIGHBORS], tl.int32)
     best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
@@ -136,9 +136,9 @@ def nearest(
 
 @triton.jit
 def neighbor_weights(best, real, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
-    """Return the weights of neighbours with the reduced distances `best`, 0 where they are not `real`.
+    """Return the weights of neighbours with the reduced distances `best`, 0 if they are not `real`.
 
-    Others weigh 1, or `BY_DISTANCE` 1 / distance; where that is infinite for some, these weigh 1 and the others 0.
+    Real ones weigh 1, or `BY_DISTANCE` 1 / distance; if that is infinite for some, these weigh 1 and the others 0.
     """
     weight = tl.where(real, 1.0, tl.zeros_like(best))
     if BY_DISTANCE:
@@ -162,7 +162,7 @@ def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Search:
-    """One launch of a kernel that calls `nearest`: for which rows, on which grid, with which of its arguments."""
+    """One launch of a kernel that calls `nearest`: its rows, its grid, some of its arguments and its warps."""
 
     part: slice
     grid: tuple[int]
@@ -182,18 +182,18 @@ def searches(
 ) -> Iterator[Search]:
     """Yield the launches that search the nearest of `points` points, after the launches that each of them needs.
 
-    Where `parameters` has what bounds are made of, a program looks at one row's most promising groups of points, else
-    at all points for several rows, as `tile` says.
+    If `parameters` has the tables for bounds, a program visits one row's most promising groups of points. Otherwise it
+    visits all points for several rows, see `tile`.
 
     Args:
         x: the rows.
-        parameters: of the operation.
-        rows: how many there are.
-        points: how many points there are.
-        neighbors: how many of them are nearest.
+        parameters: the operation's parameters.
+        rows: the number of rows.
+        points: the number of points.
+        neighbors: the number of nearest points.
         constants: the metric, as `metric_constants` returns it.
-        tile: a program's rows, slots and points, where not as `neighbor_tile` says.
-        alike: whether programs have one shape for all numbers of rows, as sums that follow it must have.
+        tile: a program's rows, slots and points; None for those of `neighbor_tile`.
+        alike: whether programs must have one shape for any number of rows, because sums follow that shape.
     """
     if "unit" not in parameters:
         tile = tile or neighbor_tile(neighbors)
@@ -227,7 +227,7 @@ def searches(
 def _listed(
     x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
 ) -> Search:
-    """Launch what writes the distances of rows to all points; return the search of these."""
+    """Launch the kernel that writes the distances of rows to all points; return the search among these."""
     groups, group, features = shape["GROUPS"], shape["BLOCK_POINTS"], x.shape[1]
     least = torch.empty(rows, groups, dtype=torch.float64, device=x.device)
     listed = torch.empty(rows, groups * group, dtype=torch.float64, device=x.device)
@@ -256,7 +256,7 @@ def _listed(
 def _in_parts(
     x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
 ) -> Search:
-    """Launch what bounds the distances of rows to tiles of points and to parts of these; return the search of them."""
+    """Launch the kernels that bound the distances of rows to tiles and their parts; return the search among these."""
     tile, part = tile_points(points), 4 if rows <= 16 else 8
     tiles, at_once = triton.cdiv(points, tile), max(8, shape["BLOCK_NEIGHBORS"])
     finer = torch.empty(rows, padded_points(points) // part, dtype=torch.float32, device=x.device)
@@ -270,14 +270,14 @@ def _in_parts(
 
 
 def unrolled(most: int, features: int) -> int:
-    """Return how many features a program loads ahead: as many as registers hold, and not more than there are."""
+    """Return how many features a program loads ahead: as many as registers hold, but no more than exist."""
     return min(most, 1 << (features.bit_length() - 1))
 
 
 def search_program(few: bool, features: int, whole_power: bool) -> tuple[dict[str, int], int]:
-    """Return how many groups a program looks at together, how many features it loads ahead, and its warps.
+    """Return how many groups a program visits together, how many features it loads ahead, and its warps.
 
-    Powers that are no whole number take many instructions, of which fewer are repeated.
+    Fractional powers take many instructions, so their loops are unrolled less.
     """
     unroll = 16 if not whole_power else 32 if few else 16 if features <= 32 else 64
     return {"AT_ONCE": 8 if few else 1, "UNROLL": unroll}, 8 if few else SEARCH_WARPS
@@ -291,13 +291,13 @@ def neighbor_tile(neighbors: int) -> dict[str, int]:
 
 
 def check_neighbors(op: str, neighbors: int, points: int, most: int = MAX_NEIGHBORS) -> None:
-    """Raise `PlanError` unless so many neighbours can be taken from so many points."""
+    """Raise `PlanError` unless the points hold so many neighbours."""
     if not 1 <= neighbors <= min(points, most):
         raise PlanError(f"{op}: n_neighbors must lie in [1, {min(points, most)}], not {neighbors}.")
 
 
 def check_targets(op: str, targets: np.ndarray, weights: str, points: int) -> None:
-    """Raise `PlanError` unless every point has targets and the weights have a name."""
+    """Raise `PlanError` unless every point has targets and the weights are a known kind."""
     if targets.ndim != 2 or len(targets) != points or not targets.shape[1]:
         raise PlanError(f"{op}: targets must be [{points}, outputs], not {list(targets.shape)}.")
     if weights not in WEIGHTS:

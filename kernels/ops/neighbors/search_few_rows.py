@@ -1,10 +1,10 @@
-"""The nearest points of few rows, where a search is bound by its chain of steps and not by what it computes.
+"""The nearest points of few rows, for searches limited by their chain of steps and not by their arithmetic.
 
-Of so few points that their distances to all rows are soon known, a first kernel writes these, float64, and the least of
-each group. The nearest k points lie in the k groups with the least (of equals the first): a group beyond those holds
-nothing nearer than k points are. Of more points a first kernel bounds distances, as `bounds.py` says, to tiles of
-points and to parts of these; a program goes through a row's tiles by their bounds, and in a few at a time through their
-parts, with exact distances, until no bound is within the worst neighbour so far.
+If points are so few that all distances are quickly computed, a first kernel writes these, float64, and the minimum of
+each group. The nearest k points lie in the k groups with the smallest minima (the first ones among equals): k points
+are at least as near as any point of the other groups. With more points a first kernel bounds distances, see
+`bounds.py`, to tiles of points and to parts of these. A program then visits a row's tiles by their bounds, a few at a
+time, and in these the parts, with exact distances, until all bounds are beyond the worst neighbour so far.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def nearest_listed(
     BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
 ):
-    """Return what `take_nearest` does, of all points."""
+    """Return the result of `take_nearest` over all points."""
     group = tl.arange(0, BLOCK_GROUPS)[None, :]
     there = (row < rows)[:, None]
     low = tl.load(least + row[:, None] * GROUPS + group, mask=there & (group < GROUPS), other=INFINITY)
@@ -110,9 +110,9 @@ def nearest_in_parts(
     BLOCK_NEIGHBORS: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """Return what `take_nearest` does, of points whose bounds leave room; a tile has `PARTS` parts of `PART` points.
+    """Return the result of `take_nearest` over points within bounds; a tile has `PARTS` parts of `PART` points.
 
-    So many tiles as TOGETHER says count as one: those with the same place in as many parts of all tiles.
+    TOGETHER tiles count as one: those at the same place in each of TOGETHER equal sections of the tiles.
     """
     COARSE: tl.constexpr = BLOCK_TILES // TOGETHER
     SPAN: tl.constexpr = TOGETHER * PARTS

@@ -1,7 +1,7 @@
-"""The nearest of points, kept in registers by kernels that look for neighbours; of equals the first is nearer.
+"""The nearest points, kept in registers by kernels that search for neighbours; the first of equals is nearer.
 
-A reduced distance is at least 0, so that its bits, as whole numbers, rank as it does. A GPU takes the least of 32 whole
-numbers of 32 bits in one step where a float64 number needs ten: `take_nearest` and `next_least` compare such numbers.
+A reduced distance is at least 0, so its bits, read as an integer, rank as it does. A GPU takes the minimum of 32
+integers of 32 bits in one step, but needs ten for float64 numbers: `take_nearest` and `next_least` compare integers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton.language as tl
 from .distances import INFINITY
 
 NONE = tl.constexpr(2**31 - 1)
-"""An index that is no point's."""
+"""An index that belongs to no point."""
 
 INFINITE_HALF = tl.constexpr(0x7FF00000)
 """The upper half of float64's infinity; the lower is 0."""
@@ -23,23 +23,23 @@ INFINITE_SINGLE = tl.constexpr(0x7F800000)
 
 @triton.jit
 def take_nearest(distance, index, NEIGHBORS: tl.constexpr, SLOTS: tl.constexpr):
-    """Return the nearest of candidates, the nearest first, distances and indices `[rows, SLOTS]` each.
+    """Return the nearest candidates, the nearest first, as distances and indices `[rows, SLOTS]` each.
 
-    Slots that no candidate fills hold infinite distances and indices past the last point; those from NEIGHBORS on
-    hold −infinity and −1, as `keep_nearer` needs them.
+    Slots without a candidate hold infinite distances and indices past the last point. Slots from NEIGHBORS on hold
+    −infinity and −1, as `keep_nearer` needs them.
 
     Args:
         distance: float64 `[rows, candidates]`.
-        index: int32 of that shape, other ones for each of a row's candidates, `NONE` for what is none.
+        index: int32 of that shape, distinct within a row, `NONE` for a missing candidate.
         NEIGHBORS: how many are taken.
-        SLOTS: a power of two, at least as many.
+        SLOTS: a power of two, at least NEIGHBORS.
     """
     slot = tl.arange(0, SLOTS)[None, :]
     best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY) + tl.zeros([distance.shape[0], SLOTS], tl.float64)
     chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1) + tl.zeros([distance.shape[0], SLOTS], tl.int32)
     bits = distance.to(tl.int64, bitcast=True)
     high = (bits >> 32).to(tl.int32)
-    low = ((bits & 4294967295) - 2147483648).to(tl.int32)  # which ranks as the lower half without a sign does
+    low = ((bits & 4294967295) - 2147483648).to(tl.int32)  # signed, but ranks as the unsigned lower half
     for s in tl.range(0, NEIGHBORS):
         upper = tl.min(high, axis=1)[:, None]
         lower = tl.min(tl.where(high == upper, low, NONE), axis=1)[:, None]
@@ -57,10 +57,10 @@ def take_nearest(distance, index, NEIGHBORS: tl.constexpr, SLOTS: tl.constexpr):
 
 @triton.jit
 def ranked(bound, counts):
-    """Return bounds, float32 `[1, bounds]` of at least 0, as whole numbers that rank alike and tell where they stand.
+    """Return bounds, float32 `[1, bounds]` of at least 0, as integers that rank alike and hold the bounds' places.
 
-    The place takes the lowest bits, so the number that is left, which `bound_of` returns, is no larger than the bound.
-    What does not count is infinite. The bounds are a power of two.
+    The place takes the lowest bits. The number in the other bits, which `bound_of` returns, is at most the bound.
+    Bounds that do not count become infinite. The number of bounds is a power of two.
     """
     PLACES: tl.constexpr = bound.shape[1]
     place = tl.arange(0, PLACES)[None, :]
@@ -70,15 +70,15 @@ def ranked(bound, counts):
 
 @triton.jit
 def bound_of(ranks, PLACES: tl.constexpr):
-    """Return the bounds that `ranked` made whole numbers of, each rounded down, or infinity."""
+    """Return the bounds in the integers of `ranked`, each rounded down, or infinity."""
     return (ranks & -PLACES).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def next_least(ranks, COUNT: tl.constexpr, SLOTS: tl.constexpr):
-    """Return the places of the COUNT least bounds, `[SLOTS, 1]`, and `ranked` bounds that are infinite there.
+    """Return the places of the COUNT smallest bounds, `[SLOTS, 1]`, and the `ranked` bounds, infinite at these places.
 
-    A place is `NONE` where too few bounds count, and in the slots from COUNT on.
+    A place is `NONE` if too few bounds count, and in the slots from COUNT on.
     """
     PLACES: tl.constexpr = ranks.shape[1]
     slot = tl.arange(0, SLOTS)[:, None]
@@ -104,9 +104,9 @@ def from_upper_half(bits):
 
 @triton.jit
 def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr, INFINITE: tl.constexpr):
-    """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and bounds that are infinite for these too.
+    """Return the groups with the smallest bounds, `[AT_ONCE, 1]`, and the bounds with infinity for these groups.
 
-    `bound`: `[1, BLOCK_GROUPS]`, `INFINITE` for groups that do not count; where too few do, a group is `GROUPS`.
+    `bound`: `[1, BLOCK_GROUPS]`, `INFINITE` for groups that do not count. If too few count, a group is `GROUPS`.
     """
     group = tl.arange(0, bound.shape[1])[None, :]
     which = tl.arange(0, AT_ONCE)[:, None]
@@ -120,10 +120,10 @@ def next_groups(bound, GROUPS: tl.constexpr, AT_ONCE: tl.constexpr, INFINITE: tl
 
 @triton.jit
 def worth_more(low, best, scale, offset):
-    """Return 1 if the lowest bound leaves room for a point nearer than a row's worst, 2 for as near a one, else 0.
+    """Return 1 if the lowest bound leaves room for a point nearer than a row's worst, 2 for one as near, else 0.
 
-    Of a reduced distance the bound is one once it is multiplied by `scale` and `offset` is subtracted. A row whose
-    points are all infinitely far has an infinite offset; then every bound is as near.
+    A bound is on the scale of a reduced distance times `scale` minus `offset`. A row whose points are all infinitely
+    far has an infinite offset; then every bound is as near.
 
     Args:
         low: float32 or float64 `[1]`.
@@ -139,7 +139,7 @@ def worth_more(low, best, scale, offset):
 
 @triton.jit
 def comes_before(index, best, chosen):
-    """Return 1 if a point of this index, int32 `[1]`, is preferred to a row's worst where it is as near, else 0."""
+    """Return 1 if a point with this index, int32 `[1]`, precedes a row's worst at the same distance, else 0."""
     worst = tl.max(best, axis=1)[:, None]
     last = tl.max(tl.where(best == worst, chosen, -1), axis=1)
     return tl.max((index < last).to(tl.int32), axis=0)
@@ -173,7 +173,7 @@ def keep_nearer(distance, point, best, chosen):
 
 @triton.jit
 def by_index(best, chosen, slot, NEIGHBORS: tl.constexpr):
-    """Return neighbours, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, in the order of their indices."""
+    """Return neighbours, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, sorted by their indices."""
     before = (chosen[:, None, :] < chosen[:, :, None]) & (slot < NEIGHBORS)[:, None, :]
     rank = tl.where(slot < NEIGHBORS, tl.sum(before.to(tl.int32), axis=2), slot)
     here = rank[:, :, None] == slot[:, None, :]

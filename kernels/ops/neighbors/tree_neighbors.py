@@ -1,11 +1,11 @@
-"""Tree neighbors: `Neighbors`, with scikit-learn's own choice among equally near points.
+"""Tree neighbors: `Neighbors`, but with scikit-learn's own choice among equally near points.
 
 `x`: `[rows, features]`; `points`: `[points, features]`; `targets`: `[points, outputs]`; `out`: `[rows, outputs]`.
 
-Where the k-th and the next nearest point are at different distances, the k nearest are one set, and the fast search of
-`Neighbors` finds it. Where they are equally near, the answer is that of the points which the search of scikit-learn's
-kd-tree or ball tree keeps (`tree_search.py`); a second kernel makes that search for those rows alone. The sums run over
-the points by ascending index either way, and a row's choice depends on no other row.
+If the k-th and the next nearest point are at different distances, the k nearest are one set, and the fast search of
+`Neighbors` finds it. If they are equally near, the answer is the mean over the points that the search of scikit-learn's
+kd-tree or ball tree keeps (`tree_search.py`). A second kernel repeats that search for those rows alone. Sums run over
+the points by ascending index either way, and a row's choice does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tree_search_kernel import search_tree
 
 BLOCK_LEAF = 32
 MOST_RANKED = 8192
-"""How many pairs of neighbours the programs compare that order several rows' neighbours."""
+"""The most pairs of neighbours that a program compares to sort its rows' neighbours."""
 
 
 @triton.jit
@@ -51,7 +51,7 @@ def store_means(
     P: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
 ):
-    """Store the weighted means of the targets of neighbours, which stand by their indices."""
+    """Store the weighted means of the targets of neighbours, which are sorted by index."""
     real = tl.arange(0, best.shape[1])[None, :] < NEIGHBORS
     undefined = tl.max(tl.where(real, best, 0.0), axis=1) == INFINITY
     weight = neighbor_weights(best, real, METRIC, P, BY_DISTANCE)
@@ -69,7 +69,7 @@ def untied_neighbors_kernel(
     columns,  # float64 [FEATURES, POINTS]
     factor,  # float64 [FEATURES]
     targets,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or what `search_few_rows.py` has, as `finer` is
+    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
     finer,
     reach,  # float64 [rows, 2], see `bounds.py`
     out,  # float32 or float64 [rows, OUTPUTS]
@@ -95,7 +95,7 @@ def untied_neighbors_kernel(
     AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """A program answers `BLOCK_ROWS` rows as if none were tied, and says which of them may be: 1 in `tied`."""
+    """A program answers `BLOCK_ROWS` rows as if none were tied, and writes 1 to `tied` for rows that may be tied."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     best, chosen = nearest(
         x, columns, factor, bounds, finer, reach, row, rows,
@@ -142,7 +142,7 @@ def tied_neighbors_kernel(
     BLOCK_LEAF: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """A program answers one row, if it is tied."""
+    """A program answers one row if it is tied."""
     row = tl.program_id(0).to(tl.int64)
     if tl.load(tied + row) != 0:
         heap, held = search_tree(
@@ -157,7 +157,7 @@ def tied_neighbors_kernel(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeNeighbors(Neighbors):
-    """The mean of the nearest points' targets, the search of a tree choosing among equally near points."""
+    """The mean of the nearest points' targets; a tree's search chooses among equally near points."""
 
     order: np.ndarray
     nodes: np.ndarray
@@ -180,7 +180,7 @@ class TreeNeighbors(Neighbors):
         return SearchTree(self.order, self.nodes, self.bounds, self.radii)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return what the searches by bounds and by the tree read."""
+        """Return the tables of the searches by bounds and by the tree."""
         return (
             self.plain_parameters()
             | bound_parameters(self.points, self.n_neighbors + 1, self.factor, self.metric, self.p)
@@ -192,7 +192,7 @@ class TreeNeighbors(Neighbors):
         return super().plain_parameters() | {"tree_columns": transposed(self.points[self.order])}
 
     def nearest(self, x: torch.Tensor, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reduced distances and indices of each row's neighbours, by ascending index."""
+        """Return the reduced distances and indices of each row's neighbours, in the order of their indices."""
         k = self.n_neighbors
         distance, index = nearest_points(x, parameters, self.metric, self.p, k + 1, self._candidates)
         worst, place = distance.max(1, keepdim=True)
@@ -243,7 +243,7 @@ class TreeNeighbors(Neighbors):
             BLOCK_LEAF=BLOCK_LEAF,
             UNROLL=4,
             num_warps=1,
-            enable_fp_fusion=False,  # so that a distance is scikit-learn's to the bit
+            enable_fp_fusion=False,  # so that a distance has scikit-learn's bits
         )
 
     def launches(self, inputs: int) -> int:
@@ -258,7 +258,7 @@ class TreeNeighbors(Neighbors):
 def untied_tile(neighbors: int) -> dict[str, int]:
     """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps.
 
-    There are fewer rows than `neighbor_tile` says, since every two neighbours of a row are compared in the end.
+    The tile has fewer rows than that of `neighbor_tile`, since every two neighbours of a row are compared at the end.
     """
     slots = triton.next_power_of_2(neighbors)
     rows = max(1, min(32, MOST_RANKED // slots**2))

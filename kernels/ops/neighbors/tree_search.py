@@ -1,16 +1,16 @@
-"""The search of a kd-tree or ball tree, step by step as scikit-learn makes it, so that equally near points fall alike.
+"""The search of a kd-tree or ball tree, step by step as in scikit-learn, so that ties between points fall alike.
 
 The nearest k points are one set unless points share the k-th smallest distance. scikit-learn's trees then keep the
-points that their search happens to hold, which depends on the row and the tree alone. This module repeats that search;
-its algorithm is that of `sklearn/neighbors/_binary_tree.pxi.tp` (a depth-first query for one row) and
+points that their search happens to hold, a choice that depends on the row and the tree alone. This module repeats that
+search; its algorithm is that of `sklearn/neighbors/_binary_tree.pxi.tp` (a depth-first query for one row) and
 `sklearn/utils/_heap.pyx` (a heap of fixed size whose root is the furthest point so far):
 
 - Node `i` has the children `2i + 1` and `2i + 2`. The search enters the child with the smaller bound first, the left
-  one where the bounds are equal, and leaves out a node whose bound exceeds the root of the heap.
-- A leaf's points are offered in the tree's order. A point enters only if it is nearer than the root, takes the root's
-  place, and sinks below every child that is further; of equally far children the left one rises.
-- A kd-tree's bound is the reduced distance to the nearest place of the node's box; a ball tree's is that of
-  `max(0, distance to the centre − radius)`.
+  one if the bounds are equal, and skips a node whose bound exceeds the root of the heap.
+- A leaf's points are offered in the tree's order. A point enters only if it is nearer than the root. It then takes the
+  root's place and sinks below every child that is further; of equally far children the left one rises.
+- A kd-tree's bound is the reduced distance to the nearest place in the node's box; a ball tree's is the reduced
+  distance of `max(0, distance to the centre − radius)`.
 
 Reduced distances are those of `distances.py`, summed in float64 in the order of the features without fused
 multiplications, as the compiled code sums them. `tree_search_kernel.py` is the same search in the Triton language.
@@ -29,7 +29,7 @@ from .bounds import MAX_NEIGHBORS
 from .distances import SQUARED, reference_finish, reference_reduced_distances, reference_to_each
 
 BOX_METRICS = ("euclidean", "manhattan", "chebyshev", "minkowski")
-"""The metrics of a kd-tree whose search is repeated; minkowski's power must be a whole number."""
+"""The metrics for which a kd-tree's search is repeated; minkowski's power must be a whole number."""
 
 BALL_METRICS = (
     "euclidean",
@@ -42,28 +42,28 @@ BALL_METRICS = (
     "rogerstanimoto",
     "russellrao",
 )
-"""The metrics of a ball tree whose search is repeated: those with distances that sums, quotients and roots make."""
+"""The metrics for which a ball tree's search is repeated: their distances need only sums, quotients and roots."""
 
 MOST_NEIGHBORS = MAX_NEIGHBORS - 1
-"""The largest number of neighbours, since a fast search looks for one more to see whether points are equally near."""
+"""The largest number of neighbours. The fast search looks for one more to detect ties."""
 
 SLACK = 2.0**-32
-"""Two distances that differ by a smaller share may rank otherwise in a sum that is rounded otherwise."""
+"""Two distances that differ by a smaller share may swap ranks in a sum that is rounded differently."""
 
 NUMBERS_AT_ONCE = 2**20
-"""How many distances to nodes or points are in memory at a time."""
+"""Distances to nodes or points in memory at a time."""
 
 FEW_NUMBERS = 2**17
-"""Up to so many numbers of the points a row is compared with all of them, and with more only where bounds say so."""
+"""Up to this many numbers of the points, a row is compared with all points; with more only where bounds allow it."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchTree:
     """A binary tree over points, in the layout of scikit-learn's `BinaryTree.get_arrays`.
 
-    `order`: int32 `[points]`, the points leaf by leaf; `nodes`: int32 `[nodes, 3]`, where a node's points begin and
-    end in that order, and 1 for a leaf; `bounds`: float64 `[2, nodes, features]`, the corners of a kd-tree's boxes, or
-    `[1, nodes, features]`, a ball tree's centres; `radii`: float64 `[nodes]`, or `[0]` for a kd-tree.
+    `order`: int32 `[points]`, the points leaf by leaf; `nodes`: int32 `[nodes, 3]`, the begin and end of a node's
+    points in that order, and 1 for a leaf; `bounds`: float64 `[2, nodes, features]`, the corners of a kd-tree's boxes,
+    or `[1, nodes, features]`, a ball tree's centres; `radii`: float64 `[nodes]`, or `[0]` for a kd-tree.
     """
 
     order: np.ndarray
@@ -72,7 +72,7 @@ class SearchTree:
     radii: np.ndarray
 
     def check(self, op: str, points: int, features: int, metric: str) -> None:
-        """Raise `PlanError` unless the arrays are a tree over so many points and the metric is one of its kind."""
+        """Raise `PlanError` unless the arrays are a tree over so many points and that kind of tree has the metric."""
         order, nodes, count = self.order, self.nodes, len(self.nodes)
         if order.shape != (points,) or not np.array_equal(np.sort(order), np.arange(points)):
             raise PlanError(f"{op}: order must hold each of the {points} points once.")
@@ -94,9 +94,9 @@ class SearchTree:
 def search(
     x: torch.Tensor, tree: SearchTree, columns: torch.Tensor, metric: str, p: float, neighbors: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the tree's search finds: reduced distances and indices, ascending, `[rows, neighbors]` each.
+    """Return the results of the tree's search: reduced distances and indices, ascending, `[rows, neighbors]` each.
 
-    A row whose distances are not numbers gets infinite ones.
+    A row whose distances are NaN gets infinite ones.
 
     Args:
         x: float64 `[rows, features]`, on any device.
@@ -149,7 +149,7 @@ class _Leaves:
         self._count = len(tree.nodes)
 
     def least(self, distance: np.ndarray) -> list[float]:
-        """Return the least of one row's distances to a leaf's points, for each node; infinity for what is no leaf."""
+        """Return the minimum of one row's distances to a leaf's points, for each node; infinity for an inner node."""
         found = np.full(self._count, math.inf)
         found[self.nodes] = np.minimum.reduceat(distance, self.starts)
         least: list[float] = found.tolist()
@@ -159,7 +159,7 @@ class _Leaves:
 class _Points:
     """One row's reduced distances to the points in the tree's order, all at once or as the search needs them.
 
-    `least` holds the least distance to each leaf's points, once these are known.
+    `least` holds the minimum distance to each leaf's points, once these are known, and None before.
     """
 
     def __init__(
@@ -170,11 +170,11 @@ class _Points:
         self.least = None if known is None else leaves.least(known)
 
     def of_leaf(self, start: int, end: int, bounds: np.ndarray, largest: float) -> np.ndarray:
-        """Return the distances to the points of a leaf, while the heap's root is at the distance `largest`."""
+        """Return the distances to the points of a leaf, while the heap's root has the distance `largest`."""
         if self._known is None:
-            if largest == math.inf:  # the heap is not full, and nothing is left out yet
+            if largest == math.inf:  # the heap is not full, and no node is skipped yet
                 return _distances(self._row, self._columns[:, start:end], self._metric, self._p).reshape(-1)
-            # The root only comes nearer, so that no leaf beyond it is looked at any more.
+            # The root only comes nearer, so a leaf beyond it is never visited again.
             inside = np.repeat(~(bounds[self._leaves.nodes] > largest), self._leaves.sizes)
             some = self._columns[:, torch.from_numpy(inside)]
             self._known = np.full(len(inside), math.inf)
@@ -207,7 +207,7 @@ def _depth_first(
 
 
 def _offer(values: list[float], places: list[int], value: float, place: int) -> None:
-    """Put a point in the place of the heap's root, if it is nearer, and let it sink."""
+    """Replace the heap's root by a point, if that is nearer, and let the point sink."""
     if value >= values[0]:
         return
     at, size = 0, len(values)

@@ -1,7 +1,7 @@
-"""The search of a kd-tree or ball tree in the Triton language: what `tree_search.py` computes for one row.
+"""The search of a kd-tree or ball tree in the Triton language: the search of `tree_search.py` for one row.
 
-The tree is complete and its nodes are numbered level by level, so that a search needs no stack: the bits of one number
-say on which levels the second child still waits, and a node's number tells its parent and its sibling. The bound of a
+The tree is complete and its nodes are numbered level by level, so a search needs no stack. The bits of one number mark
+the levels on which the second child still waits, and a node's number gives its parent and its sibling. The bound of a
 waiting child is computed again when its turn comes.
 """
 
@@ -38,7 +38,7 @@ def search_tree(
 ):
     """Return the reduced distances and indices in the heap after the search for one row, `[SLOTS]` each.
 
-    The first NEIGHBORS slots count. A slot that was never filled holds an infinite distance.
+    The first NEIGHBORS slots are valid. A slot that was never filled holds an infinite distance.
     """
     slot = tl.arange(0, SLOTS)
     heap = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
@@ -47,7 +47,7 @@ def search_tree(
     xs = x + row * FEATURES + tl.zeros([1], tl.int32)
     here = tl.full([1], 1, tl.int1)
     largest = tl.max(heap, axis=0)
-    low = tl.zeros_like(largest)  # the root is entered whatever its bound
+    low = tl.zeros_like(largest)  # the root is entered whatever its bound is
     node = tl.program_id(0) * 0
     waiting = node.to(tl.int64)
     more = node == 0
@@ -92,7 +92,7 @@ def search_tree(
 
 @triton.jit
 def node_bounds(
-    xs,  # where the row begins, [1]
+    xs,  # pointer to the row, [1]
     bounds,
     radii,
     factor,
@@ -140,9 +140,9 @@ def node_bounds(
 
 @triton.jit
 def offer(value, index, heap, held, slot):
-    """Return the heap, `[SLOTS]` distances and indices, whose root a nearer point has replaced and sunk from.
+    """Return the heap, `[SLOTS]` distances and indices, after a nearer point replaced its root and sank.
 
-    Slots past the heap hold −infinity, so that nothing sinks there.
+    Slots past the heap hold −infinity, so nothing sinks there.
     """
     at = index * 0
     sinks = at == 0

@@ -1,7 +1,7 @@
-"""Affine maps one after the other in plain torch, tile after tile: what a CPU serves of a neural network.
+"""Affine maps one after the other in plain torch, tile after tile: a neural network on a CPU.
 
-The rows of a tile lie along the contiguous dimension, in which a matrix library's blocks are whole ones, and what a
-layer makes stays in the processor's cache for the next one.
+The rows of a tile lie along the contiguous dimension, in which a matrix library's blocks are whole. The outputs of a
+layer stay in the processor's cache for the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...cpu.tiles import LARGEST_TRIAL, apply, row_tiles, sizes_alike
 from ...numerics.functions import FUNCTIONS, IN_PLACE
 
 SIZES = (384, 192, 144, 96, 72, 48, 36, 24, 12)
-"""The rows of tiles."""
+"""The possible numbers of rows of a tile."""
 
 
 class PlainLayers:
@@ -46,14 +46,14 @@ class PlainLayers:
 
     @functools.cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """Return how many rows tiles may have."""
+        """Return the possible numbers of rows of a tile."""
         alike = [_sizes_alike(*weight.T.shape) for weight, _, _ in self._layers]
         return tuple(size for size in SIZES if all(size in found for found in alike)) or SIZES[:1]
 
 
 @functools.lru_cache(maxsize=1024)
 def _sizes_alike(features: int, units: int) -> tuple[int, ...]:
-    """Return the sizes of tiles that have the same bits on this processor."""
+    """Return the tile sizes that give the same bits on this processor."""
     if features * units > LARGEST_TRIAL:
         return SIZES[:1]
 

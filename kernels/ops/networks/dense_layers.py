@@ -2,13 +2,13 @@
 
 `x`: `[rows, widths[0]]`, float32 or float64; `Wₗ`: `[widths[l − 1], widths[l]]`, and `bₗ`: `[widths[l]]`, float64, lie
 one after the other in `weights` and `intercepts`; `f`: one of `ACTIVATIONS`; `g`: a function of
-`numerics/functions.py`; `out`: `[rows, widths[n]]`, float32 or float64. A feature without any weight in `W₁` is not
-looked at: it may be NaN.
+`numerics/functions.py`; `out`: `[rows, widths[n]]`, float32 or float64. A feature without any weight in `W₁` is
+ignored: it may be NaN.
 
-`precision` says how the hidden layers are computed: in "float64" one layer after the other, a launch each, on the
-float64 matrix units; in "int8" by digits of eight bits, as exact as some nine decimal digits (`int8_fused.py`), or as
-in "float64" on GPUs without matrix units for them; or in "float16" all in one launch, as three products of float16
-numbers, about as exact as float32 sums (`float16_fused.py`).
+`precision` says how the hidden layers are computed. "float64" takes one launch for each layer, on the float64 matrix
+units. "int8" uses digits of eight bits, exact to about nine decimal digits (`int8_fused.py`); GPUs without matrix units
+for them use "float64" instead. "float16" takes one launch for all layers, with three products of float16 numbers, about
+as exact as float32 sums (`float16_fused.py`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from .int8_fused import launch_digit_layers
 from .int8_tables import LARGEST_WIDTH, digit_tables, emulated_digit_layers
 
 ACTIVATIONS = ("identity", "relu", "tanh", "expit")
-"""What hidden layers may apply: functions that are finite wherever their argument is."""
+"""The functions that hidden layers may apply; all are finite wherever their argument is."""
 
 
 @dataclass(frozen=True, eq=False)
 class DenseLayers(Operation):
-    """Affine maps with a function of each element between them, and one at the end."""
+    """Affine maps with a function of each element between them, and another function at the end."""
 
     weights: np.ndarray
     intercepts: np.ndarray
@@ -57,7 +57,7 @@ class DenseLayers(Operation):
         return tuple(precision for precision in self.PRECISIONS if not (wide and precision == "int8"))
 
     def on_device(self, device: torch.device) -> DenseLayers:
-        """Return the operation; in float64 instead of digits on GPUs without matrix units for them."""
+        """Return the operation, in float64 instead of digits on GPUs without matrix units for digits."""
         if self.precision != "int8" or has_matrix_units(device):
             return self
         return dataclasses.replace(self, precision="float64")
@@ -101,7 +101,7 @@ class DenseLayers(Operation):
         return used
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return which features have any weight in the first layer, unless all have."""
+        """Return a mask of the features with any weight in the first layer, unless all have one."""
         used: np.ndarray = (next(self.layers())[0] != 0).any(axis=1)
         return {} if used.all() else {"used": used.astype(np.float32)}
 
@@ -130,7 +130,7 @@ class DenseLayers(Operation):
         launch(parameters, x, output, rows, self.widths, constants)
 
     def _launch_layers(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
-        """Launch one layer after the other, in float64."""
+        """Launch the layers one after the other, in float64."""
         for index, (units, function) in enumerate(zip(self.widths[1:], self._functions(), strict=True)):
             weight, intercept = parameters[f"weight{index}"], parameters[f"intercept{index}"]
             last = index == len(self.widths) - 2
@@ -139,7 +139,7 @@ class DenseLayers(Operation):
             x = out
 
     def launches(self, inputs: int) -> int:
-        """Return how many kernels `launch` starts for many rows; wide layers by digits take one each for few."""
+        """Return how many kernels `launch` starts for many rows; for few rows, wide layers by digits take one each."""
         return len(self.widths) - 1 if self.precision == "float64" else 1
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:

@@ -1,14 +1,14 @@
-"""All layers of a neural network in one launch, as three products of float16 numbers each.
+"""All layers of a neural network in one launch, with three products of float16 numbers for each product.
 
-Each number is the sum of two, which hold 22 bits of it: the rows' numbers are multiplied by a power of two for each row
-and block of columns first, the weights by one for each column, so that none is too large or too small. The product of
-the two lower parts is left out. Matrix units round sums towards zero, so they add up few products each, and what they
-found is added up in float32. The input is shifted before, by what takes most of it away where features lie far from
-zero. The last layer is summed in float32, its intercept added in float64. All this loses about as much as float32 sums
-do.
+Each number is the sum of two float16 numbers, which hold 22 bits of it. The rows' numbers are first multiplied by a
+power of two for each row and block of columns, the weights by one for each column, so that none is too large or too
+small. The product of the two lower parts is left out. Matrix units round sums towards zero, so each of their sums has
+few products, and these sums are added up in float32. The input is shifted first; the shift removes most of features
+that lie far from zero. The last layer is summed in float32, and its intercept is added in float64. The loss is about
+that of float32 sums.
 
-A program takes a block of rows through all layers. What a layer makes lies in a workspace of the program, which a GPU
-keeps in its second-level cache; the last hidden layer is multiplied with the output's weights before it is written.
+A program takes a block of rows through all layers. The outputs of a layer lie in a workspace of the program, which a
+GPU keeps in its second-level cache; the last hidden layer is multiplied by the output's weights before it is written.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ STAGES = 3
 def float16_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float32 [FEATURES]
-    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
-    shapes,  # int32 [HIDDEN, 3]: of each hidden layer the features, units and where its weights begin
-    weight,  # float16 like the next: of each layer and block of units [features, BLOCK_UNITS]
+    used,  # float32 [FEATURES], read where SPARSE: 0 for an ignored feature
+    shapes,  # int32 [HIDDEN, 3]: features, units and start of the weights of each hidden layer
+    weight,  # float16 like the next: [features, BLOCK_UNITS] for each layer and block of units
     weight_low,
     scale,  # float32 like the next two [HIDDEN, WIDTH]
     intercept,  # [HIDDEN, WIDTH]
@@ -137,7 +137,7 @@ def float16_layers_kernel(
 
 
 def float16_tables(layers: Layers, shift: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the hidden layers in two parts, tile after tile, and the last one."""
+    """Return the hidden layers in two parts, tile after tile, and the last layer."""
     (first_weight, _), *_, (last, last_intercept) = layers
     hidden, blocks = list(_padded(layers)), float16_blocks(_widths(layers))
     block = blocks["BLOCK_UNITS"]
@@ -175,12 +175,12 @@ def launch_float16_layers(
     widths: tuple[int, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Do what `launch_digit_layers` does, with what `float16_tables` returned."""
-    device = parameters["weight"].device  # rows that a GPU reads across the bus lie on the CPU
+    """Do the work of `launch_digit_layers`, with the tables of `float16_tables`."""
+    device = parameters["weight"].device  # `x` is on the CPU if a GPU reads it across the bus
     blocks, hidden = float16_blocks(widths), len(widths) - 2
     width = _whole(max(widths[1:-1]), blocks["BLOCK_UNITS"])
     programs = min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device))
-    size = 2 * programs * BLOCK_ROWS * width if hidden > 1 else width  # of one hidden layer none is read again
+    size = 2 * programs * BLOCK_ROWS * width if hidden > 1 else width  # a single hidden layer is never read again
     names = ("shift", "shapes", "weight", "weight_low", "scale", "intercept", "last_weight", "last_intercept")
     float16_layers_kernel[(programs,)](
         x=x,
@@ -205,13 +205,13 @@ def launch_float16_layers(
 
 
 def emulated_float16_layers(x: np.ndarray, layers: Layers, shift: np.ndarray, activation: str) -> np.ndarray:
-    """Split, multiply and round as the kernel does; what matrix units add up 16 products at a time is cut off.
+    """Split, multiply and round as the kernel does; the sums of 16 products in matrix units are truncated.
 
     Args:
-        x: float64 rows; features that are not looked at are 0 after the shift.
+        x: float64 rows; ignored features are 0 after the shift.
         layers: the network.
-        shift: what is subtracted from the features.
-        activation: what hidden layers apply.
+        shift: the numbers subtracted from the features.
+        activation: the function of hidden layers.
 
     Returns:
         float64 `[rows, targets]`, before the last function.
@@ -239,7 +239,7 @@ def emulated_float16_layers(x: np.ndarray, layers: Layers, shift: np.ndarray, ac
 
 
 def float16_blocks(widths: tuple[int, ...]) -> dict[str, int]:
-    """Return the kernel's tiles, which follow from the widths alone: the order of sums depends on them."""
+    """Return the kernel's tiles, which follow from the widths alone, since the order of sums depends on them."""
     block_units = min(max(triton.next_power_of_2(max(widths[1:-1])), 16), MAX_BLOCK_UNITS)
     return {
         "BLOCK_ROWS": BLOCK_ROWS,

@@ -1,13 +1,13 @@
-"""Layers of neural networks by whole numbers: digits of eight bits on a GPU's matrix units.
+"""Layers of neural networks in integers: digits of eight bits on a GPU's matrix units.
 
-With a unit `u`, a power of two, a number is `u · q`, where `q` is a whole number of 32 bits, that is four digits `dᵢ`
-from −128 to 127: `q = Σᵢ dᵢ · 256³⁻ⁱ`. A row has one unit, as have each layer's weights `p = Σⱼ eⱼ · 256³⁻ʲ`. Of a
-product the ten `dᵢ · eⱼ` with `i + j ≤ 3` are added up, in whole numbers; what is left out is some 2⁻³² of the largest
-product. Only what follows takes float64, three operations for each unit: from whole numbers, the intercept, and back.
+With a unit `u`, a power of two, a number is `u · q`, where `q` is an integer of 32 bits, made of four digits `dᵢ` from
+−128 to 127: `q = Σᵢ dᵢ · 256³⁻ⁱ`. A row has one unit, as have each layer's weights `p = Σⱼ eⱼ · 256³⁻ʲ`. For a product
+the ten `dᵢ · eⱼ` with `i + j ≤ 3` are summed in integers; the omitted rest is about 2⁻³² of the largest product. Only
+the steps after that use float64, three operations for each unit: from integers, the intercept, and back.
 
-The sums are exact, so that a row's bits follow from the row and the model alone, whatever the tiles, which may follow
-the number of rows. The unit of what a layer makes is known before it is made: no element exceeds the row's norm times
-the largest norm of a unit's weights, and the largest intercept.
+The sums are exact, so a row's bits follow from the row and the model alone, whatever the tiles, which may follow the
+number of rows. The unit of a layer's outputs is known before the outputs are: no element exceeds the row's norm times
+the largest norm of a unit's weights, plus the largest intercept.
 (Ootomo, Ozaki, Yokota, DGEMM on integer matrix multiplication unit, 2024.)
 """
 
@@ -23,21 +23,21 @@ from .int8_tables import SLACK
 
 LEAST_UNIT = tl.constexpr(SMALLEST)
 ROW_SLACK = tl.constexpr(SLACK)
-INVERSE = tl.constexpr(0x7FE0000000000000)  # less the bits of a power of two: those of one through it
+INVERSE = tl.constexpr(0x7FE0000000000000)  # minus the bits of a power of two gives the bits of its reciprocal
 ROUNDER_BITS = tl.constexpr(0x4338000000000000)
-MIDDLE = tl.constexpr(1 << 26)  # more than the magnitude of what is added to it
+MIDDLE = tl.constexpr(1 << 26)  # exceeds the magnitude of the numbers added to it
 
 
 @triton.jit
 def unit_of(largest):
-    """Return the unit of rows whose magnitudes, float64, are at most `largest`, and one through it."""
+    """Return the unit of rows whose magnitudes, float64, are at most `largest`, and its reciprocal."""
     unit = tl.maximum(power_of_two(largest * ROW_SLACK) * (1.0 / 2147483648.0), LEAST_UNIT)
     return unit, (0 - unit.to(tl.int64, bitcast=True) + INVERSE).to(tl.float64, bitcast=True)
 
 
 @triton.jit
 def whole(z, inverse):
-    """Return float64 `z / unit`, rounded, as int32, where `inverse` is one through the unit."""
+    """Return float64 `z / unit`, rounded, as int32; `inverse` is the reciprocal of the unit."""
     return (z * inverse + ROUNDER).to(tl.int64, bitcast=True).to(tl.int32)
 
 
@@ -50,15 +50,15 @@ def squares(q):
 
 @triton.jit
 def norm_of(total):
-    """Return a bound of the norms, in units, of rows of up to 256 numbers from their `squares`, float64."""
+    """Return a bound on the norms, in units, of rows of up to 256 numbers from their `squares`, float64."""
     return (tl.sqrt_rn(total.to(tl.float32)) + 16.0).to(tl.float64) * 1048576.0
 
 
 @triton.jit
 def multiply(d0, d1, d2, d3, w, PART):
-    """Return `Σ q · p / 2³²`, float64, where `w` points to the highest digits of weights and the next lie PART behind.
+    """Return `Σ q · p / 2³²`, float64. `w` points to the highest digits of weights; the next digits lie PART further.
 
-    The next digits of the weights are loaded while those before are multiplied, and no more are held at a time.
+    The next digits of the weights are loaded while the previous ones are multiplied, and no more are held at a time.
     """
     none = tl.zeros([d0.shape[0], w.shape[1]], tl.int32)
     e3 = tl.load(w + 3 * PART)
@@ -80,7 +80,7 @@ def multiply(d0, d1, d2, d3, w, PART):
 
 @triton.jit
 def multiply_all(d0, d1, d2, d3, e0, e1, e2, e3):
-    """Return what `multiply` does of weights whose digits are all at hand, with two accumulators instead of four."""
+    """Return the result of `multiply` for weights already loaded, with two accumulators instead of four."""
     none = tl.zeros([d0.shape[0], e0.shape[1]], tl.int32)
     low = tl.dot(d0, e3, acc=none, out_dtype=tl.int32)
     low = tl.dot(d1, e2, acc=low, out_dtype=tl.int32)
@@ -98,7 +98,7 @@ def multiply_all(d0, d1, d2, d3, e0, e1, e2, e3):
 
 @triton.jit
 def multiply_apart(d0, d1, d2, d3, e0, e1, e2, e3):
-    """Return what `multiply_all` does, with four accumulators: products of few rows wait less for each other."""
+    """Return the result of `multiply_all`, with four accumulators: products of few rows wait less for each other."""
     none = tl.zeros([d0.shape[0], e0.shape[1]], tl.int32)
     s3 = tl.dot(d0, e3, acc=none, out_dtype=tl.int32)
     s2 = tl.dot(d0, e2, acc=none, out_dtype=tl.int32)
@@ -115,7 +115,7 @@ def multiply_apart(d0, d1, d2, d3, e0, e1, e2, e3):
 
 @triton.jit
 def combined(high, low):
-    """Return `256 · high + low − MIDDLE` as float64, where `low` is not negative."""
+    """Return `256 · high + low − MIDDLE` as float64; `low` is not negative."""
     bits = low.to(tl.uint32, bitcast=True).to(tl.int64) | ROUNDER_BITS
     if INTERPRETED:
         bits = high.to(tl.int64) * 256 + bits
@@ -126,22 +126,22 @@ def combined(high, low):
 
 @triton.jit
 def next_units(total, unit, limits):
-    """Return what a layer's products are multiplied with, the unit of what it makes, and one through it.
+    """Return the factor of a layer's products, the unit of its outputs, and the reciprocal of that unit.
 
     Args:
-        total: int32 `[rows]`, the `squares` of its inputs.
-        unit: float64 `[rows]`, theirs.
-        limits: points to 2³² units of the layer's weights, and to what bounds its elements: a factor of its inputs'
-            norm, and what is added.
+        total: int32 `[rows]`, the `squares` of the layer's inputs.
+        unit: float64 `[rows]`, the unit of the inputs.
+        limits: pointer to 2³² units of the layer's weights, and to the bound on its outputs: a factor of its inputs'
+            norm, and a summand.
     """
-    bound = tl.fma(norm_of(total) * unit, tl.load(limits + 1), tl.load(limits + 2))  # rounded once in every kernel
+    bound = tl.fma(norm_of(total) * unit, tl.load(limits + 1), tl.load(limits + 2))  # rounded alike in every kernel
     following, inverse = unit_of(bound)
     return unit * tl.load(limits), following, inverse
 
 
 @triton.jit
 def activated(v, factor, intercept, inverse, ACTIVATION: tl.constexpr):
-    """Return `ACTIVATION(v · factor + intercept)` in units as int32; all but `v` are broadcast to its shape."""
+    """Return `ACTIVATION(v · factor + intercept)` in units as int32; the other arguments are broadcast to `v`."""
     z = v * factor + intercept
     q = whole(z if ACTIVATION == "relu" else apply_function(z, ACTIVATION), inverse)
     return tl.maximum(q, 0) if ACTIVATION == "relu" else q
@@ -152,7 +152,7 @@ def first_numbers(
     x, shift, scale, used, row, feature, rows,
     FEATURES: tl.constexpr, SHIFTED: tl.constexpr, SPARSE: tl.constexpr,
 ):  # fmt: skip
-    """Return rows of features in units as int32, their units, and what is NaN where one of a row's is not finite."""
+    """Return rows of features in units as int32, their units, and zero, or NaN for a row that is not finite."""
     real = feature < FEATURES
     inside = (row < rows)[:, None] & real[None, :]
     if SPARSE:
@@ -169,7 +169,7 @@ def first_numbers(
 
 @triton.jit
 def last_sums(sums, q, w, TARGETS: tl.constexpr, WIDTH: tl.constexpr):
-    """Return `sums` and those of a block of the last hidden layer, where `w` points to the first target's weights."""
+    """Return `sums` plus those of a block of the last hidden layer; `w` points to the first target's weights."""
     target = tl.arange(0, sums.shape[1])
     for t in tl.range(0, TARGETS, num_stages=1):
         part = tl.sum(q.to(tl.int64) * tl.load(w + t * WIDTH).to(tl.int64)[None, :], axis=1)
