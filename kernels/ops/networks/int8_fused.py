@@ -1,11 +1,11 @@
 """All layers of a neural network in one launch, by digits of eight bits: see `int8_device.py`.
 
-A program takes a block of rows through all layers. Of one or two hidden layers that are narrow it keeps the weights in
-shared memory, and what a layer makes in registers (`resident_layers_kernel`). Other weights it reads anew for each
-block of rows, and what a layer makes lies in a workspace of the program, which a GPU keeps in its second-level cache
-(`digit_layers_kernel`). Where layers are wide and rows few, `int8_layerwise.py` shares each layer among programs. Where
-layers are wide and rows many, a Hopper GPU runs `int8_hopper.py`. Whole numbers have no order of summation, so
-all answer the same bits, and the number of rows may choose among them.
+A program takes a block of rows through all layers. With one or two narrow hidden layers it keeps their weights in
+shared memory, and the outputs of a layer in registers (`resident_layers_kernel`). Otherwise it reads the weights anew
+for each block of rows, and the outputs of a layer lie in a workspace of the program, which a GPU keeps in its
+second-level cache (`digit_layers_kernel`). If layers are wide and rows few, `int8_layerwise.py` shares each layer among
+programs. If layers are wide and rows many, a Hopper GPU runs `int8_hopper.py`. The order of integer sums does not
+matter, so all kernels give the same bits, and the number of rows may choose among them.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from .int8_layerwise import launch_each_layer
 from .int8_tables import RESIDENT_LAYERS, RESIDENT_WIDTH, UNITS, whole_width
 
 FEW_ROWS = 1024
-"""Up to so many rows programs share the layers that are not resident, if they are wide."""
+"""Up to this many rows, programs share each wide layer that is not resident."""
 
 MANY_ROWS = 8192
-"""Rows from which `int8_hopper.py` was measured to be faster on an H200: see benchmarks/README.md."""
+"""The fewest rows for which `int8_hopper.py` was measured to be faster on an H200: see benchmarks/README.md."""
 
 RESIDENT_ROWS = 64
-"""How many rows a program with resident weights takes at once where there are many."""
+"""Rows that a program with resident weights processes at once if rows are many."""
 
 RESIDENT_BYTES = 96 * 1024
-"""Of shared memory, what resident weights take at most: two programs run on a multiprocessor then."""
+"""The most shared memory of resident weights, so that two programs run on a multiprocessor."""
 
 
 @triton.jit
 def layer_outputs(
     q,  # int32 [BLOCK_ROWS, INPUTS]: the layer's inputs in units
     factor,  # float64 [BLOCK_ROWS]: 2³² units of the inputs and weights
-    inverse,  # float64 [BLOCK_ROWS]: one through the unit of the outputs
+    inverse,  # float64 [BLOCK_ROWS]: the reciprocal of the outputs' unit
     w,  # int8 [4, units, INPUTS]
     intercept,  # float64 [units]
     last_weight,
-    place,  # int32 [BLOCK_ROWS, WIDTH]: where the outputs go, unless the last layer follows
+    place,  # int32 [BLOCK_ROWS, WIDTH]: receives the outputs, unless the last layer follows
     units,
     is_last,
     INPUTS: tl.constexpr, WIDTH: tl.constexpr, TARGETS: tl.constexpr, ACTIVATION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr, BLOCK_UNITS: tl.constexpr, BLOCK_TARGETS: tl.constexpr,
 ):  # fmt: skip
-    """Make a hidden layer in blocks of units; return the last layer's sums and those of the rows' `squares`."""
+    """Make a hidden layer in blocks of units; return the sums of the last layer and the sums of the rows' `squares`."""
     mine, unit = tl.arange(0, BLOCK_ROWS), tl.arange(0, BLOCK_UNITS)
     sums = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.int64)
     total = tl.zeros([BLOCK_ROWS], tl.int32)
@@ -72,9 +72,9 @@ def digit_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
-    shapes,  # int32 [HIDDEN, 2]: of each hidden layer the units and where its weights begin
-    weight,  # int8: of each hidden layer [4, units, its inputs]
+    used,  # float32 [FEATURES], read where SPARSE: 0 for an ignored feature
+    shapes,  # int32 [HIDDEN, 2]: units and start of the weights of each hidden layer
+    weight,  # int8: [4, units, inputs of the layer] for each hidden layer
     limits,  # float64 [HIDDEN, 3]: see `digit_tables`
     intercept,  # float64 [HIDDEN, WIDTH]
     last_weight,  # int32 [TARGETS, WIDTH]
@@ -84,7 +84,7 @@ def digit_layers_kernel(
     out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: tl.constexpr,
-    INPUTS: tl.constexpr,  # FEATURES with what fills them up
+    INPUTS: tl.constexpr,  # FEATURES with padding
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -120,7 +120,7 @@ def digit_layers_kernel(
                 values + (layer % 2) * PART, units, layer == HIDDEN - 1,
                 WIDTH, WIDTH, TARGETS, ACTIVATION, BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
             )  # fmt: skip
-        tl.debug_barrier()  # the next rows' numbers are written where these were read
+        tl.debug_barrier()  # the next rows overwrite the numbers read here
         answer(sums, unit, nothing, last_unit, last_intercept, out, row, rows, TARGETS, FUNCTION)
 
 
@@ -134,7 +134,7 @@ def resident_digits(w, UNITS: tl.constexpr, INPUTS: tl.constexpr):
 
 @triton.jit
 def resident_outputs(q, unit, e0, e1, e2, e3, limits, intercept, ACTIVATION: tl.constexpr):
-    """Return what a hidden layer makes of rows, int32 in units, and the units."""
+    """Return a hidden layer's outputs for rows, int32 in units, and the units."""
     factor, following, inverse = next_units(squares(q), unit, limits)
     d0, d1, d2, d3 = split(q)
     v = multiply_all(d0, d1, d2, d3, e0, e1, e2, e3)
@@ -146,8 +146,8 @@ def resident_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
-    weight,  # int8: of each hidden layer [4, WIDTH, its inputs]
+    used,  # float32 [FEATURES], read where SPARSE: 0 for an ignored feature
+    weight,  # int8: [4, WIDTH, inputs of the layer] for each hidden layer
     limits,  # float64 [HIDDEN, 3]: see `digit_tables`
     intercept,  # float64 [HIDDEN, WIDTH]
     last_weight,  # int32 [TARGETS, WIDTH]
@@ -156,7 +156,7 @@ def resident_layers_kernel(
     out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: tl.constexpr,
-    INPUTS: tl.constexpr,  # FEATURES with what fills them up
+    INPUTS: tl.constexpr,  # FEATURES with padding
     HIDDEN: tl.constexpr,  # 1 or 2
     WIDTH: tl.constexpr,
     TARGETS: tl.constexpr,
@@ -186,7 +186,7 @@ def resident_layers_kernel(
 
 
 def resident(widths: tuple[int, ...], device: torch.device) -> bool:
-    """Whether programs keep the weights of hidden layers of these widths in a GPU's shared memory."""
+    """Return whether programs keep the weights of hidden layers of these widths in a GPU's shared memory."""
     hidden, inputs, width = len(widths) - 2, whole_width(widths[0]), whole_width(max(widths[1:-1]))
     if hidden > RESIDENT_LAYERS or width > RESIDENT_WIDTH:
         return False
@@ -196,12 +196,12 @@ def resident(widths: tuple[int, ...], device: torch.device) -> bool:
 
 
 def resident_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows a program with resident weights takes at once, and its warps; none changes a bit.
+    """Return how many rows a program with resident weights processes at once, and its warps; neither changes a bit.
 
     Args:
-        rows: the batch's.
-        width: of the widest hidden layer.
-        multiprocessors: the GPU's; each shall have a program before one has more rows.
+        rows: the rows of the batch.
+        width: the width of the widest hidden layer.
+        multiprocessors: the GPU's multiprocessors; each gets a program before programs get more rows.
     """
     for block_rows in (16, 32):
         if rows <= block_rows * multiprocessors:
@@ -210,13 +210,16 @@ def resident_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int
 
 
 def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows and units a program takes at once otherwise, and its warps; none changes a bit."""
+    """Return how many rows and units a program without resident weights processes at once, and its warps.
+
+    None of them changes a bit.
+    """
     block_rows = 16 if rows <= 32 * multiprocessors else 64  # two programs run on a multiprocessor
     return {"BLOCK_ROWS": block_rows, "BLOCK_UNITS": min(width, UNITS), "num_warps": 4}
 
 
 def takes_warp_groups(rows: int, widths: tuple[int, ...], activation: str, device: torch.device) -> bool:
-    """Return whether `int8_hopper.py` computes the layers: where it can, and was measured to be faster."""
+    """Return whether `int8_hopper.py` computes the layers: it must support them and be faster by measurement."""
     wide = widths[0] <= UNITS and len(widths) > 3 and max(widths[1:-1]) > RESIDENT_WIDTH
     return wide and activation == "relu" and rows >= MANY_ROWS and has_warp_groups(device)
 
@@ -229,13 +232,13 @@ def launch_digit_layers(
     widths: tuple[int, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Launch all layers on the first `rows` rows of `x`, with what `digit_tables` returned.
+    """Launch all layers on the first `rows` rows of `x`, with the tables of `digit_tables`.
 
     Args:
-        parameters: the tables, and which features are looked at.
+        parameters: the tables, and the mask of used features.
         x: `[…, widths[0]]`.
         output: `[…, widths[-1]]`.
-        rows: how many rows to compute.
+        rows: the number of rows to compute.
         widths: the features, the units of each hidden layer, and the targets.
         constants: `ACTIVATION`, `FUNCTION`, `SHIFTED` and `SPARSE` of the kernels.
     """

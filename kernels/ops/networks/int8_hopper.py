@@ -1,17 +1,17 @@
 """Wide layers of many rows by digits of eight bits, on GPUs of compute capability 9.0 (H100, H200).
 
-Hopper's warp groups can ask for a matrix product and go on with something else. The plain Triton language, 3.6 and 3.7,
-waits for each product of whole numbers before it starts the next one, so this kernel is written in Gluon, the lower and
-experimental level of the language. A program has three parts, which wait for each other at barriers in shared memory.
-One warp loads the weights, a digit of 64 units at a time, into a ring of places in shared memory. Two warp groups take
-64 rows each through all layers. A group holds its rows' digits in registers and writes what a layer makes into shared
+Hopper's warp groups can start a matrix product and go on with other work. The plain Triton language, 3.6 and 3.7, waits
+for each integer product before it starts the next one, so this kernel is written in Gluon, the lower and experimental
+level of the language. A program has three parts, which wait for each other at barriers in shared memory. One warp loads
+the weights, a digit of 64 units at a time, into a ring of pipeline stages in shared memory. Two warp groups take 64
+rows each through all layers. A group holds its rows' digits in registers and writes a layer's outputs into shared
 memory, where it reads them for the next layer. While one group computes activations, the products of the other keep
 the matrix units busy.
 
 The bits are those of `int8_fused.py`, whatever the order in which matrix units add: all sums of products are exact
-whole numbers, int32 for hidden layers and int64 for the last one. What follows them is computed for each element by the
-functions of `int8_device.py`. These multiply by powers of two, which rounds nothing, so that it does not matter
-which products and sums a compiler fuses.
+integers, int32 for hidden layers and int64 for the last one. The functions of `int8_device.py` compute the steps after
+the sums, element by element. These multiply by powers of two, which rounds nothing, so the bits do not depend on which
+products and sums a compiler fuses.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ BLOCK_UNITS = gl.constexpr(UNITS)
 DIGITS = gl.constexpr(4)
 
 STAGES = 6
-"""Places of the ring in shared memory, each for a digit of 64 units: four that are multiplied, two that are loaded."""
+"""Pipeline stages in shared memory, each for a digit of 64 units: four being multiplied, two being loaded."""
 
 REGISTERS, LOADER_REGISTERS = 240, 24
-"""Registers of a thread that multiplies, and of one that loads."""
+"""Registers of a thread that multiplies, and of a thread that loads."""
 
 
 @gluon.jit
 def load_layer(desc, first, units, weights, full, empty, tick, STAGES: gl.constexpr):
-    """Load a layer's weights in the order in which they are read, the lowest digits first.
+    """Load a layer's weights in the order of their use, the lowest digits first.
 
     Returns:
-        how many blocks were loaded in all, `tick`: block `tick` has place `tick % STAGES`.
+        `tick`, the number of blocks loaded in all: block `tick` has stage `tick % STAGES`.
     """
     INPUTS: gl.constexpr = desc.block_type.shape[1]
     for start in range(0, units, BLOCK_UNITS):
@@ -79,7 +79,7 @@ def load_weights(first_desc, desc, shapes, rows, weights, full, empty, HIDDEN: g
 
 @gluon.jit
 def loaded(weights, full, tick, LAYOUT: gl.constexpr, INPUTS: gl.constexpr, STAGES: gl.constexpr):
-    """Return a block of weights `[INPUTS, BLOCK_UNITS]` once it is there."""
+    """Return a block of weights `[INPUTS, BLOCK_UNITS]` once it is loaded."""
     stage = tick % STAGES
     mbarrier.wait(full.index(stage), (tick // STAGES) & 1)
     return weights.index(stage)._reinterpret(gl.int8, [BLOCK_UNITS, INPUTS], LAYOUT).permute((1, 0))
@@ -89,7 +89,7 @@ def loaded(weights, full, tick, LAYOUT: gl.constexpr, INPUTS: gl.constexpr, STAG
 def products(
     d0, d1, d2, d3, weights, full, empty, tick, LAYOUT: gl.constexpr, SUMS: gl.constexpr, STAGES: gl.constexpr
 ):
-    """Return what `multiply_all` does; up to six products run at the same time."""
+    """Return the result of `multiply_all`; up to six products run at the same time."""
     INPUTS: gl.constexpr = d0.shape[1]
     none = gl.zeros([GROUP_ROWS, BLOCK_UNITS], gl.int32, SUMS)
     e3 = loaded(weights, full, tick, LAYOUT, INPUTS, STAGES)
@@ -145,7 +145,7 @@ def take_rows(
     HIDDEN: gl.constexpr, WIDTH: gl.constexpr, TARGETS: gl.constexpr, ACTIVATION: gl.constexpr,
     FUNCTION: gl.constexpr, SHIFTED: gl.constexpr, SPARSE: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Take a warp group's rows of every block through all layers."""
+    """Take one warp group's rows of every block through all layers."""
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_UNITS, 32])
     NUMBERS: gl.constexpr = gl.DotOperandLayout(0, SUMS, 4)
     OF_ROWS: gl.constexpr = gl.SliceLayout(1, SUMS)
@@ -186,8 +186,8 @@ def hopper_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
-    shapes,  # int32 [HIDDEN, 2]: of each hidden layer the units and where its weights begin
+    used,  # float32 [FEATURES], read where SPARSE: 0 for an ignored feature
+    shapes,  # int32 [HIDDEN, 2]: units and start of the weights of each hidden layer
     limits,  # float64 [HIDDEN, 3]: see `digit_tables`
     intercept,  # float64 [HIDDEN, WIDTH]
     last_weight,  # int32 [TARGETS, WIDTH]
@@ -196,7 +196,7 @@ def hopper_layers_kernel(
     out,  # float32 or float64 [rows, TARGETS]
     rows,
     FEATURES: gl.constexpr,
-    INPUTS: gl.constexpr,  # FEATURES with what fills them up, at most WIDTH
+    INPUTS: gl.constexpr,  # FEATURES with padding, at most WIDTH
     HIDDEN: gl.constexpr,
     WIDTH: gl.constexpr,
     TARGETS: gl.constexpr,
@@ -247,7 +247,7 @@ def launch_hopper_layers(
     Args:
         parameters: the tables of `digit_tables`.
         x: `[…, widths[0]]`.
-        rows: how many rows to compute.
+        rows: the number of rows to compute.
         widths: the features, the units of each hidden layer, and the targets.
         arguments: the kernel's other arguments and constants, by name.
     """

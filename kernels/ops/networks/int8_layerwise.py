@@ -1,12 +1,12 @@
-"""A layer of a neural network in a launch, by digits of eight bits: for batches too small for `int8_fused.py`.
+"""One launch for each layer of a neural network, by digits of eight bits: for batches too small for `int8_fused.py`.
 
-There a program takes a block of rows through all layers, which leaves most of a GPU idle where blocks are few. Here
-programs share a layer: each makes a block of its units for a block of rows. What it leaves to the next launch are the
-whole numbers and each row's unit; the sums that a row's next unit follows from, whole numbers too, each program adds
-up anew. So the bits are those of one launch.
+In `int8_fused.py` a program takes a block of rows through all layers, which leaves most of a GPU idle if blocks are
+few. Here programs share a layer: each makes a block of its units for a block of rows. It leaves the integers and each
+row's unit to the next launch. The sums that give a row's next unit, integers too, are computed by each program anew.
+The bits are therefore those of one launch.
 
-On Hopper GPUs a launch begins while the one ahead of it still runs: it loads its weights, then waits until that one has
-ended and its results can be read (programmatic dependent launch).
+On Hopper GPUs a launch begins while the previous one still runs: it loads its weights, then waits until the previous
+launch has ended and its results can be read (programmatic dependent launch).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .int8_tables import UNITS, whole_width
 BLOCK_ROWS = 16
 LAST_BLOCK_ROWS = 4
 FEW_ROWS = 256
-"""Up to so many rows a program makes half as many units."""
+"""Up to this many rows a program makes half as many units."""
 
 
 @triton.jit(do_not_specialize=["rows", "layer"])
@@ -35,16 +35,16 @@ def digit_layer_kernel(
     x,  # float32 or float64 [rows, FEATURES], read where FIRST
     shift,  # float64 [FEATURES]
     scale,  # float64 [FEATURES]
-    used,  # float32 [FEATURES], read where SPARSE: 0 for a feature that is not looked at
+    used,  # float32 [FEATURES], read where SPARSE: 0 for an ignored feature
     weight,  # int8 [4, units, INPUTS]
     limits,  # float64 [HIDDEN, 3]
     intercept,  # float64 [HIDDEN, WIDTH]
-    source,  # int32 [rows, INPUTS]: what the layer before made
-    source_unit,  # float64 [2, rows]: each row's unit, and what is NaN for rows without an answer
+    source,  # int32 [rows, INPUTS]: the outputs of the previous layer
+    source_unit,  # float64 [2, rows]: each row's unit, and NaN for rows without an answer
     result,  # int32 [rows, WIDTH]
     result_unit,  # float64 [2, rows]
     rows,
-    inputs,  # how many of INPUTS were written
+    inputs,  # the number of INPUTS that were written
     units,
     layer,
     FIRST: tl.constexpr,
@@ -60,7 +60,7 @@ def digit_layer_kernel(
 ):
     """A program makes a block of a hidden layer's units for a block of rows.
 
-    Where EARLY, it loads its weights before the launch ahead of it has ended, and then waits for that end.
+    If EARLY, it loads its weights before the previous launch has ended, and then waits for that end.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -106,7 +106,7 @@ def last_digit_layer_kernel(
     BLOCK_TARGETS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """A program answers a block of rows from what the last hidden layer made."""
+    """A program answers a block of rows from the outputs of the last hidden layer."""
     if EARLY:
         gdc_wait()
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
@@ -128,10 +128,10 @@ def launch_each_layer(
     widths: tuple[int, ...],
     constants: dict[str, Any],
 ) -> None:
-    """Do what `launch_digit_layers` does in one launch for each layer."""
+    """Do the work of `launch_digit_layers` with one launch for each layer."""
     device, width, hidden = parameters["weight"].device, whole_width(max(widths[1:-1])), widths[1:-1]
     early = has_dependent_launches(device)
-    dependent = {"launch_pdl": True} if early else {}  # what begins early, which the first launch does not
+    dependent = {"launch_pdl": True} if early else {}  # for launches that begin early; the first one does not
     block_units = UNITS // 2 if rows <= FEW_ROWS else UNITS
     values = torch.empty(2, rows, width, dtype=torch.int32, device=device)
     row_units = torch.empty(2, 2, rows, dtype=torch.float64, device=device)

@@ -1,4 +1,4 @@
-"""Neural networks as whole numbers: the tables that `int8_fused.py` reads, and what NumPy computes the same with."""
+"""Neural networks in integers: the tables that `int8_fused.py` reads, and the same computation in NumPy."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from ...numerics.fp16_digits import SMALLEST
 from ...numerics.functions import FUNCTIONS
 
 LARGEST_WIDTH = 256
-"""Sums of the products of so many digits stay whole numbers of 32 bits."""
+"""The largest width for which sums of products of digits fit 32 bits."""
 
 UNITS = 64
-"""The units of hidden layers are filled up to a multiple of so many, or of fewer where all layers are narrow."""
+"""The units of hidden layers are padded to a multiple of this, or of fewer if all layers are narrow."""
 
 RESIDENT_LAYERS, RESIDENT_WIDTH = 2, 128
-"""Of so many hidden layers of so many units a program can hold the weights; all are filled up to the widest then."""
+"""The most hidden layers, and units of each, whose weights a program can hold; all are padded to the widest then."""
 
 ROUNDS = 3
-"""How often features and units are balanced."""
+"""Rounds of balancing features and units."""
 
 SLACK = 1.0101
-"""How much larger than a row's largest number its unit takes it to be: the largest digit is 127 and not 128."""
+"""A margin on a row's largest number in its unit, so that the largest digit is 127 and not 128."""
 
 LAST_BITS = 2
-"""So many bits less have numbers of the last hidden layer, that 64 hold the last sums."""
+"""Bits dropped from the last hidden layer so that the int64 sums cannot overflow."""
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 """The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
 
 
 def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str, np.ndarray]:
-    """Return what the kernels read of a network whose features have `shift` subtracted.
+    """Return the kernels' tables of a network whose features have `shift` subtracted.
 
-    `limits`, float64 `[hidden layers, 3]`: 2³² units of a layer's weights, and what no element that it makes exceeds: a
-    factor of its inputs' norm, and what is added to it.
+    `limits`, float64 `[hidden layers, 3]`: 2³² units of a layer's weights, and the bound on its outputs: a factor of
+    its inputs' norm, and a summand.
     """
     scale, layers = _balanced(layers, shift, activation)
     *hidden, (last, last_intercept) = layers
@@ -72,7 +72,7 @@ def digit_tables(layers: Layers, shift: np.ndarray, activation: str) -> dict[str
 
 
 def whole_width(width: int) -> int:
-    """Return to how many numbers a layer's inputs are filled up, which a program takes at once."""
+    """Return the padded number of a layer's inputs, all of which a program processes at once."""
     return max(32, 1 << (width - 1).bit_length())
 
 
@@ -81,7 +81,7 @@ def filled_units(units: int, hidden: int, width: int) -> int:
 
     Args:
         units: the layer's units.
-        hidden: how many hidden layers the network has.
+        hidden: the network's number of hidden layers.
         width: the padded width of its widest hidden layer.
     """
     block = width if hidden <= RESIDENT_LAYERS and width <= RESIDENT_WIDTH else min(width, UNITS)
@@ -89,13 +89,13 @@ def filled_units(units: int, hidden: int, width: int) -> int:
 
 
 def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, activation: str) -> np.ndarray:
-    """Return what the kernel answers before its last function, to the bit but for the activation's last places.
+    """Return the kernel's answers before the last function, equal in all bits except the activation's last places.
 
     Args:
-        z: float64 rows, `shift` subtracted.
+        z: float64 rows with `shift` subtracted.
         layers: the network.
-        shift: what `digit_tables` knows of it.
-        activation: what hidden layers apply.
+        shift: the numbers that were subtracted.
+        activation: the function of hidden layers.
 
     Returns:
         float64 `[rows, targets]`.
@@ -121,11 +121,11 @@ def emulated_digit_layers(z: np.ndarray, layers: Layers, shift: np.ndarray, acti
 
 
 def _balanced(layers: Layers, shift: np.ndarray, activation: str) -> tuple[np.ndarray, Layers]:
-    """Return what to multiply features with, less `shift`, and layers that compute the same of them.
+    """Return the factors of the shifted features, and layers that compute the same from the products.
 
-    All is multiplied by powers of two: the features by that of their largest weight, and what a unit makes, where the
-    activation allows, by one that brings its weights and intercept to a norm of about one; and again, as one changes
-    the other.
+    All factors are powers of two. A feature is multiplied by that of its largest weight. If the activation allows it, a
+    unit's output is multiplied by a factor that brings its weights and intercept to a norm of about one. Both steps are
+    repeated, as each changes the other.
     """
     weights, intercepts = [weight for weight, _ in layers], [intercept for _, intercept in layers]
     intercepts[0] = intercepts[0] + np.einsum("i,ij->j", shift, weights[0])
@@ -141,7 +141,7 @@ def _balanced(layers: Layers, shift: np.ndarray, activation: str) -> tuple[np.nd
 
 
 def _units(largest: np.ndarray) -> np.ndarray:
-    """Return the units of `unit_of`."""
+    """Return the units as `unit_of` computes them."""
     exponent = np.frexp(np.asarray(largest, dtype=np.float64) * SLACK)[1]
     found: np.ndarray = np.maximum(np.ldexp(1.0, exponent - 31), SMALLEST)
     return found
@@ -155,7 +155,7 @@ def _towards_one(magnitude: np.ndarray) -> np.ndarray:
 
 
 def _digits(q: np.ndarray) -> np.ndarray:
-    """Return the digits of whole numbers of 32 bits as int8 `[4, …]`, the highest first."""
+    """Return the digits of 32-bit integers as int8 `[4, …]`, the highest first."""
     signed = (q.astype(np.int64) + 0x808080) ^ 0x808080
     return np.stack([(signed >> places).astype(np.int8) for places in (24, 16, 8, 0)])
 
@@ -167,7 +167,7 @@ def _weight_digits(weight: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _last_numbers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last weights as int32, whose magnitudes add up to 2³³ at most, and each target's unit."""
+    """Return the last weights as int32, with magnitudes that add up to at most 2³³, and each target's unit."""
     magnitude = np.abs(weight)
     exponent = np.maximum(np.frexp(magnitude.sum(axis=0))[1] - 33, np.frexp(magnitude.max(axis=0))[1] - 30)
     unit: np.ndarray = np.maximum(np.ldexp(1.0, exponent), SMALLEST)

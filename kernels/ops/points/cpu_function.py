@@ -1,8 +1,9 @@
-"""The matrix of functions of rows and stored points in plain torch, tile after tile: what a CPU serves.
+"""The matrix of functions of rows and stored points in plain torch, tile after tile, for serving on a CPU.
 
 Distances come from products of matrices, `|z|² − 2 z · s + |s|²` about the points' mean, which are off by some 1e-16 of
-the points' squares. What is smooth in a squared distance does not see that. The root of one near zero would enlarge it:
-such a distance is computed again from the differences, unless the profile starts out flat.
+the points' squares. A function that is smooth in the squared distance is not affected. The root of a squared distance
+near zero would enlarge the error: such a distance is computed again from the differences, unless the profile is flat at
+zero.
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ from .metrics import FIRST_PIECE, NEGATIVE, PIECE_BITS, PIECE_MASK
 from .row_digits import TINY_NORM
 
 FEW_DIFFERENCES = 3
-"""Features of which differences take no longer than a product."""
+"""The most features for which differences take no longer than a product."""
 
 MAX_REACH = 1e4
-"""Of the points, in what a profile takes: an error of 1e-16 of it is none."""
+"""The largest square of the points in the argument of a profile; an error of 1e-16 of it is negligible."""
 
 NEAR = 1e-6
 """The share of the points' largest square below which a squared distance comes from differences."""
 
 PAIRS_AT_ONCE = 2**14
-"""Of so many rows and points that are near each other, differences are taken at a time."""
+"""Pairs of a row and a near point whose differences are computed at a time."""
 
 SMALLEST, LARGEST = 1e-300, 1e300
-"""Squares whose reciprocal roots are numbers."""
+"""The range of squares whose reciprocal roots are finite."""
 
 ELEMENTS_AT_ONCE = 2**15
-"""Of which a cache holds what several functions make of them."""
+"""Elements per block that fit in cache, with the temporaries of several functions."""
 
 EIGHT = 8
-"""Of rows of so many float64 numbers, each begins where a vector does."""
+"""Rows are padded to a multiple of this many float64 numbers, so that each begins at a vector boundary."""
 
 MANY_POINTS = 512
-"""Of so many points, rows are made whole blocks of `tiles.apply`."""
+"""From this many points on, rows are padded to whole blocks of `tiles.apply`."""
 
 
 class PointMatrix:
-    """The function of float64 rows and points of `function.py`, with its fields.
+    """The function of float64 rows and points of `function.py`, with the same fields.
 
-    Where it is `expanded`, the metric comes from a product, however far the points reach.
+    With `expanded` the metric comes from a matrix product, however far the points reach.
 
-    A row has `columns` numbers: those past the last point are the last point's.
+    A row has `columns` numbers; the numbers past the last point repeat that of the last point.
     """
 
     def __init__(
@@ -100,9 +101,9 @@ class PointMatrix:
         self._pieces = _tensor(table)
 
     def tiles(self, x: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row and the matrix `[*, columns]` of some rows of `x` at a time, to be changed at will.
+        """Yield the first row and the matrix `[*, columns]` of some rows of `x` at a time; callers may change it.
 
-        Each lies where the one before lay. A row's bits depend neither on the others nor on their number.
+        Each matrix overwrites the previous one. A row's bits depend neither on other rows nor on their number.
         """
         (width, columns), features = self._table.shape, x.shape[1]
         direct, sizes = self._way
@@ -128,25 +129,25 @@ class PointMatrix:
 
     @functools.cached_property
     def _way(self) -> tuple[bool, tuple[int, ...]]:
-        """Return whether a product can be left to the library as it is, and how many rows tiles may have."""
+        """Return whether the library's product can be used directly, and the possible numbers of rows of a tile."""
         rows = 2 * tile_rows(self.columns)
         return _way(len(self._table), self.columns, rows) if self._products else (True, (rows,))
 
     def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
-        """Make the metric of what a product has made, but for the root of a squared distance."""
+        """Turn a product into the metric, or into its square for a distance."""
         if self._metric == "squared_euclidean":
             (m.clamp_min_ if self._above else m.clamp_max_)(0.0)
         elif self._metric == "cosine":
             length = torch.sum(z * z, 1, keepdim=True).sqrt_()
             m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
-        elif self._near and not m.amin() >= self._near:  # which is so too where a row is NaN
+        elif self._near and not m.amin() >= self._near:  # true for a row with NaN as well
             near = (m < self._near).nonzero()
             for row, column in (pairs.unbind(1) for pairs in torch.split(near, PAIRS_AT_ONCE)):
                 difference = z[row].sub_(self._points[column])
                 m[row, column] = torch.sum(difference.mul_(difference), 1).mul_(self._unit)
 
     def _function(self, m: torch.Tensor) -> torch.Tensor:
-        """Return the profile of the metric, or of its square where a product made a distance."""
+        """Return the profile of the metric; `m` holds the squared distance if a product made it."""
         if self._metric == "euclidean" and self._products:
             m.clamp_(SMALLEST, LARGEST).mul_(m.rsqrt())
         if self._gamma != 1.0:
@@ -159,7 +160,7 @@ class PointMatrix:
 
 
 def _by_products(metric: str, profile: str, gamma: float, features: int, reach: float) -> tuple[bool, float]:
-    """Return whether the metric comes from a matrix product, and below which square a distance does not."""
+    """Return whether the metric comes from a matrix product, and the square below which distances do not."""
     if metric in ("dot", "cosine"):
         return True, 0.0
     if metric == "squared_euclidean":
@@ -172,19 +173,19 @@ def _by_products(metric: str, profile: str, gamma: float, features: int, reach: 
 
 @functools.lru_cache(maxsize=1024)
 def _way(features: int, columns: int, rows: int) -> tuple[bool, tuple[int, ...]]:
-    """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
+    """Return whether the library's product can be used directly, and the possible numbers of rows of its tiles."""
     sizes = tile_sizes(rows)
     alike = sizes_alike(torch.mm, features, columns, sizes)
     return (True, alike) if alike else (False, sizes[:1])
 
 
 def differences(z: torch.Tensor, points: torch.Tensor, metric: str, out: torch.Tensor) -> torch.Tensor:
-    """Write the metric, or its square if it is euclidean, from the differences of rows and points, by features.
+    """Write the metric, or its square for euclidean, from the differences of rows and points, feature by feature.
 
     Args:
         z: float64 `[rows, features]`.
         points: float64 `[features, points]`.
-        metric: one that is no product.
+        metric: a metric that is no product.
         out: float64 `[rows, points]`.
 
     Returns:
@@ -208,7 +209,7 @@ def differences(z: torch.Tensor, points: torch.Tensor, metric: str, out: torch.T
 
 
 def plain_profile(u: torch.Tensor, profile: str, exponent: float, table: torch.Tensor) -> torch.Tensor:
-    """Return the profile of each element; what is given may be changed."""
+    """Return the profile of each element; the argument may be changed."""
     match profile:
         case "power":
             return torch_power(u, exponent)

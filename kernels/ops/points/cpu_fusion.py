@@ -1,7 +1,7 @@
-"""Functions of rows and points whose matrix plain torch never makes whole: its tiles go where they are read.
+"""Functions of rows and points whose whole matrix plain torch never makes: each tile is consumed at once.
 
-A matrix of functions that only a squared norm reads goes into the norm tile by tile, and into a sum over the same
-functions, as a Gaussian process has of its variance and its mean. On a CPU a launch costs nothing and memory much.
+If only a squared norm reads a matrix of functions, the tiles go into the norm, and into a sum over the same functions,
+like the variance and the mean of a Gaussian process. On a CPU a launch costs nothing and memory traffic much.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ FUNCTION_FIELDS = tuple(field.name for field in dataclasses.fields(PointFunction
 
 @runtime_checkable
 class Norm(Protocol):
-    """An operation that takes its input by tiles."""
+    """An operation that reads its input tile by tile."""
 
     def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
-        """Return the norms of so many rows, whose tiles `source` makes."""
+        """Return the norms of so many rows, made from the tiles of `source`."""
 
 
 @runtime_checkable
 class Sum(Protocol):
-    """An operation that sums functions of points by tiles, in `parts`."""
+    """An operation that sums functions of points tile by tile, in `parts`."""
 
     parts: int
 
     def no_sums(self, rows: int) -> torch.Tensor:
-        """Return zeros, to be replaced by the sums of so many rows."""
+        """Return zeros that the sums of so many rows will replace."""
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
         """Write the sums of the functions of some rows and all points."""
 
     def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
-        """Return what follows the sums, in their place."""
+        """Apply the steps after the sums, in place, and return the result."""
 
 
 @dataclass(frozen=True)
 class SharedPoints:
-    """The steps that make functions of rows and points, their norm, and perhaps a sum of them: they share the tiles."""
+    """The steps of functions of rows and points, of their norm, and perhaps of a sum of them, which share the tiles."""
 
     steps: tuple[Step, ...]
     matrix: PointMatrix
     points: int
 
     def run(self, parameters: Mapping[str, Parameters], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the values that these steps make, but for the functions themselves."""
+        """Return the values of these steps, except the functions themselves."""
         functions, norm, *sums = self.steps
         x = values[functions.inputs[0]]
         tile_norms, tile_sums = norm.operation, sums[0].operation if sums else None
@@ -78,9 +78,9 @@ class SharedPoints:
 def share_points(
     functions: Step, matrix: PointMatrix, steps: Sequence[Step], readers: Mapping[str, int]
 ) -> SharedPoints | None:
-    """Return the functions with their norm, and with a sum over them; None where anything but one norm reads them.
+    """Return the functions with their norm and perhaps a sum; None if anything but one norm reads the functions.
 
-    Whether a norm is made of tiles depends on the plan alone, and a sum has the same bits either way.
+    The plan alone decides whether a norm is made of tiles, and a sum has the same bits either way.
     """
     norm = next((step for step in steps if functions.output in step.inputs), None)
     if norm is None or readers[functions.output] > 1 or not isinstance(norm.operation, Norm):
@@ -92,7 +92,7 @@ def share_points(
 
 
 def _sums(step: Step, functions: PointFunction) -> bool:
-    """Whether a step sums these functions in one part, for which plain torch makes the very same tiles."""
+    """Return whether a step sums these functions in one part, so that plain torch makes the same tiles for it."""
     operation = step.operation
     if not isinstance(operation, Sum) or not isinstance(operation, PointFunction) or operation.parts > 1:
         return False

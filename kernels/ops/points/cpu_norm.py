@@ -1,9 +1,9 @@
-"""Products with a triangular weight, which plain torch makes by solving with its inverse.
+"""Products with a triangular weight, which plain torch computes by solving with the inverse of the weight.
 
-A library reads half of that for all rows at once, and needs no blocks. The weight of a Gaussian process is the inverse
-of a Cholesky factor whose pivots came in order of size. Such factors are solved with to nearly every digit, however
-near to singular their matrix is: what is lost, as in the product, is less than what solving with the factor of the
-points in any other order loses. (Higham, The accuracy of solutions to triangular systems, 1989.)
+A library's solver reads half of the matrix for all rows at once, and needs no blocks. The weight of a Gaussian process
+is the inverse of a Cholesky factor whose pivots came in order of size. Solutions with such factors are exact to nearly
+every digit, however near to singular their matrix is: the loss, as in the product, is less than that of solving with
+the factor of the points in any other order. (Higham, The accuracy of solutions to triangular systems, 1989.)
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ...cpu.blocked_weight import SIZES, LargeWeight, Source, filled_tiles
 from ...cpu.tiles import Scratch, sizes_alike
 
 LARGEST = 2**24
-"""A weight of more numbers is not tried out."""
+"""The most numbers of a weight that is tried out."""
 
 
 class TriangularWeight:
-    """A square upper triangular weight, as its inverse, of which more columns than it has are zero."""
+    """A square upper triangular weight, stored as its inverse; columns beyond the weight's own are zero."""
 
     def __init__(self, weight: np.ndarray, columns: int) -> None:
         lower = np.eye(columns)
@@ -34,14 +34,14 @@ class TriangularWeight:
 
     @staticmethod
     def suits(weight: np.ndarray, columns: int) -> bool:
-        """Whether a weight is one that this processor solves with alike for any number of rows."""
+        """Return whether this processor's solver gives a row the same bits for any number of rows."""
         rows, targets = weight.shape
         if rows != targets or not LargeWeight.suits(weight) or columns**2 > LARGEST or not np.diag(weight).all():
             return False
         return bool(_sizes_alike(columns))
 
     def products(self, rows: int, source: Source) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row and the product of some rows at a time, float64 `[*, columns]`, to be changed at will."""
+        """Yield the first row and the product of some rows at a time, float64 `[*, columns]`; callers may change it."""
         columns = len(self._inverse)
         for start, count, tile in filled_tiles(rows, source, columns, self._sizes, self._tile):
             out = self._out.rows(len(tile), columns)
@@ -55,7 +55,7 @@ def _solve(lower: torch.Tensor, tile: torch.Tensor, out: torch.Tensor) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _sizes_alike(columns: int) -> tuple[int, ...]:
-    """Return the sizes of tiles that have the same bits on this processor, none where the largest's rows have not."""
+    """Return the tile sizes that give the same bits on this processor; none if rows of the largest tile differ."""
     generator = torch.Generator().manual_seed(1)
     lower = torch.randn(columns, columns, dtype=torch.float64, generator=generator).tril_().div_(columns)
     lower.diagonal().fill_(1.0)

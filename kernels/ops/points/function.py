@@ -23,17 +23,16 @@ These make scikit-learn's kernels: rbf is exp of `−γ · squared_euclidean`, l
 quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.
 
 Differences are taken feature by feature. With many features the products go through the float64 matrix units instead,
-and `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`; the distance
-itself, whose square root would enlarge that, comes from differences, with ten digits only where it is near zero.
+with `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`. The
+distance itself, whose square root would enlarge that error, comes from differences, with ten digits only near zero.
 
-All this is the precision "float64". With "ten digits" the functions come from `numerics/fast_math.py`, and `z · s` is a
-product of digits (`numerics/fp16_digits.py`) where the profile is smooth in it, or in the distance, which comes from
-differences too where it is near zero: a function of a row and a point is then off by some 1e-10. Manhattan and chi2
-come from columns of numbers prepared for them (`l1_chi2.py`), off by some 1e-9 of the largest. With "float32", for
-manhattan and where the profile is smooth, two digits are multiplied and functions are float32, and they are off by some
-1e-7. Between the two, "float32 pairs" has three digits, or columns (`l1_chi2_pairs.py`), and functions that are sums of
-two float32 numbers (`numerics/double_float.py`), off by some 1e-9 to 1e-8, and needs no float64 arithmetic for a row
-and a point.
+The above is the precision "float64". With "ten digits" the functions come from `numerics/fast_math.py`. There `z · s`
+is a product of digits (`numerics/fp16_digits.py`) if the profile is smooth in it or in the distance, which again comes
+from differences near zero: a function of a row and a point is then off by some 1e-10. Manhattan and chi2 come from
+columns of numbers prepared for them (`l1_chi2.py`), off by some 1e-9 of the largest. "float32", for manhattan and for
+smooth profiles, multiplies two digits and computes functions in float32, off by some 1e-7. Between the two, "float32
+pairs" has three digits, or columns (`l1_chi2_pairs.py`), and functions that are sums of two float32 numbers
+(`numerics/double_float.py`), off by some 1e-9 to 1e-8. It needs no float64 arithmetic for a row and a point.
 """
 
 from __future__ import annotations
@@ -65,15 +64,15 @@ METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
-FEW_FEATURES = 6  # so few that float64 products take less time than what it takes to prepare digits
-MOST_DIGIT_FEATURES = 128  # of which a program holds the digits of all its rows
+FEW_FEATURES = 6  # up to this many, float64 products take less time than preparing digits
+MOST_DIGIT_FEATURES = 128  # a program holds the digits of all its rows up to this many
 MOST_DIGITS = 2**31
-SPLIT_AT_ONCE = 4096  # points, so that their digits in float64 are few at a time
+SPLIT_AT_ONCE = 4096  # points whose float64 digits are in memory at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PointFunction(Operation):
-    """What `Pairwise` and `PairwiseAffine` share: the points, and the function of a row and a point."""
+    """The base of `Pairwise` and `PairwiseAffine`: the points, and the function of a row and a point."""
 
     points: np.ndarray
     shift: np.ndarray
@@ -105,9 +104,9 @@ class PointFunction(Operation):
         self.check_precision()
 
     def precisions(self) -> tuple[str, ...]:
-        """Return all, but where a function has no approximation, or none in float32 that is faster."""
+        """Return the precisions in which the function has an approximation, "float32" only if that is faster."""
         approximate = self.profile not in ("sine", "table") and self.exponent != 0.0  # u⁰ is 1 for NaN too
-        if self.profile == "power" and whole(self.exponent) is None:  # `log2` takes positive numbers alone
+        if self.profile == "power" and whole(self.exponent) is None:  # `log2` takes only positive numbers
             approximate = self.metric not in ("dot", "cosine") and self.gamma >= 0 and self.coef0 > 0
         if self._smooth_way() is None:
             short = self.metric == "manhattan" and self._by_columns
@@ -117,14 +116,14 @@ class PointFunction(Operation):
         return tuple(name for name in self.PRECISIONS if name in kept)
 
     def digits(self) -> int:
-        """Return how many digits a number has."""
+        """Return the number of digits of a number."""
         return 2 if self.precision == "float32" else DIGITS
 
     def way(self) -> str:
-        """Return how the metric comes about: by "products", "digits", "columns", "expanded" or "features".
+        """Return how the metric is computed: by "products", "digits", "columns", "expanded" or "features".
 
-        The first two are ten digits' for what is smooth in `z · s`, or in the distance: with few features float64
-        products are the fastest. The third is theirs for metrics that are no product.
+        The first two serve the other precisions for functions smooth in `z · s` or in the distance; with few features
+        float64 products are the fastest. The third serves them for metrics that are no product.
         """
         if self.precision != "float64":
             smooth = "columns" if self._by_columns else self._smooth_way()
@@ -133,7 +132,7 @@ class PointFunction(Operation):
         return "expanded" if self.expanded() else "features"
 
     def _smooth_way(self) -> str | None:
-        """Return how `z · s` comes about where the function is smooth in it, but for distances of zero."""
+        """Return how `z · s` is computed if the function is smooth in it, except at distance zero, else None."""
         points, features = self.points.shape
         smooth = self.metric in ("dot", "cosine", "squared_euclidean") or (
             self.metric == "euclidean" and self.profile in ("matern_3_2", "matern_5_2")
@@ -147,24 +146,24 @@ class PointFunction(Operation):
 
     @functools.cached_property
     def _by_columns(self) -> bool:
-        """Whether the metric is one of columns, with features enough to prepare them, and for chi2 with such points."""
+        """Return whether the metric uses columns: with enough features, and for chi2 without negative points."""
         if self.points.shape[1] <= FEW_FEATURES:
             return False
         return self.metric == "manhattan" or (self.metric == "chi2" and bool(self.points.min() >= 0))
 
     def by_distance(self) -> bool:
-        """Whether the function is that of a distance that products give but near zero."""
+        """Return whether the function is of a distance that comes from products except near zero."""
         return self.metric == "euclidean" and self.profile == "exp"
 
     def expanded(self) -> bool:
-        """Whether the metric is computed from matrix products."""
+        """Return whether the metric is computed from matrix products."""
         metrics: tuple[str, ...] = ("dot", "cosine", "squared_euclidean")
         if self.precision != "float64":
             metrics += ("euclidean",)
         return self.points.shape[1] > MANY_FEATURES and self.metric in metrics
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points by columns: about their mean where distances are expanded, of length 1 for the cosine."""
+        """Return the points by columns: about their mean if distances are expanded, of length 1 for the cosine."""
         points, shift = np.array(self.points.T, order="C"), self.shift  # the one copy, changed in place
         by_products, by_columns = self.way() in ("products", "digits"), self.way() == "columns"
         if self.metric == "cosine":
@@ -202,22 +201,22 @@ class PointFunction(Operation):
         return point_columns(self.points, self.metric, self.columns())
 
     def columns(self) -> int:
-        """Return how many columns the points have, with those past the last."""
+        """Return the number of the points' columns, with padding."""
         return len(self.points)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return none: `plain` holds what it reads."""
+        """Return no parameters: `plain` holds the tables of plain torch."""
         return {}
 
     def _scale(self) -> float:
-        """Return what makes of `u` the exponent that `approximate_profile` takes."""
+        """Return the factor that turns `u` into the exponent that `approximate_profile` takes."""
         return {"exp": LOG2_E, "tanh": 2.0 * LOG2_E}.get(self.profile, 1.0) if self.precision != "float64" else 1.0
 
     def _products(self, points: np.ndarray, norms: np.ndarray) -> tuple[dict[str, np.ndarray], list[float]]:
         """Return the tables for products with the points `[features, points]`, and three numbers.
 
-        With `u = product · z · s + norm · ‖z‖² + offset` these are the points' unit, the product of that and `product`,
-        and `norm`. `u` is what the profile is of, in the units of a power of two where it is an exponent; for the
+        With `u = product · z · s + norm · ‖z‖² + offset` the numbers are the points' unit, the product of that unit and
+        `product`, and `norm`. `u` is the profile's argument, scaled to a power of two if it is an exponent; for the
         euclidean metric it is the squared distance.
         """
         unit, scale, (features, count) = common_unit(points.T), self._scale(), points.shape
@@ -236,7 +235,7 @@ class PointFunction(Operation):
             tables["products"] = points * product
             return tables, [unit, product * unit, norm]
         place, vectors, of_vectors = product * unit, points.T, unit
-        if self.precision == "float32 pairs":  # whose products take a power of two alone
+        if self.precision == "float32 pairs":  # these products allow only a power of two as a factor
             vectors = points.T * product
             place = of_vectors = common_unit(vectors)
         tables["digits"] = np.zeros((self.digits(), count, digit_features(features)), dtype=np.float16)
@@ -250,13 +249,13 @@ class PointFunction(Operation):
         return pairs_host.Function(self.metric, self.profile, self.gamma, self.coef0, self.exponent)
 
     def plain(self, columns: int = 0) -> PointMatrix:
-        """Return what computes the function in plain torch, for so many columns or a few more than points."""
+        """Return the function in plain torch, for `columns` columns or slightly more than there are points."""
         names = ("points", "shift", "factor", "metric", "profile", "gamma", "coef0", "exponent", "table")
         expanded = self.metric == "squared_euclidean" and self.expanded()
         return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=expanded, columns=columns)
 
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return the metric as the kernels compute it in float64, by products where it is expanded."""
+        """Return the metric as the kernels compute it in float64, by products if it is expanded."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]
         if self.metric == "euclidean" or (not self.expanded() and self.metric not in ("dot", "cosine")):
             m = differences(z, points, self.metric, out=torch.empty(len(z), points.shape[1], dtype=torch.float64))
@@ -276,8 +275,8 @@ class PointFunction(Operation):
 
         Args:
             x: rows.
-            parameters: what `parameters` returns, where the caller has it.
-            points: which, of a function whose way is "products" or "digits"; of others all.
+            parameters: the result of `parameters`, if the caller has it.
+            points: the points to compute, if the function's way is "products" or "digits"; otherwise all are computed.
         """
         parameters = PointFunction.parameters(self) if parameters is None else parameters
         if self.precision == "float32 pairs" and self.way() == "columns":
@@ -326,7 +325,7 @@ class PointFunction(Operation):
         return self._emulated_profile(u)
 
     def _emulated_profile(self, u: np.ndarray) -> np.ndarray:
-        """Return what `approximate_profile` does, in the dtype of `u`."""
+        """Return the result of `approximate_profile`, in the dtype of `u`."""
         number = u.dtype.type
         match self.profile:
             case "exp":
@@ -345,7 +344,7 @@ class PointFunction(Operation):
         return u
 
     def constants(self) -> dict[str, object]:
-        """Return the compile-time arguments of every kernel of functions of rows and points."""
+        """Return the compile-time arguments shared by all kernels of functions of rows and points."""
         points, features = self.points.shape
         return {
             "FEATURES": features,
@@ -363,6 +362,6 @@ class PointFunction(Operation):
 
 
 def digit_features(features: int) -> int:
-    """Return how many features the digits of a point have, with zeros past the last."""
+    """Return the features of a point's digits, padded with zeros."""
     found: int = max(16, triton.next_power_of_2(features))
     return found
