@@ -1,12 +1,12 @@
 """Metrics that are no matrix product, manhattan and chi2, from columns of numbers prepared once for each row and point.
 
-Manhattan: rows and points are whole numbers of a unit, the same for all features, such that the spans of the points
+Manhattan: rows and points are whole multiples of a unit, the same for all features, such that the spans of the points
 add up to less than 2³². `|z − s|` and its sums over features are then exact, by one integer instruction for each row,
-point and feature. A number of a row that lies outside the points' span is moved to its end, and how far is added to
-every distance of the row, as that is as far from each point. What is lost is half a unit of each number.
+point and feature. A number of a row outside the points' span is moved to the nearer end of the span. The length of the
+move is added to every distance of the row, since it is the same for each point. The loss is half a unit of each number.
 
-chi2: since `(z − s)² / (z + s) = z − 3 s + 4 s² / (z + s)`, a row and a point add a number each, and the rest is a sum
-of fractions, of which two share a reciprocal. What is lost is some 1e-12 of `z + 3 s`.
+chi2: since `(z − s)² / (z + s) = z − 3 s + 4 s² / (z + s)`, a row and a point add one number each. The rest is a sum of
+fractions; two fractions share a reciprocal. The loss is some 1e-12 of `z + 3 s`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .metrics import NEGATIVE, approximate_profile, load_offsets
 
 BLOCK_ROWS = tl.constexpr(32)
 BLOCK_FEATURES = 32
-LEAST = tl.constexpr(1e-70)  # what stands for zero in a row for chi2, and the largest number: sums have reciprocals
+LEAST = tl.constexpr(1e-70)  # replaces zero in a row for chi2; MOST is the largest number, so sums have reciprocals
 MOST = tl.constexpr(1e70)
-SPANS, SPAN = 2.0**32, 2.0**31  # of all features, and of one, in units
+SPANS, SPAN = 2.0**32, 2.0**31  # limits of all features together and of one, in units
 LEAST_UNIT = 2.0**-500
 
-ROUNDER = tl.constexpr(1.5 * 2.0**52)  # float64 numbers this large are whole
-FARTHEST = tl.constexpr(1e30)  # of a row for chi2 in pairs
+ROUNDER = tl.constexpr(1.5 * 2.0**52)  # float64 numbers this large are whole numbers
+FARTHEST = tl.constexpr(1e30)  # the limit of a row's numbers for chi2 in pairs
 EXPONENT_ROUNDER = tl.constexpr(1.5 * 2.0 ** (52 - FRACTION))
 FARTHEST_EXPONENT = tl.constexpr(-8192.0)
 
@@ -41,13 +41,13 @@ TWO_52_HIGH = tl.constexpr(0x43300000)  # the upper half of its bits
 
 
 class PointColumns(NamedTuple):
-    """Points as `column_block` reads them, and what rows need to be alike.
+    """Points in the layout of `column_block`, and the numbers that convert rows to it.
 
     Attributes:
         table: `[features, columns]`, int32 for manhattan, float64 for chi2, with zeros past the last point and feature.
-        terms: float64 `[points]`: what each point adds to its metrics.
-        unit: what one of the sum stands for.
-        ends: float64 `[2, features]`: the least and the largest number of the points.
+        terms: float64 `[points]`: the number that each point adds to its metrics.
+        unit: the value of 1 in the sums.
+        ends: float64 `[2, features]`: the smallest and the largest number of the points.
     """
 
     table: np.ndarray
@@ -57,7 +57,10 @@ class PointColumns(NamedTuple):
 
 
 def point_columns(points: np.ndarray, metric: str, columns: int, rate: float = 0.0) -> PointColumns:
-    """Return points `[points, features]` as so many columns; for manhattan a unit is a power of two over a rate."""
+    """Return points `[points, features]` as `columns` columns; with a rate, manhattan's unit is a power of two over it.
+
+    The other metrics ignore the rate.
+    """
     count, features = points.shape
     ends = np.stack([points.min(axis=0), points.max(axis=0)])
     if metric == "chi2":
@@ -74,7 +77,7 @@ def point_columns(points: np.ndarray, metric: str, columns: int, rate: float = 0
 
 
 def even(features: int) -> int:
-    """Return the number of features for chi2, of which two at a time are added."""
+    """Return the number of features for chi2, rounded up to an even number, as they are added in twos."""
     return features + features % 2
 
 
@@ -84,7 +87,7 @@ def _whole(z: np.ndarray, ends: np.ndarray, unit: float) -> np.ndarray:
 
 
 def emulated_metric(z: np.ndarray, columns: PointColumns, metric: str) -> np.ndarray:
-    """Return the metric as kernels compute it from float64 rows `[rows, features]` and `[*, points]`, but for NaN."""
+    """Return the metric `[rows, points]` as kernels compute it from float64 rows `[rows, features]`; it drops NaN."""
     count = len(columns.terms)
     if metric != "chi2":
         clipped = np.clip(np.nan_to_num(z), *columns.ends)
@@ -98,7 +101,7 @@ def emulated_metric(z: np.ndarray, columns: PointColumns, metric: str) -> np.nda
         s0, s1 = columns.table[feature : feature + 2, :count]
         q0, q1 = padded[:, feature, None] + s0, padded[:, feature + 1, None] + s1
         product = q0 * q1
-        y = ((1.0 / product).view(np.int64) >> 32 << 32).view(np.float64)  # what a GPU has an instruction for
+        y = ((1.0 / product).view(np.int64) >> 32 << 32).view(np.float64)  # the precision of a GPU's instruction
         fractions += (s0 * s0 * q1 + s1 * s1 * q0) * (y + y * (1.0 - product * y))
     found: np.ndarray = np.where(z < NEGATIVE.value, np.nan, z).clip(0.0).sum(axis=1)[:, None] + columns.terms
     return found + columns.unit * fractions
@@ -110,9 +113,9 @@ def rows_as_columns_kernel(
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     numbers,  # float64 [6 + 2 FEATURES] or more
-    table,  # int32 or float64 [FEATURES, rows up to a whole block]; for chi2 to an even number of features, or
-    # float32 [2, FEATURES, rows up to a whole block] in pairs
-    terms,  # float64 [2, rows up to a whole block]: what the row adds, and zero or NaN; in pairs see `row_exponents`
+    table,  # int32 or float64 [FEATURES, rows up to a whole block], for chi2 with an even number of features; in pairs
+    # float32 [2, FEATURES, rows up to a whole block]
+    terms,  # float64 [2, rows up to a whole block]: the row's summand, and zero or NaN; in pairs see `row_exponents`
     rows,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
@@ -120,7 +123,7 @@ def rows_as_columns_kernel(
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """A program makes `BLOCK_ROWS` columns; those past the last row are of a row of zeros."""
+    """A program makes `BLOCK_ROWS` columns; columns past the last row are those of a row of zeros."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     stride = tl.num_programs(0).to(tl.int64) * BLOCK_ROWS
     FILLED: tl.constexpr = FEATURES + FEATURES % 2 if METRIC == "chi2" and not PAIRS else FEATURES
@@ -164,9 +167,9 @@ def rows_as_columns_kernel(
 
 @triton.jit
 def row_exponents(term, nothing):
-    """Return what a row adds to exponents of 2, rounded, and what to multiply its sums with, less 1, NaN if it has NaN.
+    """Return a row's summand of exponents of 2, rounded, and the factor of its sums less 1, or NaN if the row has NaN.
 
-    A row so far away that its functions are nothing is brought nearer, to where they are nothing in float32 too.
+    A row so far away that its functions vanish is moved nearer, to where they still vanish in float32.
     """
     term = tl.maximum(term, FARTHEST_EXPONENT)
     rounded = (term + EXPONENT_ROUNDER) - EXPONENT_ROUNDER
@@ -180,11 +183,11 @@ def rows_as_columns(
     """Launch the kernel on the first rows of `x`; return their columns and their terms.
 
     Args:
-        parameters: those of the points, which have `shift`, `factor` and `numbers`.
+        parameters: the tables of the points, with `shift`, `factor` and `numbers`.
         x: `[rows or more, features]`, float32 or float64.
-        rows: how many rows to make.
+        rows: the number of rows to make.
         metric: "manhattan" or "chi2".
-        pairs: whether for `l1_chi2_pairs.py`.
+        pairs: whether the columns are for `l1_chi2_pairs.py`.
     """
     features, blocks = x.shape[1], triton.cdiv(rows, BLOCK_ROWS.value)
     if metric != "chi2":
@@ -213,19 +216,19 @@ def rows_as_columns(
 
 @triton.jit
 def columns_of_rows(rows):
-    """Return how many columns rows have, with those that fill the last block."""
+    """Return the number of columns of rows, padded to whole blocks."""
     return ((rows + BLOCK_ROWS - 1) // BLOCK_ROWS).to(tl.int64) * BLOCK_ROWS
 
 
 @triton.jit
 def load_row_terms(terms, row, rows):
-    """Return what rows add and what makes NaN of them, float64 `[BLOCK_ROWS]`."""
+    """Return the rows' summands, and zeros or NaN to add to their results, float64 `[BLOCK_ROWS]`."""
     return tl.load(terms + row), tl.load(terms + columns_of_rows(rows) + row)
 
 
 @triton.jit
 def add_difference(total, z, s):
-    """Return `total + |z − s|` of int32 blocks; the sum is one of 32 bits without a sign."""
+    """Return `total + |z − s|` of int32 blocks; the sum is an unsigned 32-bit number."""
     if INTERPRETED:
         y = total + tl.abs(z - s)
     else:
@@ -235,13 +238,13 @@ def add_difference(total, z, s):
 
 @triton.jit
 def float64_of(whole):
-    """Return int32 numbers without a sign as float64."""
+    """Return unsigned numbers in int32 as float64."""
     return of_halves(whole, tl.full(whole.shape, TWO_52_HIGH, tl.int32)) - TWO_52
 
 
 @triton.jit
 def add_fractions(total, z_at, s_at, stride, COLUMNS: tl.constexpr):
-    """Return a float64 block of sums of `s² / (z + s)` with two features more."""
+    """Return a float64 block of sums of `s² / (z + s)` with two more features."""
     s0, s1 = tl.load(s_at), tl.load(s_at + COLUMNS)
     q0, q1 = tl.load(z_at)[:, None] + s0, tl.load(z_at + stride)[:, None] + s1
     numerator = (s1 * s1) * q0 + rounded_product(tl.broadcast_to(s0 * s0, q1.shape), q1)
@@ -251,10 +254,10 @@ def add_fractions(total, z_at, s_at, stride, COLUMNS: tl.constexpr):
 @triton.jit
 def column_block(
     table,  # int32 or float64, as `rows_as_columns` makes it
-    points,  # int32 or float64 [FEATURES, COLUMNS], for chi2 of an even number of features
-    offset,  # [BLOCK_ROWS]: what the row adds
-    offsets,  # float64 or float32 [POINTS]: what the points add
-    least,  # int32 [POINTS], or [1] where weights are no part of the exponents
+    points,  # int32 or float64 [FEATURES, COLUMNS], for chi2 with an even number of features
+    offset,  # [BLOCK_ROWS]: the row's summand
+    offsets,  # float64 or float32 [POINTS]: the points' summands
+    least,  # int32 [POINTS], or [1] if weights are not part of the exponents
     numbers,  # float64 [6 + 2 FEATURES]
     row,  # int64 [BLOCK_ROWS]
     point,  # int32 [BLOCK_POINTS]
@@ -270,7 +273,7 @@ def column_block(
 ):
     """Return `f(γ m + c)`, `[BLOCK_ROWS, BLOCK_POINTS]`, in the type of `offset`; see `digit_block`.
 
-    `BLOCK_FEATURES` is how many features are one pass of a loop.
+    `BLOCK_FEATURES` is the number of features in one pass of a loop.
     """
     stride = columns_of_rows(rows)
     z_at = table + row

@@ -1,13 +1,13 @@
 """Sums of exponential functions of manhattan and chi2 in pairs of float32 numbers: see `l1_chi2.py`.
 
-Manhattan: the unit of the whole numbers is such that a unit of the sum is a power of two in the exponent. The sum of
-32 bits is two float32 numbers, the upper 24 bits and the lower 8.
+Manhattan: the unit of the integers is such that one unit of the sum is a power of two in the exponent. The sum of 32
+bits is split into two float32 numbers, the upper 24 bits and the lower 8.
 
-chi2: a number of a row or a point is a whole number of a unit of its feature, below 2²³, and a small rest. Sums of two
-such whole numbers are exact, and their reciprocal is a float32 instruction's. A fraction `4 γ s² / (z + s)` is rounded
-as it is added to a total in which no digit of it gets lost but the last ones. What that leaves of `4 γ s²`, exactly,
-times the reciprocal, goes to a second total. Points are moved, by less than 2⁻²⁵ of them, so that `4 γ s²` is a float32
-number.
+chi2: a number of a row or a point is a whole multiple of its feature's unit, below 2²³ units, plus a small rest. Sums
+of two such multiples are exact, and a float32 instruction gives their reciprocal. A fraction `4 γ s² / (z + s)` is
+rounded as it is added to a total, which loses only the fraction's last digits. The remainder of `4 γ s²` is computed
+exactly; its product with the reciprocal goes to a second total. Points are moved, by less than 2⁻²⁵ of their size, so
+that `4 γ s²` is a float32 number.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .launch import AT_ONCE, Shape, parts_of_a_program, slots
 from .metrics import NEGATIVE
 
 LEAST_SPAN = 1e-30
-ABOVE = 1.01  # of what the fractions of a point may add up to
+ABOVE = 1.01  # a margin on the sum of a point's fractions
 EXPONENT = tl.constexpr(0x7F800000)
 
 
 def pair_columns(points: np.ndarray, metric: str, columns: int, rate: float) -> PointColumns:
-    """Return points `[points, features]` as so many columns, for `2^(−rate · metric)`.
+    """Return points `[points, features]` as `columns` columns, for `2^(−rate · metric)`.
 
-    For chi2 the table is float32 `[3, features, columns]`: whole numbers and rests of the points, and `4 · rate · s²`.
+    For chi2 the table is float32 `[3, features, columns]`: multiples and rests of the points, and `4 · rate · s²`.
     `unit` is that of the total, a power of two over the rate, and `ends` are the features' units.
     """
     if metric != "chi2":
@@ -53,7 +53,7 @@ def pair_columns(points: np.ndarray, metric: str, columns: int, rate: float) -> 
 
 
 def emulated_pair_metric(z: np.ndarray, columns: PointColumns, metric: str) -> np.ndarray:
-    """Return the metric as kernels compute it, see `emulated_metric`; for chi2 from what is exact to twelve digits."""
+    """Return the metric as kernels compute it, see `emulated_metric`; chi2 is emulated to twelve digits."""
     if metric != "chi2":
         return emulated_metric(z, columns, metric)
     count, sums = len(columns.terms), np.zeros((len(z), len(columns.terms)))
@@ -66,14 +66,14 @@ def emulated_pair_metric(z: np.ndarray, columns: PointColumns, metric: str) -> n
 
 @triton.jit
 def add_fraction(total, rest, z, z_rest, s, s_rest, square):
-    """Return two float32 blocks whose sum is one of `square / (z + s)`, with one feature more.
+    """Return two float32 blocks with the sum `Σ square / (z + s)` for one more feature.
 
-    `total` is larger than what is added to it, so that the difference of two of them is exact.
+    `total` is larger than the numbers added to it, so the difference of two totals is exact.
     """
     q, q_rest = z + s, z_rest + s_rest
     square, y = tl.broadcast_to(square, q.shape), reciprocal(q)
     raised = fma(square, y, total)
-    added = total - raised  # with the other sign
+    added = total - raised  # with the opposite sign
     left = fma(added, q, square)
     left = fma(added, q_rest, left)
     return raised, fma(left, y, rest)
@@ -82,15 +82,15 @@ def add_fraction(total, rest, z, z_rest, s, s_rest, square):
 @triton.jit(do_not_specialize=["rows", "program_parts"])
 def column_pairs_kernel(
     table,  # int32 [FEATURES, rows up to a whole block], or for chi2 float32 [2, FEATURES, rows up to a whole block]
-    terms,  # float64 [2, rows up to a whole block]: what the row adds, and what to multiply sums with, less 1
+    terms,  # float64 [2, rows up to a whole block]: the row's summand, and the factor of its sums less 1
     points,  # int32 [FEATURES, COLUMNS], or for chi2 float32 [3, FEATURES, COLUMNS]
-    offsets,  # float32 [2, POINTS]: first parts and rests
+    offsets,  # float32 [2, POINTS]: rounded numbers and rests
     least,  # float32 [POINTS]
     numbers,  # float64 [8 + 2 FEATURES]
-    intercept,  # float64 [PARTS]: zero but for the first part
+    intercept,  # float64 [PARTS]: zero except for the first part
     out,  # float32 or float64 [rows, PARTS]
     rows,
-    program_parts,  # how many parts a program makes, one after the other
+    program_parts,  # the number of parts that a program makes, one after the other
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
@@ -136,7 +136,7 @@ def column_pairs_kernel(
                     z_at += stride
                     s_at += COLUMNS
                 sums = sums.to(tl.uint32, bitcast=True)
-                whole = (sums >> 8).to(tl.float32) * (256.0 * unit)  # exact products: a power of two
+                whole = (sums >> 8).to(tl.float32) * (256.0 * unit)  # exact, since the factor is a power of two
                 small = (sums & 255).to(tl.float32) * -unit
             base = tl.load(offsets + point, mask=real, other=1.0)[None, :] + offset[:, None]
             rest = tl.load(offsets + POINTS + point, mask=real, other=0.0)[None, :] + small
@@ -161,13 +161,13 @@ def launch_column_pairs(
     metric: str,
     shape: Shape,
 ) -> None:
-    """Launch what makes columns of rows, and the kernel.
+    """Launch the kernel that makes columns of rows, and the kernel that sums.
 
     Args:
-        parameters: those of a sum over points in float32 pairs.
+        parameters: the tables of a sum over points in float32 pairs.
         x: rows, float32 or float64.
         output: `[rows, parts]`.
-        rows: how many rows.
+        rows: the number of rows.
         constants: `FEATURES`, `POINTS`, `PARTS`, `PART_POINTS` and `FUNCTION`.
         metric: "manhattan" or "chi2".
         shape: the block of a program.

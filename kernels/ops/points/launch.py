@@ -1,4 +1,4 @@
-"""How a sum over points is shared among a GPU's programs: the block of each, and how many parts it makes."""
+"""Launch shapes of a sum over points: the block of each program, and the number of parts that it makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BLOCK_POINTS = 128
 
 
 class Shape(NamedTuple):
-    """A block of a program: rows, points, features at a time (or at most), the launch that suits it, and its order."""
+    """A program's block: rows, points, features at a time (or at most), and the matching launch options and order."""
 
     rows: int
     points: int
@@ -33,10 +33,10 @@ DIGIT_SHAPES = (
     Shape(64, 64, 128, warps=4, stages=1),
     Shape(64, 32, 128, warps=4, stages=1),
 )
-"""From the fastest for few features on; the third fits two digits alone."""
+"""The shapes from the fastest for few features on; the third fits only if there are two digits."""
 
 DISTANCES = Shape(64, 64, 64, warps=4, stages=3)
-"""What is faster than those for distances: computing near ones in another way takes registers."""
+"""A shape for distances, faster than those above: computing near distances in another way takes registers."""
 
 COLUMN_SHAPES = {
     ("manhattan", "ten digits"): Shape(8, 128, 8, warps=1, stages=3),
@@ -45,13 +45,13 @@ COLUMN_SHAPES = {
     ("manhattan", "float32 pairs"): Shape(8, 128, 8, warps=1, stages=3),
     ("chi2", "float32 pairs"): Shape(8, 128, 4, warps=1, stages=3),
 }
-"""By metric and precision."""
+"""The shapes by metric and precision."""
 
 AT_ONCE = {"features": 2.0, "columns": 1.5}
-"""How many times as many programs run at once where a way leaves registers free."""
+"""The factor by which more programs run at once in a way that leaves registers free."""
 
 EXPONENTIAL_PAIRS = Shape(128, 64, 32, warps=4, stages=3)
-"""What is faster than those for sums of exponential functions in float32 pairs."""
+"""A shape for sums of exponential functions in float32 pairs, faster than those above."""
 
 
 FEWER_ROWS = {
@@ -60,14 +60,14 @@ FEWER_ROWS = {
     ("digits", 128, 64, 4): (64, 4),
     ("digits", 128, 64, 8): (64, 4),
 }
-"""Rows and warps of blocks of fewer rows, by the way, the rows, the points and the warps of those for many.
+"""Rows and warps of blocks with fewer rows; the key is the way and the rows, points and warps of the larger block.
 
-On GPUs of compute capability 9.0 a row has the same bits in both: there a row's points lie among the same lanes.
+On GPUs of compute capability 9.0 a row has the same bits in both, as its points lie among the same lanes.
 """
 
 
 def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
-    """Return a smaller block where so few rows need no larger one and no bit depends on it, else the same."""
+    """Return a smaller block if it suffices for the rows and no bit depends on it, else the same block."""
     fewer = FEWER_ROWS.get((way, shape.rows, shape.points, shape.warps)) if capability == "9.0" else None
     if fewer is None or rows > fewer[0]:
         return shape
@@ -77,8 +77,8 @@ def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
 def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:
     """Return the largest block for digits of so many features that fits the shared memory, or None.
 
-    The digits of the rows lie there, and those of as many blocks of points as there are stages. The `first` shapes go
-    before all others.
+    Shared memory holds the digits of the rows, and those of as many blocks of points as there are stages. The `first`
+    shapes are tried before all others.
     """
     for shape in (*first, *DIGIT_SHAPES):
         if features <= shape.features and 2 * digits * features * (shape.rows + shape.stages * shape.points) <= shared:
@@ -88,7 +88,7 @@ def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequenc
 
 @functools.cache
 def slots(device: torch.device) -> int:
-    """Return how many warps with all the registers that they can have run on a device at once."""
+    """Return how many warps with the maximum number of registers can run on a device at once."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count * WARPS_PER_MULTIPROCESSOR
     return 64
@@ -96,9 +96,9 @@ def slots(device: torch.device) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def parts_of_a_program(blocks: int, parts: int, at_once: int) -> int:
-    """Return how many parts a program should make, of so many for each block of rows.
+    """Return how many parts a program should make if each block of rows has `parts`.
 
-    Programs run in waves of `at_once`, and to begin a program takes about as long as a part.
+    Programs run in waves of `at_once`, and starting a program takes about as long as a part.
     """
 
     def time(number: int) -> int:

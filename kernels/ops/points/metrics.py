@@ -11,14 +11,14 @@ from ...numerics.functions import apply_function
 from ...numerics.powers import power
 from .row_digits import TINY_NORM
 
-NEGATIVE = tl.constexpr(-1e-9)  # what scaling to [0, 1] may leave of a zero is not yet negative
+NEGATIVE = tl.constexpr(-1e-9)  # scaling to [0, 1] may turn a zero into a number this small, which counts as zero
 
-PIECE_BITS = tl.constexpr(50)  # of a float64's 64: what is left of them is the sign, the exponent and two bits
+PIECE_BITS = tl.constexpr(50)  # of a float64's 64; the others are the sign, the exponent and two bits of the fraction
 PIECE_MASK = tl.constexpr(2**50 - 1)
 FIRST_PIECE = tl.constexpr((1023 - 52) * 4)  # the piece that begins at 2⁻⁵²
 
 SMALLEST = tl.constexpr(1e-30)
-NEAR = tl.constexpr(1e-6)  # of the sum of two squared norms: a squared distance whose root products do not give
+NEAR = tl.constexpr(1e-6)  # of the sum of two squared norms; below it products do not give the root precisely enough
 
 NEGATIVE_LOG2_E = tl.constexpr(-LOG2_E)
 THIRD = tl.constexpr(1.0 / 3.0)
@@ -33,9 +33,9 @@ def table_profile(
 ):
     """Return a tabulated function of a float64 block `u ≥ 0`.
 
-    Piece k is a quarter of an octave, from `2^(k // 4 − 52) · (1 + k % 4 / 4)` to where the next begins, and is a
-    polynomial in a variable that runs over it from −1 to 1. Below the first piece the function is constant, past the
-    last it is zero.
+    Piece k is a quarter of an octave, from `2^(k // 4 − 52) · (1 + k % 4 / 4)` to the start of the next piece. It is a
+    polynomial in a variable that runs over the piece from −1 to 1. Below the first piece the function is constant, past
+    the last it is zero.
     """
     bits = u.to(tl.int64, bitcast=True)
     piece = (bits >> PIECE_BITS) - FIRST_PIECE
@@ -82,7 +82,7 @@ def point_profile(
 
 @triton.jit
 def approximate_profile(u, exponent, PROFILE: tl.constexpr, WHOLE: tl.constexpr):
-    """Return `f(u)` to ten digits, or seven of float32; for exp `u` is the exponent of 2, and for tanh half of that."""
+    """Return `f(u)` to ten digits, or float32's seven; exp is `2ᵘ`, and tanh is that of `t` where `2ᵘ = exp(2 t)`."""
     if PROFILE == "exp":
         y = exp2(u)
     elif PROFILE == "tanh":
@@ -131,7 +131,7 @@ def add_feature(
     APPROXIMATE: tl.constexpr,
     BY_POINTS: tl.constexpr,
 ):
-    """Return the sums of `metric_by_features` with one feature more."""
+    """Return the sums of `metric_by_features` with one more feature."""
     z = load_rows(x, shift, factor, row, rows, feature, FEATURES)
     s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
     if METRIC == "cosine":
@@ -173,8 +173,8 @@ def metric_by_features(
 ):
     """Return a metric summed one feature after another, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
-    With `BY_POINTS`, for few features, it is `[BLOCK_POINTS, BLOCK_ROWS]`: neighbouring threads then have neighbouring
-    rows, and a sum over the points is for the most part a thread's own.
+    With `BY_POINTS`, for few features, the result is `[BLOCK_POINTS, BLOCK_ROWS]`: neighbouring threads then have
+    neighbouring rows, and a thread sums most of its points by itself.
     """
     if BY_POINTS:
         m = tl.zeros([point.shape[0], row.shape[0]], tl.float64)
@@ -217,9 +217,9 @@ def expanded_metric(
     METRIC: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return a metric that matrix products make, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
+    """Return a metric computed from matrix products, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
-    Of distances, to ten digits, those near zero come from differences: products leave an error of 1e-16 of the squares.
+    Distances near zero, to ten digits, come from differences: products have an error of 1e-16 of the squares.
     """
     m = tl.zeros([row.shape[0], point.shape[0]], tl.float64)
     norm = tl.zeros([row.shape[0]], tl.float64)
@@ -255,7 +255,7 @@ def expanded_metric(
 
 @triton.jit
 def load_offsets(offsets, point, real, PROFILE: tl.constexpr, WEIGHED: tl.constexpr):
-    """Return what the points add; past the last of them what makes a function finite, or of no weight."""
+    """Return the points' summands; past the last point a number that makes the function finite, or of no weight."""
     past = 1.0 if PROFILE == "power" else -1e5 if WEIGHED else 0.0
     return tl.load(offsets + point, mask=real, other=past)
 
@@ -270,7 +270,7 @@ def nan_of_rows(
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
 ):
-    """Return zero, but NaN for a row in which a metric of it is NaN or infinite, float64 `[BLOCK_ROWS]`."""
+    """Return zero, or NaN for a row whose metric is NaN or infinite, float64 `[BLOCK_ROWS]`."""
     nothing = tl.zeros([row.shape[0]], tl.float64)
     for feature in tl.range(0, FEATURES):
         z = load_rows(x, shift, factor, row, rows, feature, FEATURES)

@@ -1,10 +1,10 @@
-"""Functions of distances that are not smooth where these are zero, from products of digits, inside kernels.
+"""Functions of distances that are not smooth at distance zero, from products of digits, inside kernels.
 
-Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that. So where a
-row is near a point, the distance of the two comes from differences. Most blocks have few such pairs: their rows lie on
-stored points, or next to them. Each turn of a loop takes the next of its near points for every row of the block. A row
-near many points, as where points are equal or lie in narrow groups, would take many turns. A block with such a row
-computes its near pairs all at once instead. A pair has the same bits either way, so that no row's depend on other rows.
+Products are off by some 2⁻³⁵ of the norms, and the root of a squared distance near zero would enlarge that error. If a
+row is near a point, their distance therefore comes from differences. Most blocks have few such pairs: their rows lie on
+or next to stored points. Each turn of a loop takes the next near point of every row of the block. A row near many
+points, for example equal ones or ones in narrow groups, would take many turns. A block with such a row computes all its
+near pairs at once instead. A pair has the same bits either way, so a row's bits do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ...numerics.double_float import fma, pair_exp2, pair_sqrt
 from ...numerics.fp16_digits import digit_product
 from .products import digit_sum, function_of_product
 
-NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm: a squared distance whose root products do not give
-LEAST_SQUARE = tl.constexpr(1e-7)  # of a distance in exponents of 2 that products give to float32 pairs
-TINY_SQUARE = tl.constexpr(1e-18)  # of one whose function is 1
+NEAR = tl.constexpr(2.0**-12)  # of the row's squared norm; below it products do not give the root precisely enough
+LEAST_SQUARE = tl.constexpr(1e-7)  # the least squared distance, in exponents of 2, that products give to float32 pairs
+TINY_SQUARE = tl.constexpr(1e-18)  # a squared distance with the function value 1
 AT_ONCE = tl.constexpr(8)  # features whose numbers are loaded together
-MOST_TURNS = tl.constexpr(8)  # near points of a row, past which a whole block at once takes less time
+MOST_TURNS = tl.constexpr(8)  # near points of a row beyond which processing the whole block at once takes less time
 NO_POINT = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
 def next_near(near, after, point):
-    """Return the next point that each row is near, int32 `[BLOCK_ROWS]`; `NO_POINT` where there is none after that."""
+    """Return the next point near each row after point `after`, int32 `[BLOCK_ROWS]`, or `NO_POINT`."""
     candidate = near & (point[None, :] > after[:, None])
     return tl.min(tl.where(candidate, tl.broadcast_to(point[None, :], near.shape), NO_POINT), axis=1)
 
@@ -46,9 +46,9 @@ def squared_distance(
 ):
     """Return `‖z − s‖²` of each row and its point from differences, float64 `[BLOCK_ROWS]`.
 
-    What is fused is written down, so that no bit depends on what a compiler makes of it.
+    Fused operations are explicit, so that no bit depends on a compiler's choice.
     """
-    other = tl.gather(other, tl.arange(0, row.shape[0]), 0)  # moves it among threads once, not for every feature
+    other = tl.gather(other, tl.arange(0, row.shape[0]), 0)  # moves it among threads once instead of for every feature
     inside = (row < rows) & (other < POINTS)
     m = tl.zeros([row.shape[0]], tl.float64)
     for feature in tl.range(0, FEATURES, loop_unroll_factor=AT_ONCE):
@@ -64,7 +64,7 @@ def squared_distance(
 def near_squares(
     u,  # float64 [BLOCK_ROWS, BLOCK_POINTS]
     is_near,  # bool [BLOCK_ROWS, BLOCK_POINTS]
-    x,  # as `squared_distance` takes them
+    x,  # like the next four as in `squared_distance`
     shift,
     factor,
     points,
@@ -74,13 +74,13 @@ def near_squares(
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
 ):
-    """Return `‖z − s‖²` of the near pairs of a block, and `u` of others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
+    """Return `‖z − s‖²` for the near pairs of a block and `u` for others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
-    A pair has the bits that `squared_distance` returns: both round and fuse alike. The sums begin with `u`, so that
-    they lie among threads as it does. To move them there would take shared memory, which wide digits need.
+    A pair has the bits of `squared_distance`: both round and fuse alike. The sums begin with `u`, so that they have its
+    layout among threads. Converting the layout would take shared memory, which wide digits need.
     """
     m = tl.where(is_near, 0.0, u)
-    for feature in tl.range(0, FEATURES, loop_unroll_factor=1):  # a block leaves registers for no more at a time
+    for feature in tl.range(0, FEATURES, loop_unroll_factor=1):  # registers have no room for more at a time
         z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
         s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
         scale = tl.zeros_like(z) + tl.load(factor + feature)
@@ -96,7 +96,7 @@ def distance_block(
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
-    z0,  # as `digit_block` takes them
+    z0,  # like the next seven as in `digit_block`
     z1,
     z2,
     place,
@@ -118,7 +118,7 @@ def distance_block(
         z0, z1, z2, place, offset, digits, offsets, point,
         POINTS=POINTS, METRIC="euclidean", PROFILE=PROFILE, WEIGHED=False, SHORT=False, BLOCK_FEATURES=BLOCK_FEATURES,
     )  # fmt: skip
-    nearest = tl.min((u.to(tl.int64, bitcast=True) >> 32).to(tl.int32), axis=1)  # in the order of positive numbers
+    nearest = tl.min((u.to(tl.int64, bitcast=True) >> 32).to(tl.int32), axis=1)  # ranks as positive numbers do
     near = offset * NEAR
     if tl.max((nearest <= (near.to(tl.int64, bitcast=True) >> 32).to(tl.int32)).to(tl.int32), axis=0) > 0:
         is_near = u < near[:, None]
@@ -138,7 +138,7 @@ def distance_block(
 
 @triton.jit
 def scaled_pair(square, scale):
-    """Return squared distances, float64, times a number, as pairs of float32 numbers."""
+    """Return the product of squared distances, float64, and a number, as pairs of float32 numbers."""
     square = rounded_product(square, tl.zeros_like(square) + scale)
     first = square.to(tl.float32)
     return first, (square - first.to(tl.float64)).to(tl.float32)
@@ -150,7 +150,7 @@ def sums_of_distances(
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
     points,  # float64 [FEATURES, POINTS]
-    z0,  # as `sums_of_points` takes them
+    z0,  # like the next eleven as in `sums_of_points`
     z1,
     z2,
     place,
@@ -169,7 +169,7 @@ def sums_of_distances(
     POINTS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return the sums over some points of `exp(γ ‖z − s‖)` times their weights, as `sums_of_points` does."""
+    """Return the sums over some points of `exp(γ ‖z − s‖)` times their weights, in the form of `sums_of_points`."""
     feature = tl.arange(0, BLOCK_FEATURES)
     at = digits + point[None, :] * BLOCK_FEATURES + feature[:, None]
     real = point < POINTS

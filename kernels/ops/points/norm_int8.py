@@ -1,14 +1,14 @@
-"""Products of rows with a triangular weight by whole numbers, and the squares of them added up.
+"""Products of rows with a triangular weight in integers, and the sums of their squares.
 
 With a unit a number is `Σᵢ dᵢ · 256⁴⁻ⁱ`, where the five digits `dᵢ` are from −128 to 127. A row has one unit, as has
-each column of the weight. Of a product of numbers the fifteen products of digits with `i + j ≤ 4` are added up in whole
-numbers by matrix units, and what is left out is some 2⁻⁴⁰ of the largest product. So that units are small, a row is
-taken about the middle between its least and its largest number, whose product with the columns' sums is added in
-float64, and so is the product with the weight's diagonal: where the weight is the inverse of a Cholesky factor, the
-largest numbers stand there.
+each column of the weight. For a product of two numbers, matrix units sum the fifteen products of digits with
+`i + j ≤ 4` in integers; the omitted rest is some 2⁻⁴⁰ of the largest product. To keep units small, the middle between
+a row's smallest and largest number is subtracted from the row. The product of that middle and the columns' sums is
+added in float64, and so is the product with the weight's diagonal: if the weight is the inverse of a Cholesky factor,
+the largest numbers stand on its diagonal.
 
-Sums of digits are exact, and squares are added up in an order of pairs that is written down: a row's bits follow from
-the row and the model alone, whatever the tiles, which follow the number of rows.
+Sums of digits are exact, and squares are added in pairs in a fixed order. A row's bits therefore follow from the row
+and the model alone, whatever the tiles, which follow the number of rows.
 (Ootomo, Ozaki, Yokota, DGEMM on integer matrix multiplication unit, 2024.)
 """
 
@@ -31,30 +31,30 @@ from ...plan.plan import Parameters
 DIGITS = 5
 PART_TARGETS = 32
 BLOCK_FEATURES, BLOCK_TARGETS = 128, 128
-"""Features and targets are filled up to a multiple of so many."""
+"""Features and targets are padded to a multiple of these."""
 
 MOST_FEATURES = 2**14
-"""Sums of five products of so many digits stay whole numbers of 32 bits."""
+"""The most features for which sums of five products of digits fit 32 bits."""
 
 MOST_FEATURES_AT_ONCE = 4096
 
 FEW_ROWS, SOME_ROWS = 128, 2048
-"""Up to so many rows, programs take small blocks or middling ones, so that there are enough of them."""
+"""Up to this many rows, programs take small or medium blocks, so that there are enough programs."""
 
 LARGE_BLOCK_BYTES = 3 * DIGITS * (128 + 64) * 64
-"""The shared memory of a program that takes many."""
+"""The shared memory of a program with large blocks."""
 
 MIDDLES = 0x80808080
 
 LEAST_UNIT = tl.constexpr(2.0**-500)
-UNIT_OF_LARGEST = tl.constexpr(1.0101 / 2.0**39)  # as the largest digit is 127 and not 128
+UNIT_OF_LARGEST = tl.constexpr(1.0101 / 2.0**39)  # with a margin, since the largest digit is 127 and not 128
 INFINITE = tl.constexpr(float("inf"))
 LARGEST = tl.constexpr(1e300)
 
 
 @triton.jit
 def five_digits(z, inverse):
-    """Return the digits of float64 `z / unit` as int8, the highest first; `inverse` is one through the unit."""
+    """Return the digits of float64 `z / unit` as int8, the highest first; `inverse` is the reciprocal of the unit."""
     q = (z * inverse + ROUNDER).to(tl.int64, bitcast=True)
     d1, d2, d3, d4 = split(q.to(tl.int32))
     return ((q + 0x80808080) >> 32).to(tl.int8), d1, d2, d3, d4
@@ -64,14 +64,14 @@ def five_digits(z, inverse):
 def row_digits_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     digits,  # int8 [5, places, PADDED]
-    terms,  # float64 [2, rows]: the unit of a row's digits, NaN where a number is none or infinite, and its middle
+    terms,  # float64 [2, rows]: the unit of a row's digits, NaN if a number is NaN or infinite, and the row's middle
     places,
     rows,
     FEATURES: tl.constexpr,
     PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program makes the digits of a row about the middle between its least and its largest number."""
+    """A program makes the digits of a row minus the middle between its smallest and its largest number."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)[None, :]
     x += row * FEATURES
@@ -117,7 +117,7 @@ def digit_norm_kernel(
     row_digits,  # int8 [5, places, PADDED]
     row_terms,  # float64 [2, rows]
     digits,  # int8 [5, TARGETS, PADDED]
-    terms,  # float64 [4, TARGETS]: the unit of a column's digits, its sum, its element on the diagonal, the offset
+    terms,  # float64 [4, TARGETS]: the unit of a column's digits, its sum, its element on the diagonal, its offset
     out,  # float32 or float64 [rows, PARTS]
     rows,
     places,
@@ -131,7 +131,7 @@ def digit_norm_kernel(
     BLOCK_TARGETS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """A program makes the parts of `BLOCK_TARGETS` targets for some rows; those that take longest come first."""
+    """A program makes the parts of `BLOCK_TARGETS` targets for some rows; the slowest parts come first."""
     BLOCK_PARTS: tl.constexpr = BLOCK_TARGETS // PART_TARGETS
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -204,7 +204,7 @@ def weight_digits(weight: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarra
 
 
 def _units(largest: np.ndarray) -> np.ndarray:
-    """Return the units in which numbers up to the largest ones have digits."""
+    """Return the units of digits for numbers up to these magnitudes."""
     found: np.ndarray = np.maximum(largest * UNIT_OF_LARGEST.value, LEAST_UNIT.value)
     return found
 
@@ -253,11 +253,11 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
 
 
 def norm_shape(rows: int, shared: int) -> Shape:
-    """Return the block of a program for so many rows; none changes a bit.
+    """Return the block of a program for so many rows; it changes no bit.
 
     Args:
-        rows: the batch's.
-        shared: the bytes of shared memory that a program may have, 0 on a GPU without matrix units for int8.
+        rows: the rows of the batch.
+        shared: the bytes of shared memory available to a program, 0 on a GPU without matrix units for int8.
     """
     if not shared:
         return _shape(32, 32, 16, warps=4, stages=1, matrix_units=False)
@@ -275,7 +275,7 @@ def _shape(rows: int, targets: int, features: int, warps: int, stages: int, matr
 
 
 def emulated_norms(x: np.ndarray, tables: Mapping[str, np.ndarray], parts: int) -> np.ndarray:
-    """Return what the kernels answer for rows `[rows, features]`, float64 `[rows, parts]`."""
+    """Return the kernels' answers for rows `[rows, features]`, float64 `[rows, parts]`."""
     (rows, features), (unit, total, own, offset), digits = x.shape, tables["terms"], tables["digits"]
     middle = 0.5 * x.min(axis=1, keepdims=True) + 0.5 * x.max(axis=1, keepdims=True)
     row_unit = _units((middle - x.min(axis=1, keepdims=True))[:, 0])

@@ -1,4 +1,4 @@
-"""What the host makes for sums in pairs of float32 numbers: the tables of `pairs_kernel.py`, and what it computes."""
+"""The host's part of sums in pairs of float32 numbers: the tables of `pairs_kernel.py`, and its emulation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...numerics.powers import whole
 from .cpu_function import differences
 from .near_zero import LEAST_SQUARE, NEAR
 
-MOST_REACH = 256.0  # of points from their mean, in what an exponential function takes
+MOST_REACH = 256.0  # the limit of the points' distance from their mean, in the argument of an exponential function
 MOST_DEGREE = 8
 MOST_WEIGHT = 1e25
-NO_WEIGHT = 2.0**-1000  # what stands for a weight of zero
+NO_WEIGHT = 2.0**-1000  # stands for a weight of zero
 
 
 class Function(NamedTuple):
@@ -31,12 +31,12 @@ class Function(NamedTuple):
 
 
 def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether a sum can be made in pairs: of numbers that are not too large, and a function that has them.
+    """Return whether a sum can be made in pairs: the numbers must be small enough, and the function supported.
 
     Args:
-        function: what is summed.
-        squares: those of the points' distances from their mean; for manhattan and chi2 the sums of their numbers.
-        weight: of the points.
+        function: the summed function.
+        squares: the squared distances of the points from their mean; for manhattan and chi2 the sums of their numbers.
+        weight: the weights of the points.
     """
     gamma, coef0, reach = function.gamma, function.coef0, float(squares.max()) * abs(function.gamma)
     if not (gamma and np.isfinite(reach) and np.abs(weight).max() < MOST_WEIGHT):
@@ -63,15 +63,15 @@ def fits(function: Function, squares: np.ndarray, weight: np.ndarray) -> bool:
 
 
 def in_exponents(metric: str, profile: str) -> bool:
-    """Whether what rows and points add is a part of the exponent of 2, and weights are too."""
+    """Return whether the summands of rows and points, and the weights, are part of the exponent of 2."""
     return profile == "exp" and metric != "euclidean"
 
 
 def split_offsets(offsets: np.ndarray, metric: str, profile: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return what points add as two numbers, and what rounds what rows add to the same places as the first.
+    """Return the points' summands as two numbers each, and the rounder that rounds rows' summands like the first ones.
 
-    The first is such that its sum with that of a row is exact unless the row is far away. For products it is any
-    float32 number, and instead of what rounds comes the largest.
+    The sum of a first number and a row's is exact unless the row is far away. For products the first number is any
+    float32 number, and the largest summand takes the place of the rounder.
     """
     if metric == "dot":
         first = offsets.astype(np.float32).astype(np.float64)
@@ -83,7 +83,7 @@ def split_offsets(offsets: np.ndarray, metric: str, profile: str) -> tuple[np.nd
 
 
 def tables(function: Function, found: Mapping[str, np.ndarray], weight: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what differs from the tables `found` of ten digits.
+    """Return the tables that differ from `found`, the tables of ten digits.
 
     The weights of an exponential function are part of the exponents.
     """
@@ -95,7 +95,7 @@ def tables(function: Function, found: Mapping[str, np.ndarray], weight: np.ndarr
     first, rest, _ = split_offsets(offsets, function.metric, function.profile)
     above = 1.1 * max(float(np.abs(weight).max()), 1.0 / MOST_WEIGHT)
     if function.metric == "squared_euclidean" and function.profile == "power":
-        above *= function.coef0**function.exponent  # which is the largest; of others it is 1, or follows the row
+        above *= function.coef0**function.exponent  # the function's maximum; for others it is 1 or follows the row
     return {
         "offsets": np.array([first, rest], dtype=np.float32),
         "least": least.astype(np.float32),
@@ -110,10 +110,10 @@ def emulated(
     """Return the function of each row and each point as `pairs_kernel.py` computes it, float64 `[rows, points]`.
 
     Args:
-        function: which.
+        function: the function.
         parameters: the tables of `function.py` in float32 pairs.
         x: rows.
-        points: which.
+        points: the points to compute.
     """
     numbers, z = parameters["numbers"], (x - parameters["shift"]) * parameters["factor"]
     norm = np.einsum("rf,rf->r", z, z)[:, None]
@@ -162,19 +162,19 @@ def emulated(
 
 
 def emulated_power(u: np.ndarray) -> np.ndarray:
-    """Return `2ᵘ` as kernels compute it of a pair."""
+    """Return `2ᵘ` as kernels compute it from a pair."""
     t = _single(u)
     return _exp2(t, u - t)
 
 
 def _exp2(t: np.ndarray, rest: np.ndarray | float) -> np.ndarray:
-    """Return what `pair_exp2` does."""
+    """Return the result of `pair_exp2`."""
     fixed = np.fmax(_single(t + BIAS.value), LEAST.value)
     return _power(fixed, _single(BIAS.value - fixed + t + rest))
 
 
 def _power(fixed: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Return what `power_of_fixed` does."""
+    """Return the result of `power_of_fixed`."""
     whole_part = np.floor(fixed)
     v = fixed - whole_part
     x = _single(v - 0.5 + rest)

@@ -1,8 +1,8 @@
 """Sums of a kernel function of rows and stored points in pairs of float32 numbers, inside kernels.
 
-`z · s` in units is a whole number and a small rest (`numerics/fp16_digits.py`). The points' digits hold its factor, so
-that a power of two makes of it what a function takes: sums with the whole number are exact, or what rounding takes from
-them is.
+`z · s` in units is an integer plus a small rest (`numerics/fp16_digits.py`). The points' digits include the function's
+factor, so a power of two turns `z · s` into the function's argument. Sums with the integer are exact, or their rounding
+error is.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ...numerics.powers import power
 from .near_zero import sums_of_distances
 from .row_digits import digits_of_rows
 
-FARTHEST_EXPONENT = tl.constexpr(8192.0)  # of 2: a row whose norm alone makes so much is far from all points
-FARTHEST_SQUARE = tl.constexpr(131072.0)  # of a distance in exponents of 2
-FARTHEST_PLACE = tl.constexpr(64.0)  # of what the hyperbolic tangent takes: whole numbers of them have 1 or −1
-FARTHEST = tl.constexpr(1e30)  # of anything else, so that no sum is a difference of infinities
+FARTHEST_EXPONENT = tl.constexpr(8192.0)  # an exponent of 2; a row whose norm alone adds this is far from all points
+FARTHEST_SQUARE = tl.constexpr(131072.0)  # the limit of a squared distance in exponents of 2
+FARTHEST_PLACE = tl.constexpr(64.0)  # the limit of `place` for tanh: nonzero integers times it have the tanh 1 or −1
+FARTHEST = tl.constexpr(1e30)  # the limit of anything else, so that no sum is a difference of infinities
 EXPONENT = tl.constexpr(0x7F800000)
 
 
 @triton.jit
 def row_pairs(
     place,  # float64 [BLOCK_ROWS]
-    offset,  # float64 [BLOCK_ROWS]: what the row's norm adds, or the square of the largest product with a point
-    nothing,  # float64 [BLOCK_ROWS]: NaN where a row has it, and zero elsewhere
+    offset,  # float64 [BLOCK_ROWS]: the summand of the row's norm, or the square of the largest product with a point
+    nothing,  # float64 [BLOCK_ROWS]: NaN if the row has NaN, else zero
     numbers,  # float64 [8]
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """Return what `sums_of_points` takes of rows, float32: `place`, `offset`, `offset_rest`, `bound` and `after`.
+    """Return the rows' arguments of `sums_of_points`, float32: `place`, `offset`, `offset_rest`, `bound` and `after`.
 
-    A row so far away that its functions are nothing is brought nearer, to where they are nothing in float32 too.
+    A row so far away that its functions vanish is moved nearer, to where they still vanish in float32.
     """
     EXPONENTS: tl.constexpr = PROFILE == "exp" and METRIC != "euclidean"
     if METRIC == "dot":
@@ -77,15 +77,15 @@ def sums_of_points(
     z0,  # float16 [BLOCK_ROWS, BLOCK_FEATURES]
     z1,
     z2,
-    place,  # float32 [BLOCK_ROWS], as all of rows
+    place,  # float32 [BLOCK_ROWS], like the next four
     offset,
     offset_rest,
     bound,
-    after,  # what to multiply sums with, less 1; NaN where a row has it
+    after,  # the factor of sums less 1; NaN if the row has NaN
     digits,  # float16 [3, POINTS, BLOCK_FEATURES]
-    offsets,  # float32 [2, POINTS]: first parts and rests
-    least,  # float32 [POINTS], or [1] where weights are no part of the exponents
-    weight,  # float32 [2, POINTS]: first parts and rests
+    offsets,  # float32 [2, POINTS]: rounded numbers and rests
+    least,  # float32 [POINTS], or [1] if weights are not part of the exponents
+    weight,  # float32 [2, POINTS]: rounded numbers and rests
     numbers,  # float64 [8]
     point,  # int32 [BLOCK_POINTS]
     POINTS: tl.constexpr,
@@ -96,8 +96,8 @@ def sums_of_points(
 ):
     """Return the sums over some points of their functions times their weights, as two float32 numbers for each row.
 
-    The first parts of products, at most 128, are rounded to numbers whose sum is exact: `bound`, 1.5 times a power of
-    two that is 64 times one above them all, is added and subtracted. What they lose is part of the second sum.
+    The first parts of products, at most 128 of them, are rounded to numbers whose sum is exact: `bound`, 1.5 times a
+    power of two that is 64 times one above them all, is added and subtracted. The second sum holds the rounding errors.
     """
     feature = tl.arange(0, BLOCK_FEATURES)
     at = digits + point[None, :] * BLOCK_FEATURES + feature[:, None]
@@ -139,7 +139,7 @@ def sums_of_points(
         w = tl.load(weight + point, mask=real, other=0.0)[None, :]
         w_rest = tl.load(weight + POINTS + point, mask=real, other=0.0)[None, :]
         rounded = k
-        if METRIC == "euclidean" or WHOLE is None:  # where the second number is not as small
+        if METRIC == "euclidean" or WHOLE is None:  # the second number is larger here
             rounded = k + k_rest
         short = fma(rounded, w, tl.broadcast_to(bound, k.shape)) - bound
         lost = fma(k, w, -short)
@@ -154,18 +154,18 @@ def sums_of_pairs_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS], or [1] but for exponential functions of distances
+    points,  # float64 [FEATURES, POINTS] for exponential functions of distances, else [1]
     numbers,  # float64 [8]
     digits,  # float16 [3, POINTS, BLOCK_FEATURES]
     offsets,  # float32 [2, POINTS]
-    least,  # float32 [POINTS], or [1] where weights are no part of the exponents
+    least,  # float32 [POINTS], or [1] if weights are not part of the exponents
     weight,  # float32 [2, POINTS]
     intercept,  # float64 [PARTS]
     row_digits,  # float16 [3, rows, BLOCK_FEATURES]
     row_terms,  # float64 [3, rows]
     out,  # float32 or float64 [rows, PARTS]
     rows,
-    program_parts,  # how many parts a program makes, one after the other
+    program_parts,  # the number of parts that a program makes, one after the other
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
@@ -174,7 +174,7 @@ def sums_of_pairs_kernel(
     PARTS: tl.constexpr,
     PART_POINTS: tl.constexpr,
     FUNCTION: tl.constexpr,
-    OWN_ROWS: tl.constexpr,  # of so few rows a program makes the digits; 0 where they are given
+    OWN_ROWS: tl.constexpr,  # rows whose digits a program makes itself; 0 if the digits are given
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,

@@ -79,7 +79,7 @@ def pairwise_digits_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
-    points,  # float64 [FEATURES, POINTS], or anything but for functions that are not smooth where distances are zero
+    points,  # float64 [FEATURES, POINTS] for functions that are not smooth at distance zero, else unread
     numbers,  # float64 [6]
     digits,  # float16 [3, POINTS, BLOCK_FEATURES]
     offsets,  # float64 [POINTS]
@@ -123,7 +123,7 @@ class Pairwise(PointFunction):
     """Write the function of each row and each point."""
 
     def precisions(self) -> tuple[str, ...]:
-        """Return float64, and ten digits where they take less time."""
+        """Return float64, and ten digits if they take less time."""
         several = self._smooth_way() == "digits" and "ten digits" in super().precisions()
         return self.PRECISIONS[: 2 if several else 1]
 
@@ -143,7 +143,7 @@ class Pairwise(PointFunction):
 
     @functools.cached_property
     def matrix(self) -> PointMatrix:
-        """What makes the functions in plain torch."""
+        """Return the matrix of functions in plain torch."""
         return self.plain()
 
     def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> SharedPoints | None:
@@ -156,9 +156,9 @@ class Pairwise(PointFunction):
         return 2 if self.way() == "digits" else 1
 
     def on_device(self, device: torch.device) -> Pairwise:
-        """Return the operation; in float64 on GPUs without matrix units, and where those for float64 are as fast.
+        """Return the operation, in float64 on GPUs without matrix units or with float64 ones that are as fast.
 
-        These make products in the same time, but for few features float64 takes differences, which takes longer.
+        Those multiply in the same time. With few features, however, float64 takes differences, which is slower.
         """
         exact = dataclasses.replace(self, precision="float64")
         suited = not has_many_float64_units(device) or not exact.expanded()
@@ -213,7 +213,7 @@ class Pairwise(PointFunction):
         )
 
     def _block(self) -> tuple[int, int]:
-        """Return the rows and points of a block; matrix products want it square, single features few rows."""
+        """Return the rows and points of a block: square for matrix products, few rows for single features."""
         return (64, 64) if self.expanded() else (16, 128)
 
     def reads_input_once(self) -> bool:

@@ -2,13 +2,13 @@
 
 `k`, the points and `z` are those of `function.py`; `weight`: `[P, targets]` float64;
 `intercept`: `[targets]` float64; `g`: a function of `numerics/functions.py`; `out`: `[rows, targets]`. The matrix of
-`k` lives in registers alone, and is summed in float64; in float32, or pairs of such numbers, only the points of one
-block are.
+`k` exists in registers only and is summed in float64. With the precisions "float32" and "float32 pairs" only the sums
+within a block are float32 or pairs.
 
-A few rows leave most of a GPU idle while one program goes through all the points. Kernels therefore make a sum over
-many points in `parts`, each over a range of points that depends on the model alone: `out` is then
-`[rows, parts · targets]`, part by part, `g` is the identity, and an affine step adds the parts up. How many parts one
-program makes depends on the number of rows, which changes no sum. A plan on disk, and a CPU, have the sum in one part.
+If one program goes through all the points, a few rows leave most of a GPU idle. Kernels therefore make a sum over many
+points in `parts`, each over a range of points that depends on the model alone. `out` is then `[rows, parts · targets]`,
+part by part, `g` is the identity, and an affine step adds the parts up. The number of parts that one program makes
+depends on the number of rows, which changes no sum. A plan on disk, and a CPU, have the sum in one part.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ MOST_PAIRS = 2**29  # numbers of points' digits
 EMULATED_ROWS, EMULATED_POINTS = 128, 2048  # at a time
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
-OWN_ROWS = 16  # so few that a program makes their digits itself, which takes less time than a launch
-BY_TABLES = ("products", "digits", "columns")  # ways with what the points add in a table
+OWN_ROWS = 16  # up to this many, a program makes their digits itself, which takes less time than a launch
+BY_TABLES = ("products", "digits", "columns")  # ways with the points' summands in a table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairwiseAffine(Contraction, PointFunction):
-    """Contract the function of each row and each point with weights as it is made."""
+    """Contract the function of each row and each point with weights as soon as it is computed."""
 
     parts: int = 1
 
@@ -103,17 +103,17 @@ class PairwiseAffine(Contraction, PointFunction):
         return found
 
     def precisions(self) -> tuple[str, ...]:
-        """Return the function's, with float32 pairs where one target's sum fits them."""
+        """Return the function's precisions, plus float32 pairs if the sum of one target fits them."""
         found = super().precisions()
         return tuple(
             name for name in self.PRECISIONS if name in found or (name == "float32 pairs" and self._fits_pairs)
         )
 
     def on_device(self, device: torch.device) -> PairwiseAffine:
-        """Return the operation; in ten digits instead of pairs on GPUs that make those in the same time or less.
+        """Return the operation, in ten digits instead of pairs on GPUs where these are at least as fast.
 
-        GPUs with many float64 units do, but for exponential functions of squared distances and fractional powers of
-        many features. So do those without matrix units, where pairs have nothing to begin with but columns.
+        They are on GPUs with many float64 units, except for exponential functions of squared distances and fractional
+        powers with many features. They also are on GPUs without matrix units, except for the way of columns.
         """
         faster = (self.profile == "exp" and self.metric == "squared_euclidean") or (
             self.profile == "power" and whole(self.exponent) is None
@@ -127,19 +127,19 @@ class PairwiseAffine(Contraction, PointFunction):
         return dataclasses.replace(self, precision="ten digits")
 
     def in_steps(self) -> tuple[Operation, ...]:
-        """Return the sum in parts and what adds them up, where there are more points than a part has."""
+        """Return the sum in parts and the step that adds them up, if there are more points than a part has."""
         points, targets = self.weight.shape
         if self.parts > 1 or points <= PART_POINTS[self.precision]:
             return (self,)
         parts = part_count(points, targets, self.precision)
-        if self.precision != "float64":  # whole blocks may need fewer
+        if self.precision != "float64":  # parts of whole blocks may be fewer
             parts = -(-points // dataclasses.replace(self, parts=parts, function="identity").part_points())
         in_parts = dataclasses.replace(self, parts=parts, function="identity")
         return in_parts, sum_of_parts(parts, targets, self.function)
 
     @functools.cached_property
     def _fits_pairs(self) -> bool:
-        """Whether there is one target, and the function and the numbers are such as pairs have."""
+        """Return whether there is one target, and pairs support the function and the numbers."""
         points, features = self.points.shape
         if self.metric in ("manhattan", "chi2"):
             sums = np.abs(self.points).sum(axis=1)
@@ -151,7 +151,7 @@ class PairwiseAffine(Contraction, PointFunction):
 
     @functools.cached_property
     def weighed(self) -> bool:
-        """Whether weights are part of the exponents: those of one target are, to ten digits."""
+        """Return whether weights are part of the exponents: those of one target are, with ten digits."""
         return (
             self.precision == "ten digits"
             and self.profile == "exp"
@@ -163,7 +163,7 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         intercept = np.zeros((self.parts, len(self.intercept)))
-        intercept[0] = self.intercept  # not a choice in the kernel: ptxas 12.8 miscompiles a chosen accumulator
+        intercept[0] = self.intercept  # no branch in the kernel: ptxas 12.8 miscompiles a selected accumulator
         return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -174,11 +174,11 @@ class PairwiseAffine(Contraction, PointFunction):
         return self.finish_sums(parameters, answer).to(x.device)
 
     def no_sums(self, rows: int) -> torch.Tensor:
-        """Return zeros, to be replaced by the sums of so many rows."""
+        """Return zeros that the sums of so many rows will replace."""
         return torch.zeros(rows, self.parts * self.weight.shape[1], dtype=torch.float64)
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the sums of the functions `[rows, columns]` of some rows and all points, which may be changed."""
+        """Write the sums of the functions `[rows, columns]` of some rows and all points; `k` may be changed."""
         rows, targets, weight = k.shape[0], self.weight.shape[1], self._plain[1]
         if targets == 1:
             torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
@@ -191,20 +191,20 @@ class PairwiseAffine(Contraction, PointFunction):
             )
 
     def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
-        """Return what follows the sums, in their place."""
+        """Apply the steps after the sums, in place, and return the result."""
         sums += parameters["intercept"].cpu()
         return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
 
     @functools.cached_property
     def _plain(self) -> tuple[PointMatrix, torch.Tensor]:
-        """Return the matrix in plain torch, and its weights: of one target as one row, zero past the last point."""
+        """Return the matrix in plain torch, and its weights: one row for one target, zero past the last point."""
         if self.weight.shape[1] > 1:
             return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
         plain = self.plain(self.parts * self.part_points() if self.parts > 1 else 0)
         return plain, torch.from_numpy(np.pad(self.weight[:, 0], (0, plain.columns - len(self.weight))))
 
     def launches(self, inputs: int) -> int:
-        """Return 2 where many rows are prepared by a kernel of their own."""
+        """Return 2 if a kernel of its own prepares many rows, else 1."""
         return 2 if self.way() in ("digits", "columns") else 1
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -218,7 +218,7 @@ class PairwiseAffine(Contraction, PointFunction):
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
-        if self.precision != "float64":  # whose parts are long
+        if self.precision != "float64":  # a program would make few of float64's long parts
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
         own_rows = self._own_rows(device, rows) if way == "digits" else 0
@@ -259,7 +259,7 @@ class PairwiseAffine(Contraction, PointFunction):
         )
 
     def _schedule(self, device: torch.device, rows: int) -> tuple[str, Shape]:
-        """Return the way on a device, and the shape of a program's block for so many rows."""
+        """Return the way on a device, and the block of a program for so many rows."""
         features, way, shape = self.points.shape[1], self.way(), None
         if way == "digits":
             first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
@@ -271,12 +271,12 @@ class PairwiseAffine(Contraction, PointFunction):
         return way, for_few_rows(shape or self._shape(way), way, rows, capability(device))
 
     def _own_rows(self, device: torch.device, rows: int) -> int:
-        """Return of how many rows a program makes the digits: 0 for many, and where it was not seen to be faster."""
+        """Return the number of rows whose digits a program makes itself: 0 if many, or if not measured to be faster."""
         few = rows <= OWN_ROWS and capability(device) == "9.0"
         return OWN_ROWS if few and self.precision != "float32" and not self.by_distance() else 0
 
     def _shape(self, way: str) -> Shape:
-        """Return the shape of a program's block in a way without digits."""
+        """Return the block of a program in a way without digits."""
         features = self.points.shape[1]
         if way == "expanded":
             return Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
@@ -325,7 +325,7 @@ class PairwiseAffine(Contraction, PointFunction):
         return triton.cdiv(triton.cdiv(len(self.points), self.parts), MOST_BLOCK_POINTS) * MOST_BLOCK_POINTS
 
     def columns(self) -> int:
-        """Return how many columns the points have, with those that fill the last part."""
+        """Return the number of the points' columns, padded to a whole last part."""
         return self.parts * self.part_points()
 
     def describe(self) -> str:
@@ -339,7 +339,7 @@ def contract(
 ) -> PairwiseAffine | None:
     """Return the operation that does both, in one part.
 
-    None for more targets than one program makes: each block of them would compute the matrix anew.
+    The result is None for more targets than one program makes: each block of them would compute the matrix anew.
     """
     if weight.shape[1] > MAX_TARGETS:
         return None

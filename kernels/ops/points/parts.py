@@ -11,19 +11,19 @@ import numpy as np
 from ..linear.affine import Affine
 
 PART_POINTS = {"float64": 1024, "ten digits": 128, "float32 pairs": 128, "float32": 128}
-"""How many points a part covers at least, by precision, but for what rounding up to whole blocks makes of it."""
+"""The fewest points of a part, by precision, before rounding up to whole blocks."""
 
 MOST_PARTS = 64
 MOST_SUMS = 512
-"""How many sums there are at most, of all parts and targets: they are written to memory and read again."""
+"""The most sums of all parts and targets, which are written to memory and read again."""
 
 
 def part_count(points: int, targets: int, precision: str) -> int:
-    """Return in how many parts a sum should be made, before whole blocks of points need fewer."""
+    """Return the number of parts of a sum; whole blocks of points may need fewer."""
     parts = -(-points // PART_POINTS[precision])
     return parts if precision == "float64" else min(parts, MOST_PARTS, max(MOST_SUMS // targets, 2))
 
 
 def sum_of_parts(parts: int, targets: int, function: str) -> Affine:
-    """Return the operation that adds the parts up, which lie part by part, and applies the function."""
+    """Return the operation that adds up the parts, stored part by part, and applies the function."""
     return Affine(np.tile(np.eye(targets), (parts, 1)), np.zeros(targets), function)

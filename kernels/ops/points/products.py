@@ -1,6 +1,6 @@
 """Blocks of a function of rows and stored points from their products, inside kernels: see `function.py`.
 
-Products are float64 ones of few features, or those of digits (`numerics/fp16_digits.py`).
+The products are float64 for few features, otherwise products of digits (`numerics/fp16_digits.py`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def block_by_features(
     x,  # float32 or float64 [rows, FEATURES]
     shift,  # float64 [FEATURES]
     factor,  # float64 [FEATURES]
-    products,  # float64 or float32 [FEATURES, POINTS]: the points, times what multiplies their product with a row
+    products,  # float64 or float32 [FEATURES, POINTS]: the points, times the factor of their product with a row
     offsets,  # float64 or float32 [POINTS]
-    least,  # int32 [POINTS], or [1] where weights are no part of the exponents
+    least,  # int32 [POINTS], or [1] if weights are not part of the exponents
     numbers,  # float64 [6]
-    offset,  # [BLOCK_ROWS]: what the row's norm adds
+    offset,  # [BLOCK_ROWS]: the summand of the row's norm
     row,  # int64 [BLOCK_ROWS]
     point,  # int32 [BLOCK_POINTS]
     rows,
@@ -70,7 +70,7 @@ def block_by_features(
 
 @triton.jit
 def function_of_product(u, numbers, METRIC: tl.constexpr, PROFILE: tl.constexpr, WHOLE: tl.constexpr):
-    """Return the profile of what products make, which for the euclidean metric is the squared distance."""
+    """Return the profile of a sum of products; for the euclidean metric `u` is the squared distance."""
     if METRIC == "euclidean":
         u = sqrt(u) * tl.load(numbers).to(u.dtype) + tl.load(numbers + 1).to(u.dtype)
     return approximate_profile(u, tl.load(numbers + 2), PROFILE, WHOLE)
@@ -78,14 +78,14 @@ def function_of_product(u, numbers, METRIC: tl.constexpr, PROFILE: tl.constexpr,
 
 @triton.jit
 def digit_block(
-    z0,  # what `load_row_digits` returns, but for the last
+    z0,  # like the next four from `load_row_digits`
     z1,
     z2,
     place,
     offset,
     digits,  # float16 [3 or 2, POINTS, BLOCK_FEATURES]
     offsets,  # float64 or float32 [POINTS]
-    least,  # int32 [POINTS], or [1] where weights are no part of the exponents
+    least,  # int32 [POINTS], or [1] if weights are not part of the exponents
     numbers,  # float64 [6]
     point,  # int32 [BLOCK_POINTS]
     POINTS: tl.constexpr,
@@ -98,9 +98,9 @@ def digit_block(
 ):
     """Return `f(γ m + c)` from products of digits, `[BLOCK_ROWS, BLOCK_POINTS]`, float64 or, if `SHORT`, float32.
 
-    It is finite past the last point, where the metric is that to zero; NaN is not kept. If `WEIGHED`, it is times the
-    points' weights, whose logarithms and signs `offsets` and `least` hold, and `offset` is that of a fixed-point
-    number: see `exp2_of_fixed`.
+    The result is finite past the last point, where the metric is that to zero; NaN is not kept. If `WEIGHED`, it is
+    multiplied by the points' weights, whose logarithms and signs `offsets` and `least` hold, and `offset` is that of a
+    fixed-point number: see `exp2_of_fixed`.
     """
     u = digit_sum(
         z0, z1, z2, place, offset, digits, offsets, point,
@@ -131,7 +131,7 @@ def digit_sum(
     SHORT: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return what products of digits make, of which `digit_block` takes the function."""
+    """Return the sum of products of digits that is the argument of the function in `digit_block`."""
     feature = tl.arange(0, BLOCK_FEATURES)
     at = digits + point[None, :] * BLOCK_FEATURES + feature[:, None]
     real = point < POINTS

@@ -1,4 +1,4 @@
-"""Rows as digits, made once by a kernel of its own: blocks of points multiply with them from shared memory."""
+"""Rows as digits, made once by a separate kernel: blocks of points multiply with them from shared memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...numerics.fp16_digits import row_digits, squared_norm
 from ...plan.plan import Parameters
 
 BLOCK_ROWS = 16
-TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves rows that are shorter as they are
-LARGEST_PLACE = tl.constexpr(1e15)  # of float32 distances, so that no sum is a difference of infinities
+TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves shorter rows as they are
+LARGEST_PLACE = tl.constexpr(1e15)  # the limit for float32 distances, so that no sum is a difference of infinities
 
 
 @triton.jit
@@ -32,8 +32,8 @@ def make_row_digits(
 ):
     """Return the digits of some rows, float16 `[BLOCK_ROWS, BLOCK_FEATURES]`, and their terms, float64.
 
-    The terms are what a unit of the product of digits stands for, what the norm adds, and zero or NaN. No bit of either
-    depends on the layout of the block.
+    The terms are the value of a unit of the product of digits, the summand of the norm, and zero or NaN. No bit of
+    digits or terms depends on the layout of the block.
     """
     feature = tl.arange(0, BLOCK_FEATURES)
     real = feature < FEATURES
@@ -50,7 +50,7 @@ def make_row_digits(
         place = place / tl.where(length < TINY_NORM, 1.0, length)
     elif COUNT == 2 and METRIC != "dot":
         place = tl.minimum(tl.maximum(place, -LARGEST_PLACE), LARGEST_PLACE)
-    offset = rounded_product(norm, tl.load(numbers + 5) + tl.zeros_like(norm))  # so that nothing is fused with it
+    offset = rounded_product(norm, tl.load(numbers + 5) + tl.zeros_like(norm))  # prevents fusion with a later sum
     return z0, z1, z2, place, offset, norm * 0.0
 
 
@@ -61,7 +61,7 @@ def rows_as_digits_kernel(
     factor,  # float64 [FEATURES]
     numbers,  # float64 [6]
     digits,  # float16 [COUNT, rows, BLOCK_FEATURES]
-    terms,  # float64 [3, rows]: what a unit of the product of digits stands for, what the norm adds, and zero or NaN
+    terms,  # float64 [3, rows]: the value of a unit of the product of digits, the summand of the norm, zero or NaN
     rows,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
@@ -94,11 +94,11 @@ def rows_as_digits(
     """Launch the kernel on the first rows of `x`; return their digits and their terms.
 
     Args:
-        parameters: those of the points, which have `shift`, `factor` and `numbers`.
+        parameters: the tables of the points, with `shift`, `factor` and `numbers`.
         x: `[rows or more, features]`, float32 or float64.
-        rows: how many rows to make.
+        rows: the number of rows to make.
         metric: as in `function.py`.
-        shape: that of the points' digits, `[digits, points, features]`.
+        shape: the shape of the points' digits, `[digits, points, features]`.
     """
     count, _, features = shape
     digits = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
@@ -125,7 +125,7 @@ def rows_as_digits(
 def load_row_digits(digits, terms, row, rows, COUNT: tl.constexpr, BLOCK_FEATURES: tl.constexpr):
     """Return the digits of some rows, float16 `[BLOCK_ROWS, BLOCK_FEATURES]`, and their terms, float64.
 
-    Of two digits, the second stands in for the third.
+    With two digits, the second is returned in place of the third as well.
     """
     feature = tl.arange(0, BLOCK_FEATURES)
     inside = (row < rows)[:, None]
@@ -158,9 +158,9 @@ def digits_of_rows(
     BLOCK_FEATURES: tl.constexpr,
     OWN_ROWS: tl.constexpr,
 ):
-    """Return what `load_row_digits` does; where there are at most `OWN_ROWS` rows, make it of these, again and again.
+    """Return the result of `load_row_digits`; with `OWN_ROWS`, compute it for so many rows and repeat these.
 
-    A block of matrix units has more rows than that.
+    The repetition fills a block of matrix units, which has more rows than that.
     """
     if OWN_ROWS == 0:
         z0, z1, z2, place, offset, nothing = load_row_digits(
@@ -179,12 +179,12 @@ def digits_of_rows(
 
 @triton.jit
 def repeated_rows(block, TIMES: tl.constexpr):
-    """Return the rows of a block `[rows, features]` so many times."""
+    """Return the rows of a block `[rows, features]`, repeated `TIMES` times."""
     again = tl.broadcast_to(block[None, :, :], [TIMES, block.shape[0], block.shape[1]])
     return tl.reshape(again, [TIMES * block.shape[0], block.shape[1]])
 
 
 @triton.jit
 def repeated(vector, TIMES: tl.constexpr):
-    """Return the numbers of a vector so many times."""
+    """Return the numbers of a vector, repeated `TIMES` times."""
     return tl.reshape(tl.broadcast_to(vector[None, :], [TIMES, vector.shape[0]]), [TIMES * vector.shape[0]])

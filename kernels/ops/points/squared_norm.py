@@ -1,12 +1,12 @@
 """The squared norm of an affine map, in parts: `out[r, p] = Σₜ (Σᵢ x[r, i] · weight[i, t] + offset[t])²` over part p.
 
 `x`: `[rows, features]`, float32 or float64; `weight`: `[features, targets]` float64; `offset`: `[targets]` float64;
-`out`: `[rows, parts]`, where a part is `PART_TARGETS` targets. An affine step adds the parts up. What a Gaussian
-process explains of its variance is such a norm, which the prior variance nearly cancels: everything is float64, or as
-exact as `norm_int8.py` makes it.
+`out`: `[rows, parts]`, where a part is `PART_TARGETS` targets. An affine step adds the parts up. The part of the
+variance that a Gaussian process explains is such a norm, and the prior variance nearly cancels it: everything is
+float64, or as exact as `norm_int8.py` makes it.
 
-Where the weight is an upper triangle, zero for `i > t`, as the inverse of a Cholesky factor is, a part of the targets
-reads only the features that it depends on: half of all the products are left out.
+If the weight is an upper triangle, zero for `i > t`, like the inverse of a Cholesky factor, a part of the targets
+reads only the features that it depends on, and half of all the products are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .cpu_norm import TriangularWeight
 from .norm_int8 import MOST_FEATURES, PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
 
 MOST_DIGITS = 2**27
-"""A weight of more numbers takes long to try out."""
+"""The most numbers of a weight that is tried out; a larger one would take long."""
 
 BLOCK_ROWS = 64
 BLOCK_FEATURES = 32
@@ -50,7 +50,7 @@ def squared_norm_kernel(
     BLOCK_FEATURES: tl.constexpr,
     PART_TARGETS: tl.constexpr,
 ):
-    """A program makes one part of `BLOCK_ROWS` rows; the last part, which takes longest, comes first."""
+    """A program makes one part of `BLOCK_ROWS` rows; the last part, the slowest, comes first."""
     part = PARTS - 1 - tl.program_id(0)
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     target = part * PART_TARGETS + tl.arange(0, PART_TARGETS)
@@ -90,7 +90,7 @@ class SquaredNorm(Operation):
         self.check_precision()
 
     def precisions(self) -> tuple[str, ...]:
-        """Return float64, and ten digits where a triangle is so large that they take less time."""
+        """Return float64, and ten digits if a triangle is so large that they take less time."""
         large = LARGE <= self.weight.size <= MOST_DIGITS and len(self.weight) <= MOST_FEATURES
         return self.PRECISIONS if large and self.triangular else self.PRECISIONS[:1]
 
@@ -149,7 +149,7 @@ class SquaredNorm(Operation):
 
     @property
     def _spare(self) -> int:
-        """Return how many targets the last part lacks."""
+        """Return the number of targets that fill the last part."""
         return self.output_width() * PART_TARGETS - len(self.offset)
 
     @functools.cached_property
@@ -158,7 +158,7 @@ class SquaredNorm(Operation):
 
     @functools.cached_property
     def _plain(self) -> LargeWeight | TriangularWeight:
-        """Return the weight with a whole last part."""
+        """Return the weight, padded to a whole last part."""
         columns = len(self.offset) + self._spare
         if self.triangular and TriangularWeight.suits(self.weight, columns):
             return TriangularWeight(self.weight, columns)
@@ -166,7 +166,7 @@ class SquaredNorm(Operation):
 
     @functools.cached_property
     def triangular(self) -> bool:
-        """Whether the weight is zero below its diagonal."""
+        """Return whether the weight is zero below its diagonal."""
         return not np.tril(self.weight, -1).any()
 
     def describe(self) -> str:

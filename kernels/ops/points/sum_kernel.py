@@ -1,4 +1,4 @@
-"""The kernel that sums a function of rows and stored points up with weights; see `pairwise_affine.py`."""
+"""The kernel that sums a function of rows and stored points with weights; see `pairwise_affine.py`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def pairwise_affine_kernel(
     offsets,  # float64 or float32 [POINTS]
     least,  # int32 [POINTS], or [1] unless WEIGHED
     row_digits,  # float16 [3 or 2, rows, BLOCK_FEATURES], or the rows' columns
-    row_terms,  # float64 [3, rows], or of columns [2, rows up to a whole block]
+    row_terms,  # float64 [3, rows], or [2, rows up to a whole block] for columns
     weight,  # float64 or float32 [POINTS, TARGETS]
-    intercept,  # float64 [PARTS * TARGETS]: zero but for the first part
+    intercept,  # float64 [PARTS * TARGETS]: zero except for the first part
     out,  # float32 or float64 [rows, PARTS * TARGETS]
     rows,
-    program_parts,  # how many parts a program makes, one after the other
+    program_parts,  # the number of parts that a program makes, one after the other
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
@@ -45,13 +45,13 @@ def pairwise_affine_kernel(
     WAY: tl.constexpr,
     APPROXIMATE: tl.constexpr,
     SHORT: tl.constexpr,  # whether functions of rows and points are float32
-    WEIGHED: tl.constexpr,  # whether they come with their weights
+    WEIGHED: tl.constexpr,  # whether functions include their weights
     BY_POINTS: tl.constexpr,  # whether blocks are [points, rows]
     TARGETS: tl.constexpr,
     PARTS: tl.constexpr,
     PART_POINTS: tl.constexpr,
     FUNCTION: tl.constexpr,
-    OWN_ROWS: tl.constexpr,  # of so few rows a program makes the digits; 0 where they are given
+    OWN_ROWS: tl.constexpr,  # rows whose digits a program makes itself; 0 if the digits are given
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -132,9 +132,9 @@ def prepared_rows(
     OWN_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return what a way takes of rows: three digits, what a unit of their products stands for, what the norm adds.
+    """Return a way's numbers of rows: three digits, the value of a unit of their products, the summand of the norm.
 
-    The last is zero, or NaN where a row has it. What a way does not take is zero.
+    The last number is zero, or NaN if the row has NaN. Numbers that a way does not use are zero.
     """
     nothing = tl.zeros([row.shape[0]], tl.float64)
     z0, z1, z2, place, offset = nothing, nothing, nothing, nothing, nothing
@@ -173,7 +173,7 @@ def function_block(
     offsets,
     least,
     row_digits,
-    z0,  # as `prepared_rows` returns them
+    z0,  # like the next four from `prepared_rows`
     z1,
     z2,
     place,
@@ -196,7 +196,7 @@ def function_block(
     COLUMNS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Return `f(γ m + c)` of some rows and points in a way, `[rows, points]`, or `[points, rows]` if `BY_POINTS`."""
+    """Return `f(γ m + c)` of some rows and points, `[rows, points]`, or `[points, rows]` if `BY_POINTS`."""
     if WAY == "digits" and METRIC == "euclidean" and PROFILE == "exp":
         k = distance_block(
             x, shift, factor, points, z0, z1, z2, place, offset, digits, offsets, numbers, row, point, rows,

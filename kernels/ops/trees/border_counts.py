@@ -1,9 +1,10 @@
-"""Questions whether numbers exceed borders, four rows at a time: how many borders of a column a number exceeds, a byte.
+"""Threshold questions for four rows at a time: a byte holds the number of a column's borders that a number exceeds.
 
 A column is up to 127 borders `b₀ ≤ b₁ ≤ …` of one feature, and NaN exceeds all of them or none. A number exceeds `bⱼ`
-exactly where it exceeds more than `j` of them. So the count of those, at most 127, answers every question about the
-column, and the highest bit of the byte `count + 127 − j` is the answer. Neither sum reaches the next byte: a word of 32
-bits answers for four rows with one addition (Lamport, Multiple byte processing with full-word instructions, CACM 1975).
+exactly if it exceeds more than `j` of them. The count of exceeded borders, at most 127, therefore answers every
+question about the column, and the highest bit of the byte `count + 127 − j` is the answer. The sum never carries into
+the next byte: a word of 32 bits answers for four rows with one addition (Lamport, Multiple byte processing with
+full-word instructions, CACM 1975).
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ import triton
 import triton.language as tl
 
 MOST_BORDERS = 127
-"""How many borders a column has at most."""
+"""The most borders of a column."""
 
 ROWS_IN_WORD = 4
 
 FOUR_BYTES = 0x01010101
-"""What a byte is multiplied by to be in each of a word's."""
+"""The factor that copies a byte to every byte of a word."""
 
 BLOCK_COLUMNS, BLOCK = 32, 1024
-"""How many columns, and how many counts, a program does at most."""
+"""The most columns, and the most counts, that a program makes."""
 
 
 @triton.jit(do_not_specialize=["rows"])
 def count_borders_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    asked,  # int32 [COLUMNS], twice a feature, and 1 more where NaN exceeds every border
-    borders,  # float32 or float64 [PLACES, COLUMNS], each column's ascending, and at least one infinity behind them
+    asked,  # int32 [COLUMNS], twice a feature, plus 1 if NaN exceeds every border
+    borders,  # float32 or float64 [PLACES, COLUMNS], each column ascending, followed by at least one infinity
     counts,  # uint8 [⌈rows / TOGETHER⌉, COLUMNS, TOGETHER]
     rows,
     FEATURES: tl.constexpr,
     COLUMNS: tl.constexpr,
     LEVELS: tl.constexpr,  # the logarithm of PLACES to base 2
-    TOGETHER: tl.constexpr,  # how many rows' counts of a column lie together, a power of two
+    TOGETHER: tl.constexpr,  # the rows whose counts of a column are contiguous, a power of two
     BLOCK_COLUMNS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """How many borders rows exceed. A program does `[BLOCK_ROWS, BLOCK_COLUMNS]` of them, by halving where they lie.
+    """Count the borders that rows exceed. A program makes `[BLOCK_ROWS, BLOCK_COLUMNS]` counts by binary search.
 
-    Neighbouring lanes have neighbouring columns, whose borders lie beside each other. Rows past the last, up to a
-    multiple of TOGETHER, exceed what 0 does.
+    Neighbouring lanes have neighbouring columns, whose borders are adjacent in memory. Rows past the last, up to a
+    multiple of TOGETHER, have the counts of the number 0.
     """
     PLACES: tl.constexpr = 1 << LEVELS
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -66,10 +67,10 @@ def count_borders_kernel(
 
 
 class Columns(NamedTuple):
-    """Questions about columns of borders; the first two arrays are the kernel's."""
+    """Questions about columns of borders; the first two arrays are for the kernel."""
 
     asked: np.ndarray  # int32 [columns]
-    borders: np.ndarray  # [a power of two, columns], the borders of each column ascending, and infinity behind them
+    borders: np.ndarray  # [a power of two, columns], the borders of each column ascending, followed by infinity
     words: np.ndarray  # int64 [questions], the column, and 127 − j in each of the four lower bytes
 
 
@@ -79,7 +80,7 @@ def count_columns(feature: np.ndarray, threshold: np.ndarray, missing: np.ndarra
     Args:
         feature: `[questions]`.
         threshold: float32 or float64 `[questions]`.
-        missing: `[questions]`, 1 where NaN exceeds the threshold, else 0.
+        missing: `[questions]`, 1 if NaN exceeds the threshold, else 0.
     """
     kind = 2 * feature.astype(np.int32) + missing
     order = np.lexsort((threshold, kind))

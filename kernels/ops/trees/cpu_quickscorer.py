@@ -1,11 +1,11 @@
-"""Decision trees on a CPU without descending: the leaf that is left when each feature has ruled out its share.
+"""Decision trees on a CPU without descending: each feature rules out leaves, and the row's leaf remains.
 
 The thresholds of a feature cut its numbers into cells, and within a cell every node that asks for the feature decides
 alike. Number a tree's leaves from left to right: a node that sends a row to the right rules out the leaves of its left
-side, and of those that no node rules out the leftmost is where the row ends (Lucchese et al., QuickScorer, SIGIR 2015).
-So a table holds, for each cell and tree, one bit for each leaf, and a row's leaves are the conjunction of one line of
-the table for each feature. That takes less time than descending where leaves are few and trees uneven, as boosting
-histograms makes them.
+side. The leftmost leaf that no node rules out is the row's leaf (Lucchese et al., QuickScorer, SIGIR 2015). A table
+therefore holds, for each cell and tree, one bit for each leaf. A row's leaves are the conjunction of one line of the
+table for each feature. This takes less time than descending if leaves are few and trees uneven, like those of boosting
+on histograms.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import torch
 from .nodes import CATEGORICAL, MISSING_LEFT, leaf_starts
 
 LEAVES = 32
-"""The bits of a line for one tree, and so the most leaves that it can have."""
+"""The bits of a line for one tree, and therefore the most leaves of a tree."""
 
 TABLE_BYTES = 2**24
-"""Trees whose table were larger than this have several."""
+"""The most bytes of a table; trees that need more get several tables."""
 
 SEARCH, LINE, STEP = 47.0, 0.5, 3.6
 """Nanoseconds to find a feature's cell, to look at a tree in its line, and to take a step down a tree."""
 
 WORDS_AT_ONCE = 2**15
-"""How many words of the table are looked at together, so that they stay in the cache."""
+"""Words of the table that are processed together, so that they stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Cells:
 
     Args:
         used: the features that nodes ask for, int64 `[used]`.
-        edges: where their cells end, ascending, `[used, edges]`, infinite past a feature's last.
+        edges: the ends of their cells, ascending, `[used, edges]`, infinite past a feature's last.
         first: the line of each feature's first cell, int32 `[used, 1]`.
-        missing: the line of its last cell, which is NaN's, int32 `[used, 1]`.
+        missing: the line of its last cell, the one for NaN, int32 `[used, 1]`.
         table: bits of each line, int32 `[lines, trees]`.
         leaves: the number of each leaf, int32 `[trees · LEAVES]`.
-        base: where each tree's leaves begin, less what a float32's exponent is too large by, int32 `[trees]`.
+        base: the start of each tree's leaves, minus the bias of a float32's exponent, int32 `[trees]`.
     """
 
     used: torch.Tensor
@@ -89,7 +89,7 @@ def build_cells(
     roots: np.ndarray,
     rounding: str = "trunc",
 ) -> list[Cells]:
-    """Return the tables of trees in their order; none where descending is faster, or a tree has too many leaves.
+    """Return the tables of trees in their order; an empty list if descending is faster or a tree has too many leaves.
 
     The arrays are those of a tree ensemble.
     """
@@ -137,7 +137,7 @@ def _depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> tuple[
 
 
 def _left_leaves(feature: np.ndarray, child: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each leaf's place in its tree, from left to right, and a bit for each leaf on a node's left, uint32."""
+    """Return each leaf's place in its tree, from left to right, and a mask of the leaves on a node's left, uint32."""
     levels = [np.flatnonzero((depth == level) & (feature >= 0)) for level in range(int(depth.max()))]
     count, place = np.ones(len(feature), np.int64), np.zeros(len(feature), np.int64)
     for node in reversed(levels):
@@ -170,7 +170,7 @@ def _cells(
         nodes = np.flatnonzero(feature == f)
         numeric, asking = nodes[~categorical[nodes]], nodes[categorical[nodes]]
         words = sets[np.unique(threshold[asking]).astype(np.int64)].view(np.uint32)
-        turns = words ^ (words << np.uint32(1) | np.roll(words, 1, axis=1) >> np.uint32(31))  # from the bit before
+        turns = words ^ (words << np.uint32(1) | np.roll(words, 1, axis=1) >> np.uint32(31))  # changes between bits
         turn = np.unpackbits(np.bitwise_or.reduce(turns, axis=0).view(np.uint8), bitorder="little") > 0
         edge = np.unique(np.concatenate([threshold[numeric], below[turn]]))
         edges.append(edge)
@@ -178,7 +178,7 @@ def _cells(
         past = np.searchsorted(edge, threshold[numeric]) + 1  # the first cell to the right
         np.bitwise_and.at(table, (past, tree[numeric]), ~left_leaves[numeric])
         np.bitwise_and.accumulate(table[:-1], axis=0, out=table[:-1])
-        category = np.searchsorted(below, np.append(edge, np.inf)) - 1  # of each cell; −1 is none, as the last is
+        category = np.searchsorted(below, np.append(edge, np.inf)) - 1  # of each cell; −1 means none, like the last
         for node in asking:
             words = sets[int(threshold[node])].view(np.uint32)
             right = words[category >> 5] >> (category & 31).astype(np.uint32) & 1 == 0
@@ -186,7 +186,7 @@ def _cells(
         away = nodes[flags[nodes] & MISSING_LEFT == 0]
         np.bitwise_and.at(table[-1], tree[away], ~left_leaves[away])
         tables.append(table)
-    widest = max(map(len, edges)) + 1  # one more, so that NaN's place lies behind infinity's
+    widest = max(map(len, edges)) + 1  # one more, so that NaN's place comes after infinity's
     padded = np.full((len(used), widest), np.inf, threshold.dtype)
     for line, edge in zip(padded, edges, strict=True):
         line[: len(edge)] = edge
