@@ -22,6 +22,7 @@ LEAST_SQUARE = tl.constexpr(1e-7)  # the least squared distance, in exponents of
 TINY_SQUARE = tl.constexpr(1e-18)  # a squared distance with the function value 1
 AT_ONCE = tl.constexpr(8)  # features whose numbers are loaded together
 MOST_TURNS = tl.constexpr(8)  # near points of a row beyond which processing the whole block at once takes less time
+MOST_MOVED = tl.constexpr(64)  # features whose digits leave room in shared memory for a block of float64 numbers
 NO_POINT = tl.constexpr(2**31 - 1)
 
 
@@ -76,18 +77,20 @@ def near_squares(
 ):
     """Return `‖z − s‖²` for the near pairs of a block and `u` for others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
-    A pair has the bits of `squared_distance`: both round and fuse alike. The sums begin with `u`, so that they have its
-    layout among threads. Converting the layout would take shared memory, which wide digits need.
+    A pair has the bits of `squared_distance`: both round and fuse alike. Sums that begin with zeros are faster, but their
+    layout among threads differs from that of `u`, and converting it takes shared memory. Points of more than
+    `MOST_MOVED` features leave no room there, so their sums begin with `u`.
     """
-    m = tl.where(is_near, 0.0, u)
+    m = tl.where(is_near, 0.0, u) if FEATURES > MOST_MOVED else tl.zeros([row.shape[0], point.shape[0]], tl.float64)
     for feature in tl.range(0, FEATURES, loop_unroll_factor=1):  # registers have no room for more at a time
         z = tl.load(x + row * FEATURES + feature, mask=row < rows, other=0.0).to(tl.float64)
         s = tl.load(points + feature * POINTS + point, mask=point < POINTS, other=0.0)
         scale = tl.zeros_like(z) + tl.load(factor + feature)
         d = rounded_product(z - tl.load(shift + feature), scale)[:, None] - s[None, :]
-        d = tl.where(is_near, d, 0.0)
+        if FEATURES > MOST_MOVED:
+            d = tl.where(is_near, d, 0.0)
         m = tl.fma(d, d, m)
-    return m
+    return m if FEATURES > MOST_MOVED else tl.where(is_near, m, u)
 
 
 @triton.jit

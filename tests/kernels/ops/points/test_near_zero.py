@@ -121,8 +121,12 @@ def test_nan_stays_in_its_row(device: torch.device, form: str) -> None:
 
 
 @forms
-def test_pairs_one_by_one_and_whole_blocks_have_the_same_bits(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter reads the limit anew; a compiled kernel keeps the one that it was compiled with."""
+@pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
+def test_pairs_one_by_one_and_whole_blocks_have_the_same_bits(
+    form: str, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter reads the limits anew; a compiled kernel keeps those that it was compiled with."""
+    monkeypatch.setattr(near_zero, "MOST_MOVED", tl.constexpr(FEATURES - wide))
     op, _ = matern(form, copies=slice(10, 30))
     x = mixed_rows(op, 40)
     cpu = torch.device("cpu")
