@@ -77,8 +77,8 @@ def near_squares(
 ):
     """Return `‖z − s‖²` for the near pairs of a block and `u` for others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
-    A pair has the bits of `squared_distance`: both round and fuse alike. Sums that begin with zeros are faster, but their
-    layout among threads differs from that of `u`, and converting it takes shared memory. Points of more than
+    A pair has the bits of `squared_distance`: both round and fuse alike. Sums that begin with zeros are faster. Their
+    layout among threads differs from that of `u`, however, and converting it takes shared memory. Points of more than
     `MOST_MOVED` features leave no room there, so their sums begin with `u`.
     """
     m = tl.where(is_near, 0.0, u) if FEATURES > MOST_MOVED else tl.zeros([row.shape[0], point.shape[0]], tl.float64)

@@ -1,8 +1,8 @@
 """Sums of trees in float32, one tree after the other: `out[r] = f(((baseline + v₁) + v₂) + …)`, rounded at each step.
 
-So XGBoost sums, whose bits no other order gives. The trees need no order to be descended, and as many at a time as a
-program has lanes: a first kernel writes what each tree holds for each row, a second one adds that up. Neither the one's
-tiles nor the other's change the order.
+XGBoost sums this way, and no other order gives its bits. Descending the trees needs no order, and takes as many at a
+time as a program has lanes: a first kernel writes the leaf values of each tree for each row, a second one sums them.
+The tiles of neither kernel change the order.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from .launch import tree_tile
 from .traverse import reach, rows_of_lanes
 
 LARGEST_SCRATCH = 2**25
-"""How many numbers the first kernel writes before the second reads them: 128 MB."""
+"""The most numbers that the first kernel writes before the second reads them: 128 MB."""
 
 AT_ONCE = tl.constexpr(32)
-"""How many trees' numbers the second kernel waits for together; groups are filled up to a multiple of it."""
+"""Trees whose numbers the second kernel loads together; groups are padded to a multiple of it."""
 
 BLOCK = tl.constexpr(32)
-"""How many rows lie together between the kernels, so that where the next tree's numbers lie is no matter of rows."""
+"""Rows that are contiguous between the kernels, so that the stride between trees does not depend on the row count."""
 
 NOTHING = tl.constexpr(-(2**31))
-"""The bits of −0.0, which changes no sum: so groups are filled up."""
+"""The bits of −0.0, which changes no sum and pads groups."""
 
 
 def check_ordered(
     values: np.ndarray, baseline: np.ndarray, starts: np.ndarray, trees: int, divisor: float, ordered: bool
 ) -> None:
-    """Raise `PlanError` unless these fit an output that is ordered, or is not; `values` are `[leaves, outputs]`."""
+    """Raise `PlanError` unless these fit an ordered output, or one that is not; `values` are `[leaves, outputs]`."""
     if not ordered:
         if len(starts):
             raise PlanError("tree_ensemble: starts must be empty unless the output is 'ordered'.")
@@ -53,15 +53,15 @@ def check_ordered(
 
 
 def fill_groups(starts: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
-    """Return where the trees' numbers lie between the kernels.
+    """Return the places of the trees' numbers between the kernels.
 
     Args:
         starts: the first tree of each group, and the number of trees, int32 `[groups + 1]`.
-        order: in which trees are descended, `[trees]`.
+        order: the order in which trees are descended, `[trees]`.
 
     Returns:
-        the first place of each group, and the number of places, as `first_place`; as `places` those of the trees as
-        they are descended, and then those that no tree has.
+        `first_place`, the first place of each group, and the number of places; `places`, the places of the trees in
+        the order of descent, followed by the places without a tree.
     """
     sizes = np.diff(starts)
     filled = np.append(0, np.cumsum(-(-sizes // AT_ONCE.value) * AT_ONCE.value))
@@ -74,7 +74,7 @@ def fill_groups(starts: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def leaf_bits(values: np.ndarray) -> np.ndarray:
-    """Return the bits of leaves' values, int32 `[leaves + 1, width]`; the last row is of places without a tree."""
+    """Return the bits of leaves' values, int32 `[leaves + 1, width]`; the last row is for places without a tree."""
     return np.append(values.view(np.int32), np.full((1, values.shape[1]), NOTHING.value, dtype=np.int32), axis=0)
 
 
@@ -83,8 +83,8 @@ def ordered_sum(leaf: torch.Tensor, parameters: Parameters, rows: int) -> torch.
 
     Args:
         leaf: the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`.
-        parameters: of a tree ensemble.
-        rows: how many.
+        parameters: the parameters of a tree ensemble.
+        rows: the number of rows.
     """
     leaves, starts, baseline = (parameters[name] for name in ("leaves", "starts", "baseline"))
     width, ends = leaves.shape[1], starts.tolist()
@@ -106,8 +106,8 @@ def tree_values_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
-    depths,  # int32 [TREES], of the deepest tree so far
-    places,  # int32 [PLACES], of each tree in the order of the sum, and those that no tree has
+    depths,  # int32 [TREES], the depth of the deepest tree so far
+    places,  # int32 [PLACES], the place of each tree in the order of the sum, then the places without a tree
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [TREES] where FORM is "quads"
@@ -115,7 +115,7 @@ def tree_values_kernel(
     held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK]
     rows,
     HOLDS: tl.constexpr,
-    EMPTY: tl.constexpr,  # what a place without a tree holds
+    EMPTY: tl.constexpr,  # the content of a place without a tree
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
     PLACES: tl.constexpr,
@@ -129,7 +129,7 @@ def tree_values_kernel(
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """What the leaves hold that rows reach. A program does `BLOCK_ROWS` rows of `SPAN` trees, some at a time."""
+    """Write the content of the leaves that rows reach. A program does `BLOCK_ROWS` rows of `SPAN` trees in blocks."""
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
@@ -158,7 +158,7 @@ def tree_values_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def ordered_sum_kernel(
-    held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK], the bits of a float32 where WIDTH is 1, else the number of a leaf
+    held,  # int32 [⌈rows / BLOCK⌉, PLACES, BLOCK], the bits of a float32 if WIDTH is 1, else the number of a leaf
     leaves,  # int32 [leaves, WIDTH], the bits of float32 numbers
     first_place,  # int32 [OUTPUTS // WIDTH + 1], of each group
     baseline,  # float32 [OUTPUTS]
@@ -170,7 +170,7 @@ def ordered_sum_kernel(
     FUNCTION: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
-    """The sums over the trees. A program makes `[BLOCK, BLOCK_WIDTH]` of the outputs of one group."""
+    """Sum over the trees. A program makes `[BLOCK, BLOCK_WIDTH]` of the outputs of one group."""
     r = tl.arange(0, BLOCK)
     row = tl.program_id(0).to(tl.int64) * BLOCK + r
     block = held + tl.program_id(0).to(tl.int64) * (PLACES * BLOCK) + r
@@ -181,7 +181,7 @@ def ordered_sum_kernel(
     total = tl.load(baseline + (group * WIDTH + column)[None, :] + 0 * row[:, None], mask=inside, other=0.0)
     for start in tl.range(tl.load(first_place + group), tl.load(first_place + group + 1), AT_ONCE):
         for ahead in tl.static_range(AT_ONCE):
-            bits = tl.load(block + start * BLOCK + ahead * BLOCK)[:, None]  # rows past the last hold anything
+            bits = tl.load(block + start * BLOCK + ahead * BLOCK)[:, None]  # rows past the last hold arbitrary bits
             if WIDTH > 1:
                 bits = tl.load(leaves + bits.to(tl.int64) * WIDTH + column[None, :], mask=inside, other=NOTHING)
             total += bits.to(tl.float32, bitcast=True)
@@ -197,15 +197,15 @@ def launch_ordered(
     layout: dict[str, Any],
     function: str,
 ) -> None:
-    """Launch both kernels, for as many rows at a time as may wait in between.
+    """Launch both kernels, for limited numbers of rows at a time.
 
     Args:
-        parameters: of a tree ensemble.
+        parameters: the parameters of a tree ensemble.
         x: `[rows, features]`.
         output: `[rows, outputs]`.
-        rows: how many.
-        layout: how nodes lie, as constants of the first kernel.
-        function: of the sums.
+        rows: the number of rows.
+        layout: the layout of nodes, as constants of the first kernel.
+        function: the function of the sums.
     """
     tables = {name: parameters[name] for name in ("nodes", "thresholds", "sets", "roots", "depths", "places")}
     tables |= {name: parameters[name] for name in ("plain", "quads", "quad_roots", "leaves")}
@@ -253,7 +253,7 @@ def launch_ordered(
 
 
 def _parts(rows: int, places: int) -> Iterator[tuple[slice, int]]:
-    """Yield which rows wait together, and how many they are."""
+    """Yield the slices of rows processed together, and their numbers of rows."""
     most = max(LARGEST_SCRATCH // (places * BLOCK.value), 1) * BLOCK.value
     for start in range(0, rows, most):
         yield slice(start, min(start + most, rows)), min(most, rows - start)

@@ -1,7 +1,7 @@
 """Sums of trees as integers: `out[r] = f((baseline + unit · Σₜ heldₜ) / divisor)`.
 
-Integers have the same sum in any order: how rows and trees are tiled, which does follow the number of rows, cannot
-change an answer.
+Integers have the same sum in any order. The tiling of rows and trees, which does follow the number of rows, therefore
+cannot change an answer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .launch import tree_tile
 from .traverse import reach, rows_of_lanes
 
 LARGEST_SCRATCH = 2**24
-"""How many sums of some trees wait to be added up: 128 MB."""
+"""The most partial sums that wait to be added: 128 MB."""
 
 ADDED = 32
-"""How many sums a program adds up, and as many parts of each at a time."""
+"""The most sums that a program adds up, and parts of each at a time."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -31,7 +31,7 @@ def tree_sum_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
-    depths,  # int32 [TREES], of the deepest tree so far
+    depths,  # int32 [TREES], the depth of the deepest tree so far
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [TREES] where FORM is "quads"
@@ -51,15 +51,15 @@ def tree_sum_kernel(
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
     WIDTH: tl.constexpr,
-    PARTS: tl.constexpr,  # whether sums are of `SPAN` trees alone, or of all
+    PARTS: tl.constexpr,  # whether sums are of `SPAN` trees instead of all
     SPAN: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """Sums of `SPAN` trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them, `BLOCK_TREES` at a time.
+    """Sum `SPAN` trees. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` sums from `BLOCK_TREES` trees at a time.
 
-    Programs are launched in the order of their first number: those that run at the same time take the same trees.
+    Programs are launched in the order of their first number, so programs that run at the same time take the same trees.
     """
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
@@ -101,7 +101,7 @@ def tree_sum_kernel(
 
 @triton.jit
 def answer(total, unit, baseline, inside, DIVISOR: tl.constexpr, FUNCTION: tl.constexpr):
-    """Return what sums of all trees, int64, mean, float64, given where their units and baselines lie."""
+    """Return the answers for int64 sums of all trees, float64; `unit` and `baseline` are pointers."""
     scale, first = tl.load(unit, mask=inside, other=0.0), tl.load(baseline, mask=inside, other=0.0)
     return apply_function((first + total.to(tl.float64) * scale) / DIVISOR, FUNCTION)
 
@@ -120,7 +120,7 @@ def add_parts_kernel(
     BLOCK: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
 ):
-    """The answers, from sums of some trees each. A program makes `BLOCK` of them, of `BLOCK_PARTS` at a time."""
+    """Make the answers from partial sums. A program makes `BLOCK` answers from `BLOCK_PARTS` parts at a time."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     part = tl.arange(0, BLOCK_PARTS)
     total = tl.zeros([BLOCK_PARTS, BLOCK], tl.int64)
@@ -135,9 +135,9 @@ def add_parts_kernel(
 def add_parts(
     sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, function: str, divisor: float = 1.0
 ) -> None:
-    """Launch the sum of `[parts, rows, outputs]` over the parts, and write what it means into those rows of `output`.
+    """Launch the sum of `[parts, rows, outputs]` over the parts, and write the answers to those rows of `output`.
 
-    The parameters are `unit` and `baseline`.
+    The parameters used are `unit` and `baseline`.
     """
     parts, rows, outputs = sums.shape
     block = ADDED if rows * outputs >= ADDED else 1
@@ -168,16 +168,16 @@ def launch_sum(
 ) -> None:
     """Launch the sum of all trees.
 
-    Where it is made in parts, as many rows at a time as may wait in between.
+    A sum in parts is made for a limited number of rows at a time.
 
     Args:
-        parameters: of a tree ensemble.
+        parameters: the parameters of a tree ensemble.
         x: `[rows, features]`.
         output: `[rows, outputs]`.
-        rows: how many.
-        layout: how nodes lie, as constants of the kernel.
-        divisor: of the sums.
-        function: of the sums.
+        rows: the number of rows.
+        layout: the layout of nodes, as constants of the kernel.
+        divisor: the divisor of the sums.
+        function: the function of the sums.
     """
     trees, outputs = len(parameters["roots"]), output.shape[1]
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0

@@ -1,4 +1,4 @@
-"""How many trees and rows a program of a tree ensemble's kernels takes at a time, and which nodes they go down."""
+"""Launch shapes of a tree ensemble's kernels: trees and rows that a program takes at a time, and its form of nodes."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import triton
 from ...plan.launch_shapes import Shape, launch_shapes
 
 MOST_CACHED = 2**15
-"""How many nodes a small ensemble has at most: 256 KB."""
+"""The most nodes of a small ensemble: 256 KB."""
 
 MOST_NARROW = 64
 """The widest table of features that is not broad."""
 
 MOST_PLAIN = 2**18
-"""How many nodes an ensemble has at most for plain nodes to be packed: 2 MB."""
+"""The most nodes of an ensemble for which plain nodes are packed: 2 MB."""
 
 LARGEST_TABLE = 2**12
-"""How many numbers a program's table of features holds at most."""
+"""The most numbers of a program's table of features."""
 
 MOST_WRITES = 4
-"""How many numbers of such a table may be written for each that is read: all are written at each level of the trees."""
+"""The most numbers of such a table written for each one read: each level of the trees writes the whole table."""
 
 MOST_SHALLOW = 2**12
-"""How many nodes trees have in the mean at most that are not deep."""
+"""The largest mean number of nodes of trees that are not deep."""
 
 
 class Tile(NamedTuple):
-    """How much of its work a program does at a time."""
+    """The work that a program does at a time."""
 
     block_trees: int
     block_rows: int
     block_outputs: int
-    width: int | None  # of its table of features, a power of two; None where it has none
-    form: str  # of the nodes that a sum's complete rows go down, where they have it
+    width: int | None  # of its table of features, a power of two; None without a table
+    form: str  # of the nodes that a sum's rows without missing numbers descend, if the ensemble has it
     num_warps: int
-    registers: int | None = None  # of a thread at most
-    parts: bool = False  # whether a program takes these trees alone, and what programs find is added up
+    registers: int | None = None  # the most of a thread
+    parts: bool = False  # whether a program takes only these trees, and the results of programs are added up
 
 
 def tree_tile(
@@ -53,9 +53,9 @@ def tree_tile(
 ) -> Tile:
     """Return the tile for so many rows.
 
-    `packed` says whether there are quads, and `ordered` whether a program writes what its trees hold, which others add.
+    `packed` says whether there are quads, and `ordered` whether a program only writes leaf values, which others add.
 
-    There is no table where that were large, or written for few trees' reading.
+    There is no table if it would be large, or written for the reads of few trees.
     """
     block_outputs = min(triton.next_power_of_2(outputs), 32)
     width = triton.next_power_of_2(features)
@@ -88,14 +88,14 @@ def tree_class(rows: int, trees: int, nodes: int, width: int, packed: bool) -> t
 
 @launch_shapes
 def tree_ensemble_shape(rows: str, size: str, nodes: str, outputs: str) -> Shape:
-    """Return how many rows and elements a program has at a time, and which nodes they go down.
+    """Return how many rows and elements a program has at a time, and the form of the nodes that they descend.
 
-    Few rows wait for memory, and so do many rows in trees that are larger than the caches: quads halve that. Many rows
-    in small trees wait for arithmetic, of which plain nodes need less. Of an ordered sum a program need not take all
-    trees: of few rows several programs do.
+    Few rows wait for memory, and so do many rows in trees larger than the caches: quads halve that wait. Many rows in
+    small trees wait for arithmetic; plain nodes need less of it. A program with an ordered sum need not take all trees:
+    for few rows several programs share them.
 
-    Where PARTS is true, a program takes as many trees as it has at a time, and programs that are launched one after the
-    other take the same ones. So a processor goes down few deep trees with many rows, and finds more nodes in its cache.
+    If PARTS is true, a program takes only one block of trees, and programs launched one after the other take the same
+    trees. A multiprocessor then descends few deep trees with many rows, and finds more nodes in its cache.
     """
     if rows == "few" and outputs == "ordered":
         return {"BLOCK_ROWS": 1, "ELEMENTS": 128, "FORM": "quads", "num_warps": 4, "maxnreg": None}
@@ -106,5 +106,5 @@ def tree_ensemble_shape(rows: str, size: str, nodes: str, outputs: str) -> Shape
         return {"BLOCK_ROWS": 8, "ELEMENTS": 1024, "FORM": "quads", "num_warps": 8, "maxnreg": None}
     if size in ("large", "deep"):
         return {"BLOCK_ROWS": 32, "ELEMENTS": 4096, "FORM": "quads", "num_warps": 8, "maxnreg": None, "PARTS": False}
-    # The way for missing numbers needs more registers, and fewer programs would share a processor.
+    # The code for missing numbers needs more registers; with those, fewer programs would share a multiprocessor.
     return {"BLOCK_ROWS": 32, "ELEMENTS": 2048, "FORM": "plain", "num_warps": 8, "maxnreg": 64}

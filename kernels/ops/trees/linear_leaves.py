@@ -1,10 +1,10 @@
 """LinearLeaves: `out[r] = Σₜ (constant[l] + Σₖ coefficient[l, k] · x[r, feature[l, k]])`, `l` being `leaves[r, t]`.
 
-`leaves`: `[rows, trees]`, the number of the leaf that a row reaches in each tree, as an ensemble of trees gives it;
-`x`: `[rows, features]`, float32 or float64; `constant`, `value`: `[leaves]` float64; `feature`, `coefficient`:
+`leaves`: `[rows, trees]`, the number of the leaf that a row reaches in each tree, the output of a tree ensemble; `x`:
+`[rows, features]`, float32 or float64; `constant`, `value`: `[leaves]` float64; `feature`, `coefficient`:
 `[leaves, terms]` int32 and float64; `out`: `[rows, 1]`, float32 or float64. A leaf with fewer terms than others has the
-feature −1 in place of the rest, and a number that is no leaf's stands for the nearest one. Where one of its features is
-NaN, a leaf answers its `value` instead. All is float64, one term after the other.
+feature −1 in place of the rest, and a number outside the range of leaves stands for the nearest leaf. If one of its
+features is NaN, a leaf answers its `value` instead. Arithmetic is float64, one term after the other.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ...plan.plan import Operation, Parameters
 BLOCK_ROWS = 4
 
 BLOCK_TREES = 32
-"""How many trees' leaves a program computes together, whatever the batch: their sums are added across lanes."""
+"""Trees whose leaves a program computes together, for any batch, since their sums are added across lanes."""
 
 TILE_TERMS = 2**17
-"""How many products plain torch holds."""
+"""Products that plain torch holds at a time."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -98,11 +98,11 @@ class LinearLeaves(Operation):
         return 1
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the fields, features being numbered from 1 on, as 0 is what no feature is."""
+        """Return the fields, with features numbered from 1 on, since 0 means no feature."""
         return dict(self.arrays()) | {"feature": self.feature + np.int32(1)}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the same, features as plain torch reads them by."""
+        """Return the same, with features as int64 for plain torch."""
         return dict(self.arrays()) | {"feature": self.feature + np.int64(1)}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -121,7 +121,7 @@ class LinearLeaves(Operation):
             numbers = padded.gather(1, column).view(-1, terms)
             products = coefficient.index_select(0, leaf).mul_(numbers)
             sums = constant.index_select(0, leaf)
-            for term in range(terms):  # one after the other, as no batch changes
+            for term in range(terms):  # one after the other, an order that no batch changes
                 sums += products[:, term]
             if part.isnan().any():
                 sums = torch.where(numbers.isnan().any(1), value.index_select(0, leaf), sums)

@@ -16,13 +16,13 @@ CATEGORICAL = 2
 """Flag of a node: it asks whether a category is in its set."""
 
 MOST_SETS = 2**24
-"""How many sets of categories there are at most: float32 thresholds, which name them, count no further."""
+"""The most sets of categories: thresholds in float32 name the sets and count no further."""
 
 LEAVES_AT_ONCE = 2**16
-"""How many leaves become integers at a time: in between they take as much again."""
+"""Leaves converted to integers at a time, since the conversion takes as much memory again."""
 
 ROUNDINGS = ("trunc", "floor")
-"""How a number becomes a category: −0.5 is category 0 by the first, and none by the second."""
+"""The ways to round a number to a category: −0.5 is category 0 by the first, and no category by the second."""
 
 
 def check_trees(
@@ -34,7 +34,7 @@ def check_trees(
     roots: np.ndarray,
     features: int,
 ) -> None:
-    """Raise `PlanError` unless every descent ends at a leaf of its own tree."""
+    """Raise `PlanError` unless every descent ends at a leaf of its own tree, and the arrays fit."""
     nodes, inner = len(feature), feature >= 0
     if {feature.shape, threshold.shape, child.shape, flags.shape} != {(nodes,)} or not nodes:
         raise PlanError("tree_ensemble: feature, threshold, child and flags must be [nodes], at least one.")
@@ -64,7 +64,7 @@ def check_trees(
 
 
 def node_layout(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray) -> tuple[bool, int]:
-    """Return whether nodes must be wide, and how many bits of a narrow node's high half are the feature's."""
+    """Return whether nodes must be wide, and the number of a feature's bits in a narrow node's high half."""
     distance = int((child - np.arange(len(child)))[feature >= 0].max(initial=0))
     bits = feature_bits(feature)
     fits = threshold.dtype == np.float32 and distance.bit_length() + bits <= 29
@@ -74,7 +74,7 @@ def node_layout(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray) -
 def pack_nodes(
     feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, flags: np.ndarray, wide: bool, feature_bits: int
 ) -> np.ndarray:
-    """Return one int64 for each node; the module `tree_ensemble.py` says what is in it."""
+    """Return one int64 for each node; the module `tree_ensemble.py` documents its bits."""
     inner = feature >= 0
     high = np.where(inner, child - np.arange(len(child), dtype=np.int32), 0).astype(np.int64)
     if wide:
@@ -89,11 +89,11 @@ def pack_nodes(
 
 
 def pack_plain(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return one int64 for each node, for rows without missing numbers; none where distances need too many bits.
+    """Return one int64 for each node, for rows without missing numbers; empty if distances need too many bits.
 
     High half of a node: distance to the left child, feature, and 5 bits that are 0; low half: the float32 threshold. A
-    leaf has the highest bit, and in the others what it holds, a row of `held`, int64 and below 2⁶² in magnitude. What
-    the leaf holds lies where a descent looks anyway.
+    leaf has the highest bit set, and its content in the others: its row of `held`, int64 and below 2⁶² in magnitude.
+    The content therefore lies in the word that a descent loads anyway.
     """
     inner, bits = feature >= 0, feature_bits(feature)
     distance = (child - np.arange(len(child)))[inner]
@@ -106,18 +106,18 @@ def pack_plain(feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, he
 
 
 def feature_bits(feature: np.ndarray) -> int:
-    """Return how many bits the number of a feature takes that some node asks for."""
+    """Return the number of bits of the largest feature index in the nodes."""
     return int(feature.max(initial=0)).bit_length()
 
 
 def leaf_starts(feature: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return how many leaves come before each tree's, in the order of the nodes, and how many there are at the end."""
+    """Return how many leaves come before each tree's, in the order of the nodes, followed by the number of leaves."""
     counts = np.add.reduceat(feature < 0, np.sort(roots), dtype=np.int32)
     return np.append(np.int32(0), np.cumsum(counts, dtype=np.int32))
 
 
 def depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return how many nodes ask before the deepest leaf of each tree, int32 `[trees]`."""
+    """Return the number of inner nodes above the deepest leaf of each tree, int32 `[trees]`."""
     depth, node, tree = np.zeros(len(roots), dtype=np.int32), roots, np.arange(len(roots))
     while True:
         asks = feature[node] >= 0
@@ -129,7 +129,7 @@ def depths(feature: np.ndarray, child: np.ndarray, roots: np.ndarray) -> np.ndar
 
 
 def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return `values`, `[leaves, outputs]`, as int64 multiples of a power of two for each output, and these units.
+    """Return `values`, `[leaves, outputs]`, as int64 multiples of each output's unit, a power of two, and the units.
 
     A sum with one leaf of every tree is at most 2⁶²; the trees' leaves begin at `starts[:-1]`.
     """
@@ -143,7 +143,7 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
 
 
 class Descent:
-    """Trees as plain torch descends them. A leaf is its own left child, and sends no number to the right.
+    """Trees in the form that plain torch descends. A leaf is its own left child, and sends no number to the right.
 
     The arrays are those of a tree ensemble.
     """
@@ -177,7 +177,7 @@ class Descent:
     def find_leaves(self, x: torch.Tensor) -> torch.Tensor:
         """Return the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`.
 
-        Every lane takes a step at a time. When half of them have arrived, the others go on alone.
+        Every lane takes a step at a time. When half of them have arrived, the others continue without these.
 
         Args:
             x: `[rows, features]`, of the thresholds' dtype.
@@ -203,7 +203,7 @@ class Descent:
                     if lane is None:
                         end = node
                     else:
-                        end.index_copy_(0, lane, node)  # who goes on is written over later
+                        end.index_copy_(0, lane, node)  # lanes that continue are overwritten later
                     if not count:
                         return arrays["leaf"].index_select(0, end)
                     there = going.nonzero().view(-1)

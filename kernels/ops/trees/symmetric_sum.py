@@ -1,8 +1,8 @@
 """Sums of symmetric trees as integers: `out[r] = f(baseline + unit · Σₜ leaf valueₜ)`; see `symmetric_trees.py`.
 
-Of few rows each lane takes one and a tree, which asks its questions itself. Of more rows all questions are answered
-before (`border_counts.py`), and lanes are four rows of a tree each. Few rows are spread over programs by their trees,
-whose sums `integer_sum.py` adds up. Integers have the same sum in any order.
+For few rows each lane takes one row and one tree, and answers the tree's questions itself. For more rows all questions
+are answered beforehand (`border_counts.py`), and a lane takes four rows of a tree. Few rows are spread over programs by
+their trees; `integer_sum.py` adds up the sums of these. Integers have the same sum in any order.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from .border_counts import ROWS_IN_WORD, launch_counts
 from .integer_sum import add_parts, answer
 
 MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
-"""How many counts of borders, a byte each, there are at a time, or of so many rows where that is more."""
+"""The most border counts in memory at a time, a byte each, and the fewest rows of a pass."""
 
 FEW = 2**20
-"""Of how many pairs of a row and a tree at most questions are not answered before trees ask them."""
+"""Up to this many row–tree pairs, skip the border-count pass."""
 
 VERY_FEW = 2**14
-"""Of so many pairs each program has few trees."""
+"""Up to this many such pairs, each program has few trees."""
 
 PROGRAMS = 960
-"""As many keep every multiprocessor of a large GPU busy, and twice as many where each has few trees."""
+"""Programs that keep every multiprocessor of a large GPU busy; if each has few trees, it takes twice as many."""
 
 TILES = ((1024, 1, 64), (512, 1, 32), (128, 4, 32), (32, 16, 64))
-"""The rows of a program, the trees that it takes at a time, and the fewest that it has in all."""
+"""The rows of a program, the trees that it takes at a time, and the fewest trees that it has in all."""
 
 
 @triton.jit(do_not_specialize=["rows", "span"])
 def symmetric_sum_kernel(
-    counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], of four rows each
-    questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, which is answered with no, past a tree's last
+    counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], four rows in a word
+    questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, whose answer is no, past a tree's last question
     first_leaf,  # int32 [TREES]
     leaves,  # int64 [OUTPUTS, LEAVES]
     unit,  # float64 [OUTPUTS]
@@ -50,18 +50,18 @@ def symmetric_sum_kernel(
     DEPTH: tl.constexpr,
     OUTPUTS: tl.constexpr,
     FUNCTION: tl.constexpr,
-    PARTS: tl.constexpr,  # whether sums are of `span` trees alone, or of all
+    PARTS: tl.constexpr,  # whether sums are of `span` trees instead of all
     BLOCK_TREES: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
 ):
-    """Sums of `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows, by `BLOCK_TREES` at a time."""
+    """Sum `span` trees. A program makes one output of `4 * BLOCK_WORDS` rows from `BLOCK_TREES` trees at a time."""
     lane = tl.arange(0, BLOCK_TREES * BLOCK_WORDS)
     word = lane % BLOCK_WORDS
     output = tl.program_id(1)
     begin = tl.program_id(2) * span
     end = tl.minimum(begin + span, TREES)
     first_row = tl.program_id(0).to(tl.int64) * (4 * BLOCK_WORDS)
-    left = (rows - first_row).to(tl.int32) - 4 * word  # how many rows there are from each lane's first one on
+    left = (rows - first_row).to(tl.int32) - 4 * word  # the number of rows from each lane's first one on
     counts += tl.program_id(0).to(tl.int64) * (COLUMNS * BLOCK_WORDS)
     leaves += output.to(tl.int64) * LEAVES
     sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
@@ -75,7 +75,7 @@ def symmetric_sum_kernel(
         for level in tl.static_range(DEPTH):
             asked = tl.load(questions + level * TREES + tree)
             four = tl.load(counts + ((asked >> 32).to(tl.int32) * BLOCK_WORDS + word)).to(tl.uint32, bitcast=True)
-            # The answers are the bytes' highest bits, which move down as others are asked.
+            # The answers are the bytes' highest bits, which move down as further questions are answered.
             if level < 8:
                 low = (low >> 1) | ((four + asked.to(tl.uint32)) & 0x80808080)
             else:
@@ -104,7 +104,7 @@ def symmetric_sum_kernel(
 @triton.jit(do_not_specialize=["rows", "span"])
 def few_rows_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    numbers,  # int32 [DEPTH, TREES], twice a question's feature, and 1 more where the answer to NaN is yes
+    numbers,  # int32 [DEPTH, TREES], twice a question's feature, plus 1 if the answer to NaN is yes
     thresholds,  # float32 or float64 [DEPTH, TREES], infinity past a tree's last question
     first_leaf,  # int32 [TREES]
     leaves,  # int64 [OUTPUTS, LEAVES]
@@ -123,9 +123,9 @@ def few_rows_kernel(
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Sums of `span` trees without counts. A program makes one output of `BLOCK_ROWS` rows, by `BLOCK_TREES` at a time.
+    """Sum `span` trees without counts. A program makes one output of `BLOCK_ROWS` rows, by `BLOCK_TREES` at a time.
 
-    Neighbouring lanes have neighbouring trees, and the same row.
+    Neighbouring lanes have neighbouring trees and the same row.
     """
     lane = tl.arange(0, BLOCK_ROWS * BLOCK_TREES)
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
@@ -158,7 +158,7 @@ def few_rows_kernel(
 
 @triton.jit
 def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
-    """Return a byte of each word of `low`, and that of `high` above it where trees are so deep."""
+    """Return a byte of each word of `low`, with that of `high` above it if the trees are deeper than 8."""
     found = (low >> (8 * number)) & 255
     if DEPTH > 8:
         found |= ((high >> (8 * number)) & 255) << 8
@@ -166,9 +166,9 @@ def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
 
 
 class Tile(NamedTuple):
-    """How much of its work a program does, and at a time."""
+    """The work that a program does, in all and at a time."""
 
-    counted: bool  # whether questions are answered before
+    counted: bool  # whether questions are answered beforehand
     block_rows: int
     block_trees: int
     span: int  # of trees
@@ -176,7 +176,7 @@ class Tile(NamedTuple):
 
 
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
-    """Return the tile for so many rows: the largest with which there are enough programs, each of enough trees."""
+    """Return the largest tile for so many rows that leaves enough programs, each with enough trees."""
     if rows * trees <= FEW:
         most = 128 if rows * trees <= VERY_FEW else 256 if trees > 1024 else 1024
         block_trees = min(triton.next_power_of_2(trees), most)
@@ -190,14 +190,14 @@ def tile_of(rows: int, trees: int, outputs: int) -> Tile:
 
 
 def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, function: str) -> None:
-    """Launch the sum of all trees, for as many rows at a time as there may be counts.
+    """Launch the sum of all trees, for as many rows at a time as the limit on counts allows.
 
     Args:
-        parameters: of symmetric trees.
+        parameters: the parameters of symmetric trees.
         x: `[rows, features]`.
         output: `[rows, outputs]`.
-        rows: how many.
-        function: of the sums.
+        rows: the number of rows.
+        function: the function of the sums.
     """
     most = max(MOST_COUNTS // max(len(parameters["asked"]), 1), FEWEST_ROWS)
     for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):

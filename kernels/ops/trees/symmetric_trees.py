@@ -2,18 +2,18 @@
 
 `x`: `[rows, features]`; `out`: `[rows, outputs]`; both float32 or float64.
 
-A symmetric tree, also called oblivious, asks one question a level, the same of all of the level's nodes, so that a tree
-of depth d is d questions and 2ᵈ leaves (Kohavi, Bottom-up induction of oblivious read-once decision graphs, ECML 1994;
-Prokhorenkova et al., CatBoost: unbiased boosting with categorical features, NeurIPS 2018). Question q asks whether
-`x[feature[q]] > threshold[q]`, and NaN is answered with `missing[q]`, 0 or 1. The first tree's leaves are first; trees
-ask from the first row of `asked` on, as many questions as each is deep, bit k of the leaf by the k-th.
+A symmetric tree, also called oblivious, asks one question on each level, the same at all of the level's nodes. A tree
+of depth d is therefore d questions and 2ᵈ leaves (Kohavi, Bottom-up induction of oblivious read-once decision graphs,
+ECML 1994; Prokhorenkova et al., CatBoost: unbiased boosting with categorical features, NeurIPS 2018). Question q asks
+whether `x[feature[q]] > threshold[q]`, and its answer to NaN is `missing[q]`, 0 or 1. `values` has the trees' leaves
+tree by tree, and `asked` has their questions, as many as each is deep; question k gives bit k of the leaf.
 
 Thresholds in float32 are compared with `x` rounded to float32, and thresholds in float64 with `x` itself.
 
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
-below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
-the same sum in any order: how rows and trees are shared among programs, which does follow the number of rows, cannot
-change an answer.
+below 2⁶². The only loss is the rounding of each leaf to a unit, which is less than the loss of a float64 sum. Integers
+have the same sum in any order. How programs share rows and trees, which does follow the number of rows, therefore
+cannot change an answer.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from .nodes import integer_leaves
 from .symmetric_sum import launch_symmetric
 
 DEEPEST = 16
-"""The levels of questions that a tree has at most."""
+"""The most levels of questions of a tree."""
 
 ROWS, LANES = 256, 2**17
-"""How many rows, and of these and trees how many pairs, plain torch looks at together."""
+"""The most rows, and the most pairs of a row and a tree, that plain torch processes together."""
 
 LARGEST_TILE = 2**22
-"""How many numbers such rows hold at most, or answers to questions."""
+"""The most numbers of such rows, or answers to questions."""
 
 
 @dataclass(frozen=True, eq=False)
 class SymmetricTrees(Operation):
-    """Trees that ask the same question at all nodes of a level, their leaves' values summed."""
+    """Trees that ask the same question at all nodes of a level; the values of their leaves are summed."""
 
     feature: np.ndarray  # int32 [questions]
     threshold: np.ndarray  # float32 or float64 [questions]
     missing: np.ndarray  # uint8 [questions], the answer to NaN
     asked: np.ndarray  # int32 [levels], the questions of a tree from its lowest bit on, tree after tree
-    depth: np.ndarray  # int32 [trees], how many questions
-    values: np.ndarray  # float64 [leaves, outputs], 2 to the power of its depth of each tree
+    depth: np.ndarray  # int32 [trees], the number of questions
+    values: np.ndarray  # float64 [leaves, outputs], each tree's 2 to the power of its depth leaves, tree after tree
     baseline: np.ndarray  # float64 [outputs]
     function: str = "identity"
 
@@ -101,7 +101,7 @@ class SymmetricTrees(Operation):
         }
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the leaves as integers, `[outputs, leaves]`, and where each tree's begin."""
+        """Return the leaves as integers, `[outputs, leaves]`, and the start of each tree's leaves."""
         first = np.append(np.int32(0), np.cumsum(1 << self.depth, dtype=np.int32))
         leaves, unit = integer_leaves(self.values, first)
         return {
@@ -122,7 +122,7 @@ class SymmetricTrees(Operation):
     def _add_up(self, parameters: Parameters, answers: torch.Tensor, sums: torch.Tensor) -> None:
         """Fill `[outputs, rows]` with the sums of leaves, for answers `[questions + 1, rows]`, uint8."""
         first, leaves, rows = parameters["first_leaf"], parameters["leaves"], answers.shape[1]
-        answers = answers.view(-1) if rows == 1 else answers  # of which torch takes some sooner
+        answers = answers.view(-1) if rows == 1 else answers  # torch selects from a vector faster
         sums.zero_()
         trees = max(LANES // max(rows, 1), 1)
         for asked, start in zip(self._questions.asked.split(trees, dim=1), first.split(trees), strict=True):
@@ -151,7 +151,7 @@ class SymmetricTrees(Operation):
 
     @functools.cached_property
     def _questions(self) -> _Questions:
-        """Return what plain torch answers questions with."""
+        """Return the questions as plain torch needs them."""
         missing = torch.from_numpy(self.missing > 0)[:, None]
         threshold = torch.from_numpy(np.require(self.threshold, requirements="W"))[:, None]
         asked = torch.from_numpy(self._asked)
@@ -159,7 +159,7 @@ class SymmetricTrees(Operation):
 
     @functools.cached_property
     def _asked(self) -> np.ndarray:
-        """Return the questions of each level, int32 `[deepest, trees]`; behind a tree's last as many as there are."""
+        """Return the questions of each level, int32 `[deepest, trees]`; past a tree's last the number of questions."""
         level = np.arange(self.depth.max())[:, None]
         found = np.full((len(level), len(self.depth)), len(self.feature), dtype=np.int32)
         found.T[(level < self.depth).T] = self.asked
@@ -167,7 +167,7 @@ class SymmetricTrees(Operation):
 
 
 class _Questions(NamedTuple):
-    """What plain torch answers questions with, `[questions]` or `[questions, 1]` each."""
+    """The questions as plain torch answers them, `[questions]` or `[questions, 1]` each."""
 
     feature: torch.Tensor
     threshold: torch.Tensor
@@ -175,7 +175,7 @@ class _Questions(NamedTuple):
     asked: torch.Tensor  # the questions of each level, int32 [deepest, trees]
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the answers, uint8 `[questions + 1, rows]`, of which the last are no."""
+        """Return the answers, uint8 `[questions + 1, rows]`; the last line is all no."""
         columns = x.T.contiguous()
         value = columns.index_select(0, self.feature)
         found = torch.zeros(len(value) + 1, len(x), dtype=torch.bool)
@@ -186,5 +186,5 @@ class _Questions(NamedTuple):
 
 
 def _within(numbers: np.ndarray, end: int) -> bool:
-    """Whether all numbers are in [0, end)."""
+    """Return whether all numbers are in [0, end)."""
     return bool(((numbers >= 0) & (numbers < end)).all())

@@ -1,11 +1,11 @@
 """Device functions that take rows down decision trees, many rows and trees at a time.
 
 A program's lanes are pairs of a tree and a row, row fastest: neighbouring lanes read the same nodes near the root. A
-descent lasts as many levels as the deepest of the program's trees has; who arrives earlier waits.
+descent lasts as many levels as the deepest of the program's trees has; lanes that arrive earlier wait.
 
-Which feature a lane reads is the node's choice, so that reading rows where they lie takes a cache line for each lane.
-A program therefore holds its rows' features as a table from which `tl.gather` reads, through shared memory. In it the
-features of a row stand in one column, and the bank of shared memory is the column's: lanes never wait for each other.
+The node chooses the feature that a lane reads, so reading rows in place takes a cache line for each lane. A program
+therefore holds its rows' features as a table from which `tl.gather` reads, through shared memory. The features of a row
+form one column of the table, and each column has its own bank of shared memory: lanes never wait for each other.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def feature_table(
     WIDTH: tl.constexpr,  # a power of two, at least FEATURES
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return the features of `BLOCK_ROWS` rows, `[WIDTH * BLOCK_ROWS]`, those of row `r` where `from_table` looks.
+    """Return the features of `BLOCK_ROWS` rows, `[WIDTH * BLOCK_ROWS]`, in the layout that `from_table` reads.
 
-    Rows are read as they lie, and their features change places once: row `r` has feature `f` in column `r` and line
-    `f ^ r`, so that neither the reading nor the writing side of the exchange meets one bank twice.
+    Rows are read in place, and their features are then exchanged once: feature `f` of row `r` goes to column `r` and
+    line `f ^ r`, so that neither the reading nor the writing side of the exchange accesses a bank twice.
     """
     row = first + tl.arange(0, BLOCK_ROWS)
     feature = tl.arange(0, WIDTH)
@@ -44,7 +44,7 @@ def feature_table(
 
 @triton.jit
 def from_table(table, feature, swizzle, BLOCK_ROWS: tl.constexpr):
-    """Return one feature, below the table's width, for each lane; `swizzle` is the place of feature 0 of its row."""
+    """Return one feature, below the table's width, for each lane; `swizzle` is the place of its row's feature 0."""
     return tl.gather(table, (feature * BLOCK_ROWS) ^ swizzle, 0)
 
 
@@ -53,15 +53,15 @@ def rows_of_lanes(
     x,  # float32 or float64 [rows, FEATURES]
     first,  # int64, the first of the program's rows
     rows,
-    r,  # int32 [lanes], which of the program's rows each lane has
+    r,  # int32 [lanes], the lane's row within the program
     dtype: tl.constexpr,
     FEATURES: tl.constexpr,
-    WIDTH: tl.constexpr,  # of the table, None where there is none
+    WIDTH: tl.constexpr,  # of the table, None without a table
     BLOCK_ROWS: tl.constexpr,
 ):
     """Return the rows' `feature_table`, the `swizzle` of each lane, and 1 if no number is missing, else 0.
 
-    Where there is no table, the first two are what nobody reads.
+    Without a table the first two results are placeholders.
     """
     if WIDTH is None:
         table, swizzle, complete = r, r, 0
@@ -77,7 +77,7 @@ def reach(
     x,  # float32 or float64 [rows, FEATURES]
     table,  # of `feature_table`, or None
     swizzle,  # int32 [lanes], see `from_table`, or None
-    complete,  # whether no number is missing; 0 where there is no table
+    complete,  # whether no number is missing; 0 without a table
     row,  # int64 [lanes]
     tree,  # int32 [lanes]
     nodes,  # int64 [nodes]
@@ -88,9 +88,9 @@ def reach(
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [trees] where FORM is "quads"
     leaves,  # int32 or int64 [leaves] where HOLDS
-    levels,  # int32, of the deepest tree
+    levels,  # int32, the levels of the deepest tree
     inside,  # bool [lanes]
-    HOLDS: tl.constexpr,  # whether leaves hold numbers, or else their own
+    HOLDS: tl.constexpr,  # whether to return the numbers in leaves instead of the leaves' own numbers
     FEATURES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
@@ -101,9 +101,9 @@ def reach(
     WIDTH: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return what the leaf holds that each lane reaches, int64.
+    """Return the content of the leaf that each lane reaches, int64.
 
-    A program goes down the nodes that FORM names, "plain" or "quads", unless a number of its rows is missing or FORM is
+    A program descends the nodes that FORM names, "plain" or "quads", unless a number of its rows is missing or FORM is
     "nodes".
     """
     root = tl.load(roots + tree, mask=inside, other=0)
@@ -137,14 +137,14 @@ def descend(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     node,  # int32 [lanes], the roots
-    levels,  # int32, of the deepest tree
+    levels,  # int32, the levels of the deepest tree
     inside,  # bool [lanes]
     FEATURES: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
-    WORDS: tl.constexpr,  # of a set; 0 where no node asks for a category
-    FLOOR: tl.constexpr,  # whether a number is rounded down to be a category, or towards 0
-    WIDTH: tl.constexpr,  # None where there is no table
+    WORDS: tl.constexpr,  # of a set; 0 if no node asks for a category
+    FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    WIDTH: tl.constexpr,  # None without a table
     BLOCK_ROWS: tl.constexpr,
 ):
     """Return the number of the leaf that each lane reaches, through nodes as `tree_ensemble.py` describes them."""
@@ -186,12 +186,12 @@ def descend_plain(
     swizzle,  # int32 [lanes], see `from_table`
     plain,  # int64 [nodes]
     node,  # int32 [lanes], the roots
-    levels,  # int32, of the deepest tree
+    levels,  # int32, the levels of the deepest tree
     inside,  # bool [lanes]
     FEATURE_BITS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return what the leaf holds that each lane reaches, int64, through nodes of `pack_plain` in `nodes.py`."""
+    """Return the content of the leaf that each lane reaches, int64, through nodes of `pack_plain` in `nodes.py`."""
     word = tl.load(plain + node, mask=inside, other=EMPTY)
     for _ in tl.range(0, levels):
         high = (word >> 32).to(tl.int32)
@@ -208,17 +208,17 @@ def descend_quads(
     table,  # float32, of `feature_table`
     swizzle,  # int32 [lanes], see `from_table`
     quads,  # int64 [groups, 4, 2]
-    group,  # int32 [lanes], the roots'
-    levels,  # int32, of the deepest tree
+    group,  # int32 [lanes], the groups of the roots
+    levels,  # int32, the levels of the deepest tree
     inside,  # bool [lanes]
     FEATURE_BITS: tl.constexpr,
-    TOGETHER: tl.constexpr,  # whether to read all features of a quad together, and to look whether lanes have arrived
+    TOGETHER: tl.constexpr,  # whether to read all features of a quad together, and to check whether lanes have arrived
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return what the leaf holds that each lane reaches, int64, through nodes as `two_level_nodes.py` describes them.
+    """Return the content of the leaf that each lane reaches, int64, through the nodes of `two_level_nodes.py`.
 
-    Where a program's trees are few, most of the work is to write the table, which each reading does. `TOGETHER` halves
-    that, and leaves early: few lanes rarely go as deep as their trees.
+    If a program has few trees, most of the work is writing the table, which each read does. `TOGETHER` halves that
+    work and stops early: few lanes rarely go as deep as their trees.
     """
     nothing = tl.zeros([group.shape[0]], tl.int64)
     first, second = _load_pair(quads, group * 4, inside, nothing, nothing - 1)
@@ -253,7 +253,7 @@ def _visit(
     TOGETHER: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return the groups and words of the quads two levels further down; those of a leaf stay."""
+    """Return the groups and words of the quads two levels further down; lanes at a leaf keep theirs."""
     high = (second >> 32).to(tl.int32)
     top = high & ((1 << FEATURE_BITS) - 1)
     if TOGETHER:
@@ -282,6 +282,6 @@ def _visit(
 
 @triton.jit
 def _load_pair(words, pair, mask, first, second):
-    """Return the two words of each pair, in one load; where not `mask`, those given."""
+    """Return the two words of each pair, in one load; without `mask` return the given words."""
     at = words + (pair * 2)[:, None] + tl.arange(0, 2)[None, :]
     return tl.split(tl.load(at, mask=mask[:, None], other=tl.join(first, second)))

@@ -2,27 +2,29 @@
 
 `x`: `[rows, features]`; `out`: `[rows, outputs]` for the output "sum", `[rows, trees · outputs]` for "each" (a tree's
 own `values`, tree by tree) and `[rows, leaves]` for "leaves" (1 in the columns of the leaves that a row reaches); both
-float32 or float64. An "ordered" sum is one in float32, see `float32_sum.py`.
+float32 or float64. The output "ordered" is a sum in float32, see `float32_sum.py`.
 
-A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. NaN
-goes to the side that the node says. Thresholds in float32 are compared with `x` rounded to float32, as `sklearn.tree`
+A node sends a row to the left if `x[feature] ≤ threshold`, or if the category in `x[feature]` is in the node's set. A
+flag of the node says where NaN goes. Thresholds in float32 are compared with `x` rounded to float32, as `sklearn.tree`
 does, and thresholds in float64 with `x` itself, as HistGradientBoosting does.
 
-A set is bits, and its last bit is for every number that is no category: categories are the whole numbers from 0 to the
-one before that bit's. Other numbers are rounded first, towards 0 or, by `rounding` "floor", down, so that −0.5 is none.
+A set is a row of bits. Its last bit is for every number that is not a category; the categories are the whole numbers
+from 0 to below that bit's index. Other numbers are rounded first, towards 0 or, with `rounding` "floor", down, so that
+−0.5 is not a category.
 
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
-below 2⁶². Only the rounding of each leaf to a unit is lost, which is less than a float64 sum loses, and integers have
-the same sum in any order: how rows and trees are tiled, which does follow the number of rows, cannot change an answer.
+below 2⁶². The only loss is the rounding of each leaf to a unit, which is less than the loss of a float64 sum. Integers
+have the same sum in any order. The tiling of rows and trees, which does follow the number of rows, therefore cannot
+change an answer.
 
 A node is one int64, so that a visit is one load. High half: distance to the left child (0 at a leaf; the right child is
 next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
-Wide nodes, for float64 thresholds and for features and distances that do not share 29 bits, have the feature in the low
-half and the threshold in an array of its own.
+Wide nodes, for float64 thresholds and for features and distances that do not fit 29 bits together, have the feature in
+the low half and the threshold in a separate array.
 
-Rows without missing numbers, in ensembles of narrow nodes without categories, go down nodes that hold nothing else:
-quads (`two_level_nodes.py`) or plain nodes (`pack_plain` in `nodes.py`), whose leaves hold their integers themselves.
-They decide what the others decide.
+Rows without missing numbers, in ensembles of narrow nodes without categories, descend nodes without flags: quads
+(`two_level_nodes.py`) or plain nodes (`pack_plain` in `nodes.py`). Their leaves hold their integers themselves. All
+forms of nodes make the same decisions.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ from .traverse import descend, rows_of_lanes
 from .two_level_nodes import Quads, pack_quads
 
 LANES = 2**15
-"""How many leaf values the torch reference looks for at a time."""
+"""Leaf values that the torch reference looks up at a time."""
 
 LARGEST_TILE = 2**22
-"""How many numbers the rows of such a tile hold at most."""
+"""The most numbers of the rows of such a tile."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -71,7 +73,7 @@ def tree_each_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
-    depths,  # int32 [TREES], of the deepest tree so far
+    depths,  # int32 [TREES], the depth of the deepest tree so far
     values,  # float64 [leaves, OUTPUTS]
     out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
@@ -87,7 +89,7 @@ def tree_each_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """Each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
+    """Write each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
@@ -119,7 +121,7 @@ def tree_leaves_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [trees]
-    depths,  # int32 [trees], of the deepest tree so far
+    depths,  # int32 [trees], the depth of the deepest tree so far
     first_leaf,  # int32 [trees + 1]
     out,  # float32 or float64 [rows, LEAVES]
     rows,
@@ -132,7 +134,7 @@ def tree_leaves_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_LEAVES: tl.constexpr,
 ):
-    """1 for the leaves that a row reaches, 0 for others. A program makes `BLOCK_ROWS` rows of one tree's leaves."""
+    """Write 1 for the leaves that a row reaches, 0 for others. A program does `BLOCK_ROWS` rows of one tree."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     tree = tl.program_id(1)
     leaf = descend(
@@ -151,13 +153,13 @@ def tree_leaves_kernel(
 
 @dataclass(frozen=True, eq=False)
 class TreeEnsemble(Operation):
-    """Decision trees, their leaves' values summed, side by side, or as indicators.
+    """Decision trees; the values of their leaves are summed, side by side, or replaced by indicators.
 
     A tree's nodes follow each other from its root, children after their parent and the right child after the left one.
-    For the sum, trees of like depth had better be neighbours: they descend together.
+    For the sum, trees of similar depth should be neighbours, since they descend together.
 
-    The output "ordered" adds one tree after the other, in the order of `roots`. Its trees may come in groups, each of
-    which makes outputs of its own: with `G` groups of trees whose leaves hold `W` numbers there are `G · W` outputs.
+    The output "ordered" adds one tree after the other, in the order of `roots`. Its trees may come in groups, each with
+    its own outputs: `G` groups of trees whose leaves hold `W` numbers give `G · W` outputs.
     """
 
     OUTPUTS = ("sum", "ordered", "each", "leaves")
@@ -166,7 +168,7 @@ class TreeEnsemble(Operation):
     threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
     child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `values`
     flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
-    sets: np.ndarray  # int32 [sets, words], bit c of a row: category c goes to the left; last bit: what is none
+    sets: np.ndarray  # int32 [sets, words], bit c of a row: category c goes to the left; last bit: no category
     roots: np.ndarray  # int32 [trees]
     values: np.ndarray  # float64 [leaves, outputs]; where ordered float32 [leaves, W]
     baseline: np.ndarray  # float64 [outputs]; where ordered float32
@@ -175,7 +177,7 @@ class TreeEnsemble(Operation):
     output: str = "sum"
     rounding: str = "trunc"
     starts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Where ordered, the first tree of each group, and the number of trees, int32 `[groups + 1]`; else empty."""
+    """The first tree of each group, then the number of trees, int32 `[groups + 1]`; empty unless ordered."""
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -199,7 +201,7 @@ class TreeEnsemble(Operation):
         return self._width
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the packed nodes, and the leaves in the form that the output needs."""
+        """Return the packed nodes, and the leaves in the form of the output."""
         wide, feature_bits = self._layout
         depth, order = depths(self.feature, self.child, self.roots), np.arange(len(self.roots))
         if self.output == "ordered":
@@ -230,7 +232,7 @@ class TreeEnsemble(Operation):
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the leaves in the form that the output needs."""
+        """Return the leaves in the form of the output."""
         if self.output == "sum":
             leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
             return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
@@ -306,7 +308,7 @@ class TreeEnsemble(Operation):
 
     @functools.cached_property
     def _tables(self) -> Sequence[Cells | Descent]:
-        """Return what plain torch finds leaves with, for some trees after the other."""
+        """Return the objects with which plain torch finds leaves, each for some of the trees, in their order."""
         trees = (self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding)
         return build_cells(*trees) or [Descent(*trees)]
 

@@ -1,13 +1,13 @@
 """Decision trees two levels at a time: how 16 bytes hold a node and its children.
 
-A quad is a node, its two children and the way to its four grandchildren. A descent that visits quads waits for memory
-half as often as one that visits nodes, and moves less of it. Quads know neither missing numbers nor categories.
+A quad is a node, its two children and the link to its four grandchildren. A descent that visits quads waits for memory
+half as often as one that visits nodes, and moves less data. Quads support neither missing numbers nor categories.
 
 A quad is two int64, from the lowest bit: the node's threshold and its left child's, float32; the right child's
-threshold, and 32 bits of which the lowest hold the three features, in that order, and those above them how many groups
-further on the grandchildren's group is, which is four quads that follow each other. The highest bit is 0. A leaf has
-what it holds in its first word, and −1 in its second. A child that is a leaf is asked `x[0] > ∞`, so that its quad is
-the first of its two.
+threshold, and 32 further bits. The lowest of these hold the three features, in that order. The bits above them hold the
+distance, in groups, to the group of the grandchildren; a group is four consecutive quads. The highest bit is 0. A leaf
+has its content in its first word, and −1 in its second. A child that is a leaf gets the question `x[0] > ∞`, so that
+its quad is the first of its two.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Quads(NamedTuple):
 def pack_quads(
     feature: np.ndarray, threshold: np.ndarray, child: np.ndarray, roots: np.ndarray, held: np.ndarray
 ) -> Quads | None:
-    """Return the trees as quads, or None where features and distances do not share 31 bits.
+    """Return the trees as quads, or None if features and distances do not fit 31 bits together.
 
     Args:
         feature: int32 `[nodes]`, −1 at a leaf.
         threshold: float32 `[nodes]`.
-        child: int32 `[nodes]`, the left child, which the right one follows; at a leaf its row of `held`.
+        child: int32 `[nodes]`, the left child, followed by the right one; at a leaf its row of `held`.
         roots: int32 `[trees]`.
-        held: int64 `[leaves]`, what the leaves hold.
+        held: int64 `[leaves]`, the content of the leaves.
     """
     inner, bits = feature >= 0, feature_bits(feature)
     first = np.full((len(roots), 4), -1)
