@@ -44,7 +44,7 @@ def place_kernel(
     columns,  # int32 [TOTAL], read where SELECTED
     out,  # float32 or float64 [rows, TOTAL]
     size,  # rows * TOTAL
-    FIRST: tl.constexpr,  # where the columns of x0 begin
+    FIRST: tl.constexpr,  # the first column of x0
     WIDTH0: tl.constexpr,
     WIDTH1: tl.constexpr,
     WIDTH2: tl.constexpr,

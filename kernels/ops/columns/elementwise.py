@@ -44,7 +44,7 @@ def elementwise_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Operation):
-    """Apply `function`, then clip to `[low, high]` where these are given."""
+    """Apply `function`, then clip to `[low, high]` if these are given."""
 
     function: str = "identity"
     low: float | None = None

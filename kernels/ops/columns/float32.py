@@ -1,4 +1,4 @@
-"""Float32: `out[r, c]` is the float32 nearest to `x[r, c]`, for estimators that cast what they are given.
+"""Float32: `out[r, c]` is the float32 nearest to `x[r, c]`, for estimators that cast their input to float32.
 
 `x`, `out`: `[rows, width]`. With `rounded`, `[width]` uint8, columns that have 0 there stay as they are.
 """

@@ -1,6 +1,6 @@
 """Interval end: `out[r, c] = m − h` rounded down to a float32, or `m + h` rounded up, with `h >= 0` in most forms.
 
-The form says what the middle `m` and the half width `h` are made of, with `q` for `quantile[c]`:
+The form defines the middle `m` and the half width `h`, with `q` for `quantile[c]`:
 
     absolute     x: y              m = y                  h = q
     scaled       x: y and std      m = y                  h = q · std
@@ -31,7 +31,7 @@ BLOCK = 1024
 
 @triton.jit
 def round_outwards(value, UPPER: tl.constexpr):
-    """Return float64 rounded to float32 up where `UPPER`, else down.
+    """Return float64 rounded to float32, up if `UPPER`, else down.
 
     Rounding to nearest may land on the wrong side; the answer is then the adjacent float32. The bits of a float32
     without its sign grow with its magnitude, so adding one gives the next number away from zero.

@@ -204,5 +204,5 @@ class Lookup(Operation):
         return shown + (f", summed to {self.table.shape[1]}" if self.summed else "") + function_suffix(self.function)
 
     def _depth(self) -> int:
-        """Return how many steps the search for the longest list of keys takes."""
+        """Return the number of steps of the search in the longest list of keys."""
         return int(np.diff(self.starts).max()).bit_length()

@@ -23,7 +23,7 @@ MAX_BLOCK_FEATURES = 512
 
 @triton.jit
 def maximum(a, b):
-    """Return the larger number, or NaN where either is NaN."""
+    """Return the larger number, or NaN if either is NaN."""
     return tl.where((a > b) | (a != a), a, b)
 
 

@@ -152,7 +152,7 @@ def narrow(features: int) -> bool:
 
 @launch_shapes
 def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
-    """Return the rows of one program of the narrow kernel, for so many slots of a row and features of a slot."""
+    """Return the rows of one program of the narrow kernel for the given slots of a row and features of a slot."""
     block_rows = 1024 if slots == 1 else 512 // slots
     return {"BLOCK_ROWS": block_rows, "SLOTS": slots, "SLOT_FEATURES": slot_features, "num_warps": 4}
 

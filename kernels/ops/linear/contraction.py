@@ -26,7 +26,7 @@ class Contraction(Operation):
     function: str = "identity"
 
     def check_contraction(self, terms: int) -> None:
-        """Raise `PlanError` unless weight, intercept and function fit so many terms."""
+        """Raise `PlanError` unless weight, intercept and function fit this many terms."""
         kind = self.kind()
         if self.weight.ndim != 2 or len(self.weight) != terms:
             raise PlanError(f"{kind}: weight must be [{terms}, targets], not {list(self.weight.shape)}.")

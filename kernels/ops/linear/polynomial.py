@@ -6,7 +6,7 @@ constant one; `shift`, `factor`: `[F]` float64; `out`: `[rows, monomials]`, floa
 With `single` each product is rounded to float32, one factor after the other, as NumPy multiplies float32 columns. The
 shift is then 0 and the factor 1.
 
-This writes every monomial to memory. A plan keeps it only where no linear map follows; see `polynomial_affine.py`.
+This writes every monomial to memory. A plan keeps it only if no linear map follows; see `polynomial_affine.py`.
 """
 
 from __future__ import annotations

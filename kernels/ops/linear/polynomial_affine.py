@@ -33,7 +33,7 @@ from .contraction import Contraction
 from .monomials import Monomials, monomial_block, monomials
 
 MAX_BLOCK_FEATURES = 32
-MOST_NESTED = 512  # monomials, each of which is an instruction of the kernel
+MOST_NESTED = 512  # monomials; each is an instruction of the kernel
 MOST_NESTED_FEATURES = 12  # each thread holds those of four rows in registers
 NESTED_ROWS = 128
 
@@ -138,7 +138,7 @@ class PolynomialAffine(Contraction, Monomials):
         return features <= MOST_NESTED_FEATURES and math.comb(features + degree, degree) <= MOST_NESTED
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return what either kernel reads; the factors go into the weights, and the constant into the intercept."""
+        """Return the tables of both kernels; the factors go into the weights, and the constant into the intercept."""
         found = self.plain_parameters()
         if self.nested:
             features, degree = len(self.shift), self.indices.shape[1]
@@ -153,7 +153,7 @@ class PolynomialAffine(Contraction, Monomials):
         """Return the monomials split into prefixes and last features."""
         features, targets = len(self.shift), self.weight.shape[1]
         weight = self.weight * self.monomial_scale()[:, None]
-        # Sorted with the constant one first, the last index of a monomial is its largest feature.
+        # The constant's index is smallest, so after sorting the last index of a monomial is its largest feature.
         ordered = np.sort(np.where(self.indices == features, -1, self.indices), axis=1)
         *_, last = ordered.T
         constant = last < 0
@@ -231,6 +231,6 @@ def nested_monomials(features: int, degree: int) -> Iterator[tuple[int, ...]]:
 
 @launch_shapes
 def polynomial_affine_shape(features: int, degree: int) -> Shape:
-    """Return the tile for a power of two of features; one warp's registers hold the float64 sums of so many rows."""
+    """Return the tile; `features` is a power of two. One warp's registers hold the float64 sums of the tile's rows."""
     block = max(16, min(features, MAX_BLOCK_FEATURES))
     return {"BLOCK_ROWS": 512 // block, "BLOCK_PREFIXES": 32, "BLOCK_FEATURES": block, "num_warps": 1, "num_stages": 3}

@@ -7,7 +7,7 @@ and also the variance of a Bayesian linear model, `xᵀ Σ x + σ²`.
 
 `precision` says how the products with `quadratic` are summed: "float64" on the float64 matrix units, or "float32" as
 six bfloat16 products (float32's 24 bits split in three, the terms below 2⁻²⁴ left out), which is faster. The exporter
-picks float32 only where it measured that nothing is lost by it.
+picks float32 only if it measured that the answers lose nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def bfloat16_head(value):
 
 @triton.jit
 def bfloat16_parts(value):
-    """Return three bfloat16 numbers whose sum is the float32 `value`, less than 2¹²⁸ − 2¹¹⁹ in magnitude.
+    """Return three bfloat16 numbers that sum to the float32 `value`, less than 2¹²⁸ − 2¹¹⁹ in magnitude.
 
     Integer arithmetic does the rounding: a conversion to bfloat16 and back takes a GPU longer.
     """
@@ -184,7 +184,7 @@ class Quadratic(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the form in `u = x − shift`, where `shift` is a float32 number for each feature.
 
-        The factor, and what rounding takes off the shift, are folded into the weights in float64: with `z = D (u − e)`
+        The factor, and the rounding error of the shift, are folded into the weights in float64: with `z = D (u − e)`
         for the diagonal `D` of factors and the remainder `e`, `zᵀQz + wᵀz + b = uᵀQ'u + w'ᵀu + b'`.
         """
         shift = self.shift.astype(np.float32)

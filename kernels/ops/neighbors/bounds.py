@@ -30,7 +30,7 @@ from .bounds_kernel import SINGLE_SLACK, difference_bounds_kernel, euclidean_bou
 from .distances import SQUARED, transposed
 
 NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
-"""The metrics that the bounds are made for; minkowski's `p` must lie in [1, `MAX_P`]."""
+"""The metrics that bounds support; minkowski's `p` must lie in [1, `MAX_P`]."""
 
 MAX_P = 8.0
 
@@ -43,7 +43,7 @@ MAX_GROUPS = 8192
 """Bounds of a row that fit the registers of one program."""
 
 MOST_BLOCK_POINTS = 256
-"""Points of the largest tile, and so of the largest group."""
+"""Points of the largest tile, and therefore of the largest group."""
 
 MAX_NEIGHBORS = 64
 MOST_POINTS = MAX_GROUPS * MOST_BLOCK_POINTS
@@ -56,7 +56,7 @@ FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
 """Limits on the numbers of a block of rows and of a row; below both, each program rounds the rows that it bounds."""
 
 ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
-"""The parameters that rows are rounded with."""
+"""The parameters for rounding rows."""
 
 BOUND_LAUNCHES = 2
 """The maximum number of kernels that bound rows before a search."""
@@ -65,7 +65,7 @@ BOUND_LAUNCHES = 2
 def bounded(
     points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
 ) -> bool:
-    """Return whether a search for so many neighbours among these points uses bounds."""
+    """Return whether a search for `n_neighbors` neighbours among these points uses bounds."""
     norm = metric in NORMS and (metric != "minkowski" or 1 <= p <= MAX_P)
     few = 0 < n_neighbors <= MAX_NEIGHBORS and 0 < len(points) <= MOST_POINTS
     return bool(norm and few and np.isfinite(points).all() and (factor is None or (factor >= 0).all()))
@@ -74,7 +74,7 @@ def bounded(
 def bound_parameters(
     points: np.ndarray, n_neighbors: int, factor: np.ndarray | None = None, metric: str = "euclidean", p: float = 2.0
 ) -> dict[str, np.ndarray]:
-    """Return what kernels read of the points: `columns`, in groups if a search uses bounds, else `transposed`.
+    """Return the kernels' tables of the points: `columns`, in groups if a search uses bounds, else `transposed`.
 
     With bounds the result also has the rounded points, padded to whole tiles, and the rounding of points and rows.
     """
@@ -107,7 +107,7 @@ def centred(points: np.ndarray, factor: np.ndarray | None, root: float) -> tuple
     Args:
         points: `[points, features]`.
         factor: the weights of the metric, or None.
-        root: the power of a distance that is the metric's reduced distance.
+        root: the power of a distance that equals the metric's reduced distance.
     """
     weights = np.ones(points.shape[1]) if factor is None else factor ** (1 / root)
     shift = points.mean(axis=0)
@@ -216,7 +216,7 @@ def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused:
 
 
 def _block_rows(rows: int) -> int:
-    """Return how many rows a program bounds by matrix products."""
+    """Return the rows of a program that bounds them by matrix products."""
     return 128 if rows > 64 else 64 if rows > 16 else 16
 
 
@@ -264,7 +264,7 @@ def _root(metric: str, p: float) -> float:
 
 
 def _sum_slack(features: int) -> float:
-    """Return the share of the squared norms that float32 sums of products may lose."""
+    """Return the bound on the error of float32 sums of products, as a share of the squared norms."""
     return (features + 8) * 2.0**-22
 
 

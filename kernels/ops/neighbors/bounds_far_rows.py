@@ -1,8 +1,7 @@
 """Bounds for rows far from all points, where bounds of plain distances are useless; device functions.
 
 The distance of a far row is nearly its distance to the points' centre, and neighbours differ in the last digits only.
-Bounds are therefore of what remains of a reduced distance `d` after a number of the row is subtracted,
-`d · scale − offset`:
+A number of the row is therefore subtracted from a reduced distance `d`, and bounds are of `d · scale − offset`:
 
 - Euclidean: `‖v − w‖² = ‖v‖² + (‖w‖² − 2 v · w)`. For points no longer than `W` the bracket is at least `−2 ‖v‖ W`. A
   product of float16 numbers gives it as precisely, in units of `‖v‖ W`, as for near rows: `v` is scaled by a power of
@@ -25,7 +24,7 @@ from ...numerics.powers import power
 from .distances import INFINITY
 
 FURTHEST = tl.constexpr(32768.0)
-"""The largest number of a row, in units of `scale`, that float16 surely holds."""
+"""The largest number of a row, in units of `scale`, that is safe in float16."""
 
 WIDEST = tl.constexpr(256.0)
 """A number above the largest number of a point in units of `scale`."""
@@ -70,7 +69,7 @@ def euclidean_numbers(
         longest: the largest norm of a point.
         lost: the largest distance between a point and its rounded one.
         unit: the reduced distance 1.
-        SLACK: the share of the squared norms that float32 sums may lose.
+        SLACK: the error bound of float32 sums, as a share of the squared norms.
         FEATURES: the number of features.
     """
     length, off, reach = tl.sqrt(squares) * by, tl.sqrt(away), tl.sqrt(rounded)
@@ -105,7 +104,7 @@ def moved_offset(beyond, size, furthest, METRIC: tl.constexpr, FEATURES: tl.cons
         beyond: the amount by which all of its distances became smaller.
         size: the sum of its numbers' sizes.
         furthest: the largest of these.
-        METRIC: the metric, none of those that are squared.
+        METRIC: a metric that is not squared.
         FEATURES: the number of features.
     """
     error = (size + WIDEST) * ((FEATURES + 16) * 2.0**-50)
@@ -146,7 +145,7 @@ def box_distances(
     WHOLE: tl.constexpr,
     WEIGHTED: tl.constexpr,
 ):
-    """Return the reduced distances to the nearest and the furthest corner of the box, as `distances_between` adds."""
+    """Return reduced distances to the nearest and furthest corner of the box, in the order of `distances_between`."""
     near = tl.zeros([row.shape[0]], tl.float64)
     far = tl.zeros([row.shape[0]], tl.float64)
     for feature in tl.range(0, FEATURES):

@@ -55,7 +55,7 @@ def store_least(
     bounds, distance, scale, offset, row, real, point, group, groups,
     POINTS: tl.constexpr, LENGTH: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
-    """Store the least of every `LENGTH` of the float64 distances of rows as a bound, rounded down to float32.
+    """Store the minimum of every `LENGTH` float64 distances of rows as a bound, rounded down to float32.
 
     `distance` is `[rows, points]`, `point` numbers these points, and `group` is the first of their groups. ROUGH says
     that the distances of a search may differ from these in their last places. Numbers of at least 0 rank as their bits

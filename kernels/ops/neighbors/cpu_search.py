@@ -1,4 +1,4 @@
-"""The nearest of stored points on a CPU: a float32 product leaves few candidates, and float64 distances choose.
+"""The nearest stored points on a CPU: a float32 product leaves few candidates, and float64 distances choose.
 
 With rows `z` and points `s` about the points' mean, in units of the longest point, the nearest points are those with
 the smallest `v = |s|² − 2 z · s`, which is one matrix product. It is off by at most `slack`, whatever the order of its
@@ -28,16 +28,16 @@ HALVINGS = 3
 """Halvings by the smaller of two `v` before the smallest are searched, so that points are compared in groups."""
 
 SPARE = 2
-"""Candidates beyond the number of neighbours; with so many, most rows are decided at once."""
+"""Candidates beyond the number of neighbours; they decide most rows at once."""
 
 LARGEST = 1e37
-"""A row's length, in units of the longest point, whose products float32 can surely hold."""
+"""The largest length of a row, in units of the longest point, whose products are safe in float32."""
 
 SMALLEST = 1e-30
 """An upper bound on the error of products that underflow in float32."""
 
 LEVEL = 2.0**40
-"""A row closer than so many widths of the points has different distances to them."""
+"""A row closer than this many widths of the points has different distances to them."""
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
@@ -46,7 +46,7 @@ Found = tuple[torch.Tensor, torch.Tensor]
 
 
 class Candidates:
-    """Points among which the nearest by Euclidean distance can be found, with weights of the features or without.
+    """Points for searches of the nearest by Euclidean distance, with or without weights of the features.
 
     Args:
         points: float64 `[points, features]`.
@@ -67,7 +67,7 @@ class Candidates:
         centred = (places - self._centre) * self._factor.sqrt()
         self._longest = float(centred.square().sum(1).max().sqrt())
         self.exact = self._longest == 0 or 1e-100 < self._longest < 1e100
-        """Whether float64 holds the squares without overflow or underflow. Only then are the results valid."""
+        """True if float64 holds the squares without overflow or underflow. Only then are the results valid."""
         self._unit = math.ldexp(1.0, -math.frexp(self._longest)[1]) if self.exact and self._longest else 1.0
         centred *= self._unit
         self._longest *= self._unit
@@ -82,7 +82,7 @@ class Candidates:
 
         Args:
             x: float64 `[rows, features]`.
-            neighbors: at most as many as there are points.
+            neighbors: at most the number of points.
         """
         if not len(x) or 4 * (neighbors + SPARE) > self._count:
             return self._searched(x, neighbors)
@@ -234,7 +234,7 @@ def nearest_points(
         parameters: the `columns`, float64 `[features, points]`, and the `factor` of the metric.
         metric: one of `METRICS`.
         p: the power of minkowski.
-        neighbors: at most as many as there are points.
+        neighbors: at most the number of points.
         among: the same points as candidates, or None.
     """
     if among is not None and x.device.type == "cpu":

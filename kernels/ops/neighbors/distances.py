@@ -1,4 +1,4 @@
-"""Distances between rows and stored points, for the operations that look for neighbours.
+"""Distances between rows and stored points, for the operations that search for neighbours.
 
 Each distance is a float64 sum over features, in their order, of a function of the two numbers, so nothing cancels:
 `|x|² − 2xy + |y|²`, which scikit-learn's brute force uses, would lose the digits that two near points share.
@@ -16,7 +16,7 @@ Neighbours are ranked by a *reduced* distance, which ranks as the distance does 
 | hamming | Σ w [x ≠ y] / features | itself |
 | cosine | 1 − Σ x y, of rows and points whose norm is 1 or 0 | itself |
 | haversine | sin²(Δ₀/2) + cos x₀ cos y₀ sin²(Δ₁/2) | 2 arcsin of its square root |
-| nan_euclidean | features / present · Σ (x − y)² over what is present in both | its square root |
+| nan_euclidean | features / present · Σ (x − y)² over the features present in both | its square root |
 | dice, jaccard, rogerstanimoto, russellrao, sokalsneath | of [x ≠ 0] and [y ≠ 0], as SciPy has them | itself |
 
 A distance that is NaN (the row has NaN, or no feature is present in both) counts as infinite.
@@ -132,7 +132,7 @@ def distances_between(
                 term = d
                 b += tl.abs(u) + tl.abs(v)
             elif METRIC == "hamming":
-                term = (u != v).to(tl.float64) + (d - d)  # the last term is NaN where d is
+                term = (u != v).to(tl.float64) + (d - d)  # the last term is NaN if d is
             elif METRIC == "cosine":
                 term = u * v
             elif METRIC == "nan_euclidean":
@@ -213,9 +213,9 @@ def reference_reduced_distances(
 def reference_to_each(
     x: torch.Tensor, places: torch.Tensor, factor: torch.Tensor, metric: str, p: float
 ) -> torch.Tensor:
-    """Return the reduced distances of rows to places of their own, float64 `[rows, places]`.
+    """Return the reduced distances of rows to separate places for each row, float64 `[rows, places]`.
 
-    `places` is float64 `[features, rows, places]`; the rest is as `reference_reduced_distances` takes it.
+    `places` is float64 `[features, rows, places]`; the other arguments are those of `reference_reduced_distances`.
     """
     return _reduced(x, places, factor, metric, p).nan_to_num_(nan=math.inf, posinf=math.inf)
 

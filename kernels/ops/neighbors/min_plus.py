@@ -1,6 +1,6 @@
-"""MinPlus: `out[r, j] = minᵢ (x[r, i] + lengths[i, j])`, the shortest way over one more edge.
+"""MinPlus: `out[r, j] = minᵢ (x[r, i] + lengths[i, j])`, the shortest path with one more edge.
 
-`x`: `[rows, inner]`, infinite where there is no edge; `lengths`: `[inner, width]` float64, finite; `out`:
+`x`: `[rows, inner]`, infinite without an edge; `lengths`: `[inner, width]` float64, finite; `out`:
 `[rows, width]`. A row of infinities answers infinity. NaN means no edge.
 """
 
@@ -51,7 +51,7 @@ def min_plus_kernel(
 
 @dataclass(frozen=True, eq=False)
 class MinPlus(Operation):
-    """The product with a matrix in the algebra of min and plus."""
+    """The product with a matrix in the min-plus algebra."""
 
     lengths: np.ndarray
 

@@ -216,7 +216,7 @@ def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, in
 
 
 def mean_shape(rows: int, columns: int) -> dict[str, int]:
-    """Return the block of a row with so many sums that a program processes at a time.
+    """Return the block of a row's sums that a program processes at a time.
 
     With enough sums in a program's registers the compiler lets it load many features of a point at once.
     """

@@ -291,7 +291,7 @@ def neighbor_tile(neighbors: int) -> dict[str, int]:
 
 
 def check_neighbors(op: str, neighbors: int, points: int, most: int = MAX_NEIGHBORS) -> None:
-    """Raise `PlanError` unless the points hold so many neighbours."""
+    """Raise `PlanError` unless the points suffice for the neighbours."""
     if not 1 <= neighbors <= min(points, most):
         raise PlanError(f"{op}: n_neighbors must lie in [1, {min(points, most)}], not {neighbors}.")
 

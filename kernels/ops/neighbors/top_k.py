@@ -149,7 +149,7 @@ def comes_before(index, best, chosen):
 def keep_nearer(distance, point, best, chosen):
     """Return the best so far, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each, the worst of them replaced by nearer points.
 
-    `distance`: `[BLOCK_ROWS, BLOCK_POINTS]`; `point`: `[BLOCK_POINTS]`, `NONE` where it does not count.
+    `distance`: `[BLOCK_ROWS, BLOCK_POINTS]`; `point`: `[BLOCK_POINTS]`, `NONE` if it does not count.
     """
     index = point[None, :] + tl.zeros([distance.shape[0], distance.shape[1]], tl.int32)
     worst = tl.max(best, axis=1)

@@ -13,7 +13,8 @@ search; its algorithm is that of `sklearn/neighbors/_binary_tree.pxi.tp` (a dept
   distance of `max(0, distance to the centre − radius)`.
 
 Reduced distances are those of `distances.py`, summed in float64 in the order of the features without fused
-multiplications, as the compiled code sums them. `tree_search_kernel.py` is the same search in the Triton language.
+multiply-adds, as scikit-learn's compiled code sums them. `tree_search_kernel.py` is the same search in the Triton
+language.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class SearchTree:
     radii: np.ndarray
 
     def check(self, op: str, points: int, features: int, metric: str) -> None:
-        """Raise `PlanError` unless the arrays are a tree over so many points and that kind of tree has the metric."""
+        """Raise `PlanError` unless the arrays are a tree over `points` points, of a kind that supports the metric."""
         order, nodes, count = self.order, self.nodes, len(self.nodes)
         if order.shape != (points,) or not np.array_equal(np.sort(order), np.arange(points)):
             raise PlanError(f"{op}: order must hold each of the {points} points once.")
@@ -104,7 +105,7 @@ def search(
         columns: the points in the tree's order, float64 `[features, points]`.
         metric: one of the tree's metrics.
         p: minkowski's power.
-        neighbors: fewer than there are points.
+        neighbors: fewer than the number of points.
     """
     rows, columns = x.cpu().double(), columns.cpu()
     distances = np.full((len(x), neighbors), math.inf)

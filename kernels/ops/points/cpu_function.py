@@ -93,7 +93,7 @@ class PointMatrix:
             self._near *= self._unit
             self._gamma = float(np.sign(self._gamma)) if root else 1.0
             table_of *= self._unit
-        self._block, self._matrix = Scratch(), Scratch()  # ones stay in the last column of squared distances
+        self._block, self._matrix = Scratch(), Scratch()  # the last column of squared distances stays 1
         self._table = _tensor(table_of)
         self._points = _tensor(points[columns_of]) if self._near else torch.empty(0)
         self._shift = _tensor(shift)

@@ -27,7 +27,7 @@ class Norm(Protocol):
     """An operation that reads its input tile by tile."""
 
     def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
-        """Return the norms of so many rows, made from the tiles of `source`."""
+        """Return the norms of `rows` rows, made from the tiles of `source`."""
 
 
 @runtime_checkable
@@ -37,7 +37,7 @@ class Sum(Protocol):
     parts: int
 
     def no_sums(self, rows: int) -> torch.Tensor:
-        """Return zeros that the sums of so many rows will replace."""
+        """Return zeros that the sums of `rows` rows will replace."""
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
         """Write the sums of the functions of some rows and all points."""

@@ -253,7 +253,7 @@ def add_fractions(total, z_at, s_at, stride, COLUMNS: tl.constexpr):
 
 @triton.jit
 def column_block(
-    table,  # int32 or float64, as `rows_as_columns` makes it
+    table,  # int32 or float64, from `rows_as_columns`
     points,  # int32 or float64 [FEATURES, COLUMNS], for chi2 with an even number of features
     offset,  # [BLOCK_ROWS]: the row's summand
     offsets,  # float64 or float32 [POINTS]: the points' summands

@@ -75,7 +75,7 @@ def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
 
 
 def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:
-    """Return the largest block for digits of so many features that fits the shared memory, or None.
+    """Return the largest block for digits of `features` features that fits the shared memory, or None.
 
     Shared memory holds the digits of the rows, and those of as many blocks of points as there are stages. The `first`
     shapes are tried before all others.

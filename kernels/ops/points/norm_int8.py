@@ -253,7 +253,7 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
 
 
 def norm_shape(rows: int, shared: int) -> Shape:
-    """Return the block of a program for so many rows; it changes no bit.
+    """Return the block of a program for `rows` rows; it changes no bit.
 
     Args:
         rows: the rows of the batch.

@@ -174,7 +174,7 @@ class PairwiseAffine(Contraction, PointFunction):
         return self.finish_sums(parameters, answer).to(x.device)
 
     def no_sums(self, rows: int) -> torch.Tensor:
-        """Return zeros that the sums of so many rows will replace."""
+        """Return zeros that the sums of `rows` rows will replace."""
         return torch.zeros(rows, self.parts * self.weight.shape[1], dtype=torch.float64)
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
@@ -259,7 +259,7 @@ class PairwiseAffine(Contraction, PointFunction):
         )
 
     def _schedule(self, device: torch.device, rows: int) -> tuple[str, Shape]:
-        """Return the way on a device, and the block of a program for so many rows."""
+        """Return the way on a device, and the block of a program for `rows` rows."""
         features, way, shape = self.points.shape[1], self.way(), None
         if way == "digits":
             first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()

@@ -158,7 +158,7 @@ def digits_of_rows(
     BLOCK_FEATURES: tl.constexpr,
     OWN_ROWS: tl.constexpr,
 ):
-    """Return the result of `load_row_digits`; with `OWN_ROWS`, compute it for so many rows and repeat these.
+    """Return the result of `load_row_digits`; with `OWN_ROWS`, compute it for that many rows and repeat these.
 
     The repetition fills a block of matrix units, which has more rows than that.
     """

@@ -109,7 +109,7 @@ class SquaredNorm(Operation):
         return self.norms(parameters, len(x), rows_of(x.cpu())).to(x.device)
 
     def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
-        """Return the parts `[rows, parts]` of so many rows in plain torch."""
+        """Return the parts `[rows, parts]` of `rows` rows in plain torch."""
         offset, parts = parameters["offset"].cpu(), self.output_width()
         answer = torch.empty(rows, parts, dtype=torch.float64)
         for start, tile in self._plain.products(rows, source):

@@ -24,7 +24,7 @@ TABLE_BYTES = 2**24
 """The most bytes of a table; trees that need more get several tables."""
 
 SEARCH, LINE, STEP = 47.0, 0.5, 3.6
-"""Nanoseconds to find a feature's cell, to look at a tree in its line, and to take a step down a tree."""
+"""Nanoseconds to find a feature's cell, to process a tree in its line, and to take a step down a tree."""
 
 WORDS_AT_ONCE = 2**15
 """Words of the table that are processed together, so that they stay in the cache."""

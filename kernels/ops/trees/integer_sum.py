@@ -1,4 +1,4 @@
-"""Sums of trees as integers: `out[r] = f((baseline + unit · Σₜ heldₜ) / divisor)`.
+"""Sums of trees as integers: `out[r] = f((baseline + unit · Σₜ leaf valueₜ) / divisor)`.
 
 Integers have the same sum in any order. The tiling of rows and trees, which does follow the number of rows, therefore
 cannot change an answer.

@@ -51,7 +51,7 @@ def tree_tile(
     device: torch.device,
     ordered: bool = False,
 ) -> Tile:
-    """Return the tile for so many rows.
+    """Return the tile for `rows` rows.
 
     `packed` says whether there are quads, and `ordered` whether a program only writes leaf values, which others add.
 

@@ -1,4 +1,4 @@
-"""Decision trees as arrays: how nodes and leaves are packed, and how plain torch descends."""
+"""Decision trees as arrays: the packing of nodes and leaves, and the descent in plain torch."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class Tile(NamedTuple):
 
 
 def tile_of(rows: int, trees: int, outputs: int) -> Tile:
-    """Return the largest tile for so many rows that leaves enough programs, each with enough trees."""
+    """Return the largest tile that leaves enough programs for the rows, each with enough trees."""
     if rows * trees <= FEW:
         most = 128 if rows * trees <= VERY_FEW else 256 if trees > 1024 else 1024
         block_trees = min(triton.next_power_of_2(trees), most)

@@ -12,8 +12,8 @@ Thresholds in float32 are compared with `x` rounded to float32, and thresholds i
 
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
 below 2⁶². The only loss is the rounding of each leaf to a unit, which is less than the loss of a float64 sum. Integers
-have the same sum in any order. How programs share rows and trees, which does follow the number of rows, therefore
-cannot change an answer.
+have the same sum in any order. The sharing of rows and trees among programs, which does follow the number of rows,
+therefore cannot change an answer.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _Questions(NamedTuple):
         columns = x.T.contiguous()
         value = columns.index_select(0, self.feature)
         found = torch.zeros(len(value) + 1, len(x), dtype=torch.bool)
-        np.greater(value.numpy(), self.threshold.numpy(), out=found.numpy()[:-1])  # in a third of torch's time
+        np.greater(value.numpy(), self.threshold.numpy(), out=found.numpy()[:-1])  # takes a third of torch's time
         if columns.isnan().any():
             found[:-1] |= self.missing & value.isnan()
         return found.view(torch.uint8)

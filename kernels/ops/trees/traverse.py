@@ -147,7 +147,7 @@ def descend(
     WIDTH: tl.constexpr,  # None without a table
     BLOCK_ROWS: tl.constexpr,
 ):
-    """Return the number of the leaf that each lane reaches, through nodes as `tree_ensemble.py` describes them."""
+    """Return the number of the leaf that each lane reaches, through the nodes that `tree_ensemble.py` documents."""
     word = tl.load(nodes + node, mask=inside, other=0)
     for _ in tl.range(0, levels):
         below = (word >> (34 + FEATURE_BITS)).to(tl.int32)

@@ -1,4 +1,4 @@
-"""Decision trees two levels at a time: how 16 bytes hold a node and its children.
+"""Decision trees two levels at a time: 16 bytes hold a node and its children.
 
 A quad is a node, its two children and the link to its four grandchildren. A descent that visits quads waits for memory
 half as often as one that visits nodes, and moves less data. Quads support neither missing numbers nor categories.
