@@ -9,7 +9,8 @@ The form defines the middle `m` and the half width `h`, with `q` for `quantile[c
 `x`, `out`: `[rows, width]`, float32 or float64; `quantile`: `[width]` float64. `m ± h` is float64, rounded after each
 sum and product; the answer is then the nearest float32 that does not lie inside of `m ± h`, as IEEE 754 rounds toward
 −∞ and +∞. Every number between the two float64 ends therefore lies between the two float32 ends, and so does the
-float32 nearest to it. An end beyond the range of float32 becomes the largest finite float32 on the inner side.
+float32 nearest to it. A lower end above the range of float32 becomes its largest number, and an upper end below the
+range its smallest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pool: `out[r, c] = (s[low] + s[high]) / 2`, for `s` the values `x[r, members[c]]` of one cluster of columns, sorted.
 
-`x`: `[rows, features]`; `members`: `[clusters, size]` int32, the columns of each cluster, filled up with −1; `out`:
+`x`: `[rows, features]`; `members`: `[clusters, size]` int32, the columns of each cluster, padded with −1; `out`:
 `[rows, clusters]`. The statistic selects places in sorted order: the first ("min"), the last ("max"), or the two in
 the middle ("median"; the two may coincide). Values are compared in float64, so the answer is exact.
 

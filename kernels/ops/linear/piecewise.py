@@ -2,10 +2,9 @@
 
 `i` is the number of knots of `o` at or below the input number, `0 … K`. The origin of a piece is the knot where it
 begins; that of the first piece is the knot where it ends. `x`: `[rows, width]`, float32 or float64; `source`:
-`[outputs]` int32;
-`knots`: `[outputs, K]` float64, ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]`
-float64; `out`: `[rows, outputs]`. Comparisons and arithmetic are float64, so a number equal to a knot is in the piece
-that the knot begins. NaN gives NaN, or 0 if `nan_is_zero` is set.
+`[outputs]` int32; `knots`: `[outputs, K]` float64, ascending, padded with infinity; `coefficients`:
+`[outputs, K + 1, degree + 1]` float64; `out`: `[rows, outputs]`. Comparisons and arithmetic are float64, so a number
+equal to a knot is in the piece that the knot begins. NaN gives NaN, or 0 if `nan_is_zero` is set.
 
 Linear interpolation, steps, bins, indicators of bins and B-spline bases are all piecewise polynomials.
 """

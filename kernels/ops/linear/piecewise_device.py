@@ -2,7 +2,7 @@
 
 `i` is the number of knots of `o` at or below the input number, `0 … K`. The origin of a piece is the knot where it
 begins; that of the first piece is the knot where it ends. `source`: `[outputs]` int32; `knots`: `[outputs, K]` float64,
-ascending, filled up with infinity; `coefficients`: `[outputs, K + 1, degree + 1]` float64.
+ascending, padded with infinity; `coefficients`: `[outputs, K + 1, degree + 1]` float64.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ BOUNDS_AT_ONCE = 2**22
 """Bounds in memory at a time; more rows are searched part by part."""
 
 FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
-"""Limits on the numbers of a block of rows and of a row; below both, each program rounds the rows that it bounds."""
+"""The most numbers of a block of rows and of a row for which each program rounds the rows that it bounds itself."""
 
 ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
 """The parameters for rounding rows."""

@@ -22,7 +22,7 @@ LARGEST = 2**24
 
 
 class TriangularWeight:
-    """A square upper triangular weight, stored as its inverse; columns beyond the weight's own are zero."""
+    """A square upper triangular weight, stored as its inverse; products are zero in columns beyond its own."""
 
     def __init__(self, weight: np.ndarray, columns: int) -> None:
         lower = np.eye(columns)

@@ -218,7 +218,7 @@ class PairwiseAffine(Contraction, PointFunction):
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
-        if self.precision != "float64":  # a program would make few of float64's long parts
+        if self.precision != "float64":  # float64's parts are long, so a program makes one
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
         own_rows = self._own_rows(device, rows) if way == "digits" else 0
