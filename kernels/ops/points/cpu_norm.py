@@ -34,7 +34,7 @@ class TriangularWeight:
 
     @staticmethod
     def suits(weight: np.ndarray, columns: int) -> bool:
-        """Return whether this processor's solver gives a row the same bits for any number of rows."""
+        """Return whether this processor solves with a weight alike for any number of rows."""
         rows, targets = weight.shape
         if rows != targets or not LargeWeight.suits(weight) or columns**2 > LARGEST or not np.diag(weight).all():
             return False

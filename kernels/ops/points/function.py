@@ -24,7 +24,7 @@ quadratic the power `−α` of `1 + ‖z − s‖² / (2 α l²)`, and so on.
 
 Differences are taken feature by feature. With many features the products go through the float64 matrix units instead,
 with `‖z − s‖² = ‖z‖² − 2 z · s + ‖s‖²` about the points' mean, which is off by some 1e-16 of `‖z‖² + ‖s‖²`. The
-distance itself, whose square root would enlarge that error, comes from differences, with ten digits only near zero.
+distance itself, whose square root would enlarge that error, comes from differences (with ten digits, only near zero).
 
 The above is the precision "float64". With "ten digits" the functions come from `numerics/fast_math.py`. There `z · s`
 is a product of digits (`numerics/fp16_digits.py`) if the profile is smooth in it or in the distance, which again comes
@@ -122,8 +122,8 @@ class PointFunction(Operation):
     def way(self) -> str:
         """Return how the metric is computed: by "products", "digits", "columns", "expanded" or "features".
 
-        The first two serve the other precisions for functions smooth in `z · s` or in the distance; with few features
-        float64 products are the fastest. The third serves them for metrics that are no product.
+        Precisions other than "float64" use the first two for functions smooth in `z · s` or in the distance: with few
+        features float64 products are the fastest. They use the third for metrics that are no product.
         """
         if self.precision != "float64":
             smooth = "columns" if self._by_columns else self._smooth_way()
