@@ -1,7 +1,7 @@
 """Functions of rows and points whose whole matrix plain torch never makes: each tile is consumed at once.
 
 If only a squared norm reads a matrix of functions, the tiles go into the norm, and into a sum over the same functions,
-like the variance and the mean of a Gaussian process. On a CPU a launch costs nothing and memory traffic much.
+like the variance and the mean of a Gaussian process. On a CPU a launch costs nothing, but memory costs much.
 """
 
 from __future__ import annotations
