@@ -55,7 +55,7 @@ LONGER, MOST_LONGER = 4, 16
 
 ANY_PERCENTAGE = 1e6
 LATENCY_DIFFERS = "Request latency is not stabilizing"
-"""The message of an asynchronous run that agrees in throughput alone; perf_analyzer then takes the result for stable."""
+"""The message of an asynchronous run that agrees in throughput alone and that perf_analyzer takes for stable."""
 NS_PER_S = 1e9
 
 
