@@ -271,7 +271,7 @@ class AsyncClient(Connection):
 
     def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
         super().__init__(url, protocol, timeout_s)
-        self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # now: not in the loop
+        self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # here: it would block a loop
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

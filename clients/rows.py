@@ -116,7 +116,7 @@ def _found(
 
 
 def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None, names: Sequence[str] = ()) -> Any:
-    """Return the content of a file of rows: a DataFrame, with numbered columns if they have no names, or a .npy's array.
+    """Return the content of a file of rows: a DataFrame, its columns numbered if they have no names, or a .npy's array.
 
     The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. A line that
     counts the columns, 0,1,2,3,4 as pandas writes for columns without names, or from 1, is also a header if the line

@@ -1,7 +1,7 @@
 """`TritonServer`: a real Triton server on loopback, as a child of this process.
 
-No Docker is needed: the server comes from the nvidia-pytriton wheel, from the directory that $TRITONSERVER_DIRECTORY names
-(bin/tritonserver, backends/, libs/), or from /opt/tritonserver inside NVIDIA's container.
+It needs no Docker: the server comes from the nvidia-pytriton wheel, from the directory that $TRITONSERVER_DIRECTORY
+names (bin/tritonserver, backends/, libs/), or from /opt/tritonserver inside NVIDIA's container.
 """
 
 import atexit
