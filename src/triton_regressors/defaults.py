@@ -8,7 +8,7 @@ DEFAULT_TOLERANCE = 1e-5
 """Largest difference from the estimator's own prediction, in its standard deviations."""
 
 DEFAULT_PRECISION = "exact"
-"""The precision of kernels; below float64 they may lose half a millionth of a standard deviation."""
+"""The precision: "exact" lets kernels that compute below float64 lose half a millionth of a standard deviation."""
 
 DEFAULT_LEVEL = 0.9
 """The share of new rows that a prediction interval should cover."""
@@ -25,4 +25,4 @@ LARGEST_MB = 1024
 """Megabytes that a `.skops` file may unpack to; 2.5 million nodes of trees are 200."""
 
 MISSING_STRINGS = ("None", "nan", "NaN", "<NA>", "NaT")
-"""The strings for None, NaN and pandas' missing values from clients that stringify every value, as tritonclient does."""
+"""The strings for None, NaN and pandas' missing values from clients that stringify all values, as tritonclient does."""

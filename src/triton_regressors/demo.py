@@ -1,7 +1,7 @@
 """A demonstration of the whole product on real data: `make demo`.
 
-It trains regressors on the data sets that ship with scikit-learn, exports them, serves all of them in one Triton server,
-queries it over gRPC and HTTP, verifies it, compares dynamic batching configurations, and leaves a report.
+It trains regressors on the data sets that ship with scikit-learn, exports them, serves all of them in one Triton
+server, queries it over gRPC and HTTP, verifies it, compares dynamic batching configurations, and leaves a report.
 """
 
 from __future__ import annotations

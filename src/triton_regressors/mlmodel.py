@@ -188,7 +188,7 @@ def _columns(signature: Any) -> tuple[Column, ...] | None:
 
 
 def _is_required(column: Mapping[str, Any]) -> bool:
-    """Return whether a column must be present: MLflow writes "required", and older releases "optional" if it need not."""
+    """Return whether a column must be present: MLflow writes "required", and older releases "optional" if not."""
     return bool(column.get("required", True)) and not column.get("optional", False)
 
 

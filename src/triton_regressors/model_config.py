@@ -42,7 +42,7 @@ def to_pbtxt(config: Any) -> str:
 
 
 def edit_pbtxt(content: bytes, wanted: Any) -> bytes:
-    """Return the content of a config.pbtxt with the fewest changes that make it hold the `ModelConfig` `wanted`.
+    """Return the content of a config.pbtxt, edited only where needed to hold the `ModelConfig` `wanted`.
 
     The result is parsed again. Raises ValueError if the content cannot be read, or the result is not `wanted`.
     """
@@ -264,9 +264,9 @@ def _values(message: Any, descriptor: Any) -> list[Any]:
 
 
 def _matched_in_order(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what becomes of each value of `before`, and which values of `after` are added behind them.
+    """Return the new value for each value of `before`, and the values of `after` that are added behind them.
 
-    Where there are fewer than before, those go (become None) that stand where the two begin to differ.
+    If there are fewer values than before, the surplus values at the first difference are removed (become None).
     """
     surplus = max(len(before) - len(after), 0)
     same = next((place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))
@@ -276,7 +276,7 @@ def _matched_in_order(before: Sequence[Any], after: Sequence[Any]) -> tuple[list
 
 
 def _matched_by_key(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Do what `_matched_in_order` does for a map's entries; of several with one key the last counts."""
+    """Match a map's entries as `_matched_in_order` matches values; of several with one key the last counts."""
     last = {entry.key: place for place, entry in enumerate(before)}
     wanted = {entry.key: entry for entry in after}
     kept = [
