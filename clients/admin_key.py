@@ -1,7 +1,7 @@
 """The key to a Triton server's management APIs, which `TritonServer` and docker/compose.yaml restrict to it.
 
-Restricted are loading, unloading and listing models, and logging, tracing and shared memory: who loads a model runs
-code as the server's user, and without a key every user of the machine could, and every web page open in a browser on
+The key protects loading, unloading and listing models, and logging, tracing and shared memory. Loading a model runs
+code as the server's user; without a key every user of the machine could do it, and every web page open in a browser on
 it. Inference, health, metadata, configuration and statistics need no key.
 """
 
@@ -18,7 +18,7 @@ _HEADERS = {"http": "triton-admin-key", "grpc": "triton-grpc-protocol-admin-key"
 _USABLE = re.compile(r"[!-~]+")
 
 _OWN: dict[str, str] = {}
-"""HOST:PORT → key, of the servers that run as children of this process: their clients here need not be told it."""
+"""HOST:PORT → key, of the servers that run as children of this process, so that clients here need no key argument."""
 
 
 def choose_key(key: str | None) -> str:
@@ -27,12 +27,12 @@ def choose_key(key: str | None) -> str:
 
 
 def remember(addresses: list[str], key: str) -> None:
-    """Let clients of this process have the key of its own server, which listens at these addresses."""
+    """Give clients of this process the key of its own server, which listens at these addresses."""
     _OWN.update(dict.fromkeys(addresses, key))
 
 
 def forget(addresses: list[str]) -> None:
-    """The server at these addresses has stopped: whoever listens there next is sent no key."""
+    """Forget the key of a stopped server, so that no later listener at these addresses receives it."""
     for address in addresses:
         _OWN.pop(address, None)
 
@@ -64,10 +64,10 @@ def restrictions(key: str) -> dict[str, str]:
 
 
 def closures() -> list[str]:
-    """Return the options of a Triton server whose management APIs answer to nobody, beside listing the models.
+    """Return the options of a Triton server whose management APIs are closed, except for listing the models.
 
-    Models are not loaded or unloaded on request. The other APIs ask for a header whose value ends a line, which no
-    request can hold.
+    Models are not loaded or unloaded on request. The other APIs require a header value with a line end, which no
+    request can contain.
     """
     closed = RESTRICTED.replace("model-repository,", "")
     return ["--model-control-mode=none", *(option.format("\n") for option in _options(closed))]

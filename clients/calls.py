@@ -1,4 +1,4 @@
-"""What each request to a Triton server looks like over gRPC and HTTP, what its answer means, and which error it is.
+"""The requests to a Triton server over gRPC and HTTP, the parsing of their answers, and the typed errors.
 
 `Client` and `AsyncClient` carry these requests; tensors travel as binary data over either protocol.
 """
@@ -46,7 +46,7 @@ _KINDS: dict[str, type[InferenceError]] = {
     **dict.fromkeys(("CANCELLED", "499"), RequestCancelled),
 }
 _NOT_HTTP = ("HTTPParseError", "ClientResponseError")  # geventhttpclient's, aiohttp's
-_WORDS: tuple[tuple[str, type[InferenceError]], ...] = (  # where the server's status says less than its words
+_WORDS: tuple[tuple[str, type[InferenceError]], ...] = (  # messages that are more specific than the server's status
     ("is not available", ModelNotFound),  # statistics of an unknown model
     ("is not at ready state", ModelNotFound),  # it was loaded once
     ("timeout expired", RequestTimeout),  # the model's own queue policy
@@ -63,11 +63,11 @@ class Call(Generic[T]):
     arguments: Mapping[str, Any]
     parse: Callable[[Any], T]
     timeout_s: float
-    part: Part | None = None  # of a table, that the request is about
+    part: Part | None = None  # the part of a table that the request sends
 
 
 class Calls:
-    """What each request looks like over one protocol, and what its answer means."""
+    """Build each request for one protocol, and parse its answer."""
 
     def __init__(self, protocol: Protocol, timeout_s: float, load_timeout_s: float, admin_key: str | None) -> None:
         self.protocol = protocol
@@ -86,7 +86,7 @@ class Calls:
 
     @staticmethod
     def check(model: str, outputs: Sequence[str], version: str | int) -> None:
-        """Raise InvalidRequest unless a request can have these arguments."""
+        """Raise InvalidRequest unless these arguments are valid for a request."""
         _named(model), _numbered(version)
         if isinstance(outputs, str) or not outputs:
             raise InvalidRequest(f"outputs is {outputs!r}; it must name at least one output, as in ('y',).")
@@ -94,9 +94,9 @@ class Calls:
     def infer(
         self, model: str, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part, digest: str = ""
     ) -> Call[Answer]:
-        """Return the request that asks for outputs of a part of a table. The arguments are as `check` wants them.
+        """Return the request that asks for outputs of a part of a table. The arguments have passed `check`.
 
-        digest: of the columns that the tensors were made for, where the model is to look whether they are its own.
+        digest: the digest of the columns that the tensors were made for, if the model is to compare it with its own.
         """
         inputs = [
             self.module.InferInput(name, list(array.shape), datatype(array)).set_data_from_numpy(array)
@@ -130,11 +130,11 @@ class Calls:
         return self._call("get_model_config", parse, model_name=_named(model))
 
     def statistics(self, model: str) -> Call[dict[str, Any]]:
-        """Return the statistics extension, as HTTP's JSON has it."""
+        """Return the statistics extension's answer in the form of HTTP's JSON."""
         return self._call("get_inference_statistics", _plain, model_name=_named(model))
 
     def index(self) -> Call[list[dict[str, Any]]]:
-        """Every model in the server's repositories."""
+        """List every model in the server's repositories."""
 
         def parse(result: Any) -> list[dict[str, Any]]:
             rows = result if isinstance(result, list) else _plain(result).get("models", [])
@@ -145,11 +145,11 @@ class Calls:
     def load(
         self, model: str, config: model_config_pb2.ModelConfig | None, files: Mapping[str, bytes] | None
     ) -> Call[None]:
-        """Load, with a configuration or files of the caller's own."""
+        """Load a model, optionally with the caller's own configuration or files."""
         if files and config is None:
             raise InvalidRequest("files need a config: the Triton server loads them as a model directory of its own.")
         if files and config is not None:
-            # The server compares configurations, not these files: with none changed it keeps what it has loaded.
+            # The server compares configurations, not these files: an unchanged configuration causes no reload.
             config, original = model_config_pb2.ModelConfig(), config
             config.CopyFrom(original)
             config.parameters["files_sha256"].string_value = _digest(files)
@@ -163,18 +163,18 @@ class Calls:
         )
 
     def unload(self, model: str) -> Call[None]:
-        """Unload."""
+        """Unload a model."""
         return self._call("unload_model", lambda _: None, load=True, model_name=_named(model))
 
     def ready(self, model: str | None) -> Call[bool]:
-        """Whether the server (None) or a model takes requests."""
+        """Ask whether the server (None) or a model takes requests."""
         if model is None:
             return self._call("is_server_ready", bool)
         return self._call("is_model_ready", bool, model_name=_named(model))
 
 
 def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float) -> InferenceError | None:
-    """Return the typed error for what tritonclient and the libraries below it raise; None if it is none of theirs."""
+    """Return the typed error for an error of tritonclient or the libraries below it; None for any other error."""
     if isinstance(error, InferenceError):
         return error
     where = f"the Triton server at {url} ({'gRPC' if protocol == 'grpc' else 'HTTP'})"
@@ -191,7 +191,7 @@ def typed_error(error: Exception, url: str, protocol: Protocol, timeout_s: float
 
 
 def _other_protocol(url: str, asked: str, other: str) -> str:
-    """Return the sentence on an address that takes connections and does not speak the protocol."""
+    """Return the message for an address that takes connections but does not speak the protocol."""
     return (
         f"The server at {url} does not speak {asked}; is it the port for {other}? By default a Triton server has "
         "gRPC at port 8001 and HTTP at port 8000."

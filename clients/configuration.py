@@ -1,8 +1,7 @@
-"""What a client goes by when it asks a model: what the server said last of its inputs and of how much it takes at once.
+"""A client's knowledge of a model: the server's last answer about its inputs and its request size.
 
-A configuration may be out of date: a model can be loaded anew at any time, from another directory under the same name
-and the same version number too, and no answer tells of it. `Configuration.tensors` says which conversions cannot be
-wrong then.
+A configuration may be out of date: a model can be loaded again at any time, also from another directory under the same
+name and version number, and no answer reports it. `Configuration.tensors` says which conversions are right even then.
 """
 
 from collections.abc import Mapping
@@ -16,16 +15,16 @@ from triton_regressors.clients.tensors import DTYPES, Given, InputTensor, Tensor
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
-"""Tensors of at most so many bytes travel in one message, either way. gRPC carries 2 GiB, and the HTTP endpoint of
-newer Triton servers takes 64 MiB; a server tells neither."""
+"""The limit on the bytes of tensors in one message, in either direction. gRPC carries 2 GiB, and the HTTP endpoint of
+newer Triton servers takes 64 MiB; a server reports neither limit."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a model takes. max_batch_size: rows, 0 where it has no batches. answer_bytes: of a row of all outputs.
+    """A model's inputs and limits. max_batch_size: rows, 0 without batches. answer_bytes: for a row of all outputs.
 
-    digest: of the columns, for a model that refuses requests made for others; "" for one that does not look.
-    widths: each output and how many columns it has.
+    digest: of the columns, for a model that refuses requests made for other columns; "" for one that does not check.
+    widths: each output and its number of columns.
     answers_column: whether the estimator's `predict` answers one target as [rows, 1].
     """
 
@@ -39,7 +38,7 @@ class Configuration:
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
-        """Read it from a server's answer."""
+        """Read the configuration from a server's answer."""
         answer_bytes = 0
         for tensor in config.output:
             name = model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_")
@@ -52,10 +51,10 @@ class Configuration:
         return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column)
 
     def tensors(self, X: Given) -> tuple[Tensors, bool]:
-        """X as tensors, and whether they are right for whatever model takes them.
+        """Return X as tensors, and whether they are right for any model that the server lets take them.
 
-        The server itself refuses tensors of other names, types and widths than the model's. It cannot see that columns
-        were taken by names that stand elsewhere by now, or that a number was rounded which is a category by now.
+        The server itself refuses tensors whose names, types or widths differ from the model's. It cannot see that the
+        order of named columns has changed since, or that a rounded number has become a category since.
 
         Raises:
             InvalidRequest: X does not fit; see `model_tensors`.
@@ -65,5 +64,5 @@ class Configuration:
         return tensors, all(same(given[name], array) for name, array in tensors.items())
 
     def parts(self, tensors: Tensors) -> list[Part]:
-        """Return the rows of each request: as many as the model and a message take; all where it has no batches."""
+        """Return the rows of each request: as many as the model and a message take; all rows without batches."""
         return cut(tensors, self.max_batch_size, REQUEST_BYTES, self.answer_bytes)

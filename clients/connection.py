@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` share."""
+"""The base class of `Client` and `AsyncClient`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 class Connection:
-    """What `Client` and `AsyncClient` share: where to, and which errors come back."""
+    """The base of `Client` and `AsyncClient`: the server's address, and the typed errors."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Connection:
         return f"<{type(self).__name__} of {self.url} over {protocol}{', closed' * self._closed}>"
 
     def _failure(self, error: Exception, call: Call[Any]) -> Exception:
-        """Return what to raise for an error that a call met: the typed one, or itself if it is none of the server's."""
+        """Return the error to raise for a call's error: the typed one, or the error itself if it has no typed one."""
         typed = typed_error(error, self.url, self.protocol, call.timeout_s)
         if typed is None or call.part is None:
             return typed or error

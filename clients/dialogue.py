@@ -1,7 +1,7 @@
-"""What a client asks a Triton server one after another to answer one call, and what it makes of the answers.
+"""The sequences of requests that a client sends to a Triton server for one call, and the handling of the answers.
 
-A dialogue is a generator, so that `Client` and `AsyncClient` have the same: it yields requests, and is given their
-answers, or the error that the first of them met.
+A dialogue is a generator, so that `Client` and `AsyncClient` share it: it yields requests and receives their answers,
+or the error of the first request that failed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 
 T = TypeVar("T")
 Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
-"""Each is made when it is sent, so that one part of a table at a time is in memory twice."""
+"""Functions that each make a request when it is sent, so that one part of a table at a time is in memory twice."""
 Dialogue: TypeAlias = Generator[Requests, list[Any], T]
 
 _Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str], bool]
@@ -37,39 +37,39 @@ _Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int
 """
 
 ERRORS = ("stop", "row")
-"""What becomes of a table with rows that are refused: an error, or NaN for these rows."""
+"""The ways to treat a table with refused rows: an error, or NaN for these rows."""
 
 PIECE_ROWS = 512
-"""Rows that are asked together while those that are refused are looked for."""
+"""Rows in one request during the search for refused rows."""
 
 ATTEMPTS = 3
-"""So often a table is sent, where each time the model was loaded anew meanwhile, with other inputs or as another
+"""The number of attempts to send a table if the model is loaded again during each one, with other inputs or as another
 version."""
 
 SIDE_BY_SIDE = 4
-"""So many parts of one table an AsyncClient has under way at a time."""
+"""Parts of one table that an AsyncClient sends concurrently."""
 
 
 class Dialogues:
-    """The dialogues of one client, which remembers what the models that it asked take."""
+    """The dialogues of one client, which remembers the configurations of the models that it asked."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._known: dict[str, Configuration] = {}
 
     def forget(self, model: str) -> None:
-        """Ask the server anew before this model is asked again."""
+        """Forget a model's configuration, so that the next request for the model reads it again."""
         self._known.pop(model, None)
 
     def config(self, model: str) -> Dialogue[model_config_pb2.ModelConfig]:
-        """The configuration in use; `infer` goes by it from then on."""
+        """Ask for the configuration in use; `infer` uses it from then on."""
         config = yield from self._one(self._calls.config(model), model)
-        with suppress(ServerFault):  # of what cannot be read, `infer` tells
+        with suppress(ServerFault):  # `infer` reports a configuration that cannot be read
             self._known[model] = Configuration.of(config)
         return config
 
     def statistics(self, model: str) -> Dialogue[dict[str, Any]]:
-        """The statistics extension's answer."""
+        """Ask for the statistics extension's answer."""
         return self._one(self._calls.statistics(model), model)
 
     def infer(
@@ -77,10 +77,10 @@ class Dialogues:
     ) -> Dialogue[Answers]:
         """Ask a model about a table: see `Client.infer`.
 
-        The table is converted by what the server said of the model when it was asked for the first time. Where that may
-        be out of date unseen by the server, the request says what it goes by, and our models look whether it is what
-        they take. Other models do not look: of these the server is asked again once the answer is here. One that takes
-        the same before and after has taken it meanwhile, unless it was replaced and put back in between.
+        The table is converted by the remembered configuration of the model. If that may be out of date without the
+        server noticing, the request carries a digest of the columns, which our models compare with their own. Other
+        models do not compare: for these the configuration is read again after the answer. If it is the same before and
+        after, it was the same in between, unless the model was replaced and put back meanwhile.
         """
         self._calls.check(model, outputs, version)
         if errors not in ERRORS:
@@ -92,7 +92,7 @@ class Dialogues:
             raise (yield from self._explained(error, model)) from error.__cause__
 
     def _one(self, call: Call[T], model: str) -> Dialogue[T]:
-        """One request about a model."""
+        """Send one request about a model."""
         try:
             (answer,) = yield [lambda: call]
         except ModelNotFound as error:
@@ -102,8 +102,8 @@ class Dialogues:
     def _by_row(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
         """Ask for a table; if a row is refused, ask again without it. The answers to refused rows are NaN.
 
-        A refusal names the first row that is wrong. A table of many rows is asked in pieces then, so that one row that
-        is wrong costs few others another request.
+        A refusal names the first wrong row. A table of many rows is then sent in pieces, so that a wrong row causes few
+        other rows to be sent again.
         """
         X = X if isinstance(X, Mapping) else as_frame(X)
         try:
@@ -153,7 +153,7 @@ class Dialogues:
                 ]
             except InvalidRequest as error:
                 known = yield from self._learn(model)
-                if known == used and not str(error).startswith(COLUMNS_DIGEST):  # else it was replaced and put back
+                if known == used and not str(error).startswith(COLUMNS_DIGEST):  # with it: it was replaced and put back
                     raise
                 continue
             if len({answer.origin for answer in answers}) > 1:
@@ -169,13 +169,13 @@ class Dialogues:
         )
 
     def _learn(self, model: str) -> Dialogue[Configuration]:
-        """Ask what a model takes, and remember it."""
+        """Ask for a model's configuration, and remember it."""
         (config,) = yield [partial(self._calls.config, model)]
         self._known[model] = found = Configuration.of(config)
         return found
 
     def _explained(self, error: ModelNotFound, model: str) -> Dialogue[ModelNotFound]:
-        """The error and what the server has instead; the error alone where this client may not list the models."""
+        """Return the error with the models that the server has; the error alone if this client may not list them."""
         try:
             (index,) = yield [self._calls.index]
         except InferenceError:
@@ -184,7 +184,7 @@ class Dialogues:
 
 
 def hold(dialogue: Dialogue[T], run: Callable[[Call[Any]], Any]) -> T:
-    """Have a dialogue, one request after another."""
+    """Run a dialogue, one request after another."""
     try:
         requests = next(dialogue)
         while True:
@@ -199,7 +199,7 @@ def hold(dialogue: Dialogue[T], run: Callable[[Call[Any]], Any]) -> T:
 
 
 async def hold_side_by_side(dialogue: Dialogue[T], run: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    """Have a dialogue; the parts of a table are asked side by side."""
+    """Run a dialogue; the parts of a table are sent concurrently."""
     try:
         requests = next(dialogue)
         while True:
@@ -214,7 +214,7 @@ async def hold_side_by_side(dialogue: Dialogue[T], run: Callable[[Call[Any]], Aw
 
 
 async def _side_by_side(requests: Requests, run: Callable[[Call[Any]], Awaitable[Any]]) -> list[Any]:
-    """Return the answers, in order; or the error of the first request that failed, once none is under way any more."""
+    """Return the answers in order. If requests fail, raise the first one's error once none is outstanding."""
     if len(requests) == 1:
         return [await run(requests[0]())]
     answers: dict[int, Any] = {}

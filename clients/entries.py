@@ -1,4 +1,4 @@
-"""What a model repository holds, read without a Triton server: its entries, whether they are whole, what they take."""
+"""The entries of a model repository, read without a Triton server: their files, completeness and string inputs."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ Signature = frozenset[tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class Selection:
-    """What a server is to load: `wanted` names, or None for all that its repositories hold.
+    """The entries that a server is to load: `wanted` names, or None for all that its repositories hold.
 
-    `left_out` has, for each name that it must not be asked for, the reason; `signatures` are those of the others as
-    they are now, and `strings` says whether any of them reads strings.
+    `left_out` has the reason for each name that the server must not load; `signatures` are the current ones of the
+    other entries, and `strings` says whether any of them reads strings.
     """
 
     wanted: list[str] | None
@@ -39,14 +39,14 @@ def select(repositories: Iterable[Path], models: Sequence[str] | None) -> Select
         None if models is None and not left_out else [name for name in names if name not in left_out],
         left_out,
         {name: signature(entry) for name, entry in sound.items()},
-        any(map(reads_strings, (chosen or everything).values())),  # without a choice they come later
+        any(map(reads_strings, (chosen or everything).values())),  # models without a choice may be loaded later
     )
 
 
 def plain_paths(repositories: Iterable[Path], directory: Path) -> list[Path]:
-    """Return where a server finds the repositories.
+    """Return the paths at which a server finds the repositories.
 
-    It starts each model's process with a shell: a path that a shell would not take as it is gets a link in `directory`.
+    The server starts each model's process with a shell: a path that a shell would interpret gets a link in `directory`.
     """
     paths = [repository.resolve() for repository in repositories]
     for number, path in enumerate(paths):
@@ -57,7 +57,7 @@ def plain_paths(repositories: Iterable[Path], directory: Path) -> list[Path]:
 
 
 def entry_directories(repositories: Iterable[Path]) -> dict[str, Path]:
-    """Name → directory of everything that a Triton server takes for a model, hidden directories left out."""
+    """Return name → directory of everything that a Triton server takes for a model, without hidden directories."""
     found: dict[str, Path] = {}
     for repository in repositories:
         for directory in sorted(repository.iterdir()):
@@ -67,7 +67,7 @@ def entry_directories(repositories: Iterable[Path]) -> dict[str, Path]:
 
 
 def signature(entry: Path) -> Signature:
-    """Return what tells a changed entry from an unchanged one. Python's caches are not part of it."""
+    """Return the signature that tells a changed entry from an unchanged one. It leaves out Python's caches."""
     found = set()
     for path in entry.rglob("*"):
         if "__pycache__" not in path.parts and path.is_file():
@@ -79,8 +79,8 @@ def signature(entry: Path) -> Signature:
 def unfinished(entry: Path) -> str | None:
     """Return why a Python-backend entry would hang a Triton server that loads it; None if it would not.
 
-    Its version lacks its model.py, as in the middle of a copy, or its name is not one word to a shell, which the server
-    starts its process with. Whatever else is wrong with an entry, the server itself says.
+    Such an entry lacks a version's model.py, as in the middle of a copy, or its name is not one word to the shell with
+    which the server starts its process. The server itself reports any other fault of an entry.
     """
     config = read_config(entry)
     if config is None or config.backend != "python":
@@ -99,18 +99,18 @@ def unfinished(entry: Path) -> str | None:
 
 
 def reads_strings(entry: Path) -> bool:
-    """Whether an entry of the Python backend has an input of strings."""
+    """Return whether an entry of the Python backend has an input of strings."""
     config = read_config(entry)
     return config is not None and any(tensor.data_type == model_config_pb2.TYPE_STRING for tensor in config.input)
 
 
 def plain(path: str) -> bool:
-    """Whether a path is the same one word to a shell, and ASCII."""
+    """Return whether a path is ASCII and one unchanged word to a shell."""
     return shlex.quote(path) == path
 
 
 def read_config(entry: Path) -> model_config_pb2.ModelConfig | None:
-    """Return an entry's config.pbtxt; None where there is none that can be read."""
+    """Return an entry's config.pbtxt; None if it is missing or cannot be read."""
     try:
         return from_pbtxt((entry / "config.pbtxt").read_bytes())
     except (OSError, ValueError):

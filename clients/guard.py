@@ -1,4 +1,4 @@
-"""A shell that outlives this process if it is killed, and then ends the server that it had started."""
+"""A shell that outlives this process if this process is killed, and then ends the server that the process started."""
 
 import subprocess
 from pathlib import Path

@@ -37,51 +37,51 @@ class Client(Connection):
             y = client.predict("houses", table)  # a DataFrame of any size, or an array
 
     **Threads** may share a client. Over gRPC they share one connection; over HTTP each thread has connections of its
-    own, because tritonclient's HTTP client is no thread-safe one. In asyncio, `AsyncClient` asks the same.
+    own, because tritonclient's HTTP client is not thread-safe. For asyncio there is `AsyncClient`.
 
     **Size.** A table that is larger than the model's max_batch_size, or than 32 MiB, goes in several requests, one
     after another and in order, and its answers come back as one. They have the same bits as if each row had been sent
-    alone, and they are all of one version of the model, by its number: where another one begins to answer meanwhile,
-    the whole table is asked again. If one part fails, its error is raised, with the row counted in the whole table, and
-    nothing is returned. A model without batches (max_batch_size 0) gets the table whole.
+    alone, and they all come from one version of the model, by its number: if another version begins to answer
+    meanwhile, the whole table is sent again. If one part fails, its error is raised, with the row counted in the whole
+    table, and nothing is returned. A model without batches (max_batch_size 0) gets the whole table at once.
 
-    **Requests.** What a model takes is asked with the first prediction, and remembered; from then on a table takes one
-    request, or one for each part. Where the model was loaded anew and takes something else, it refuses what was made
-    for the former, and the table is converted and sent again. The server itself compares tensors, types and widths;
-    where columns of a DataFrame were taken by name, or numbers rounded to FP32 that must be no categories, the request
-    carries a digest of what the configuration said of the columns, which our entries compare. A model that does not
-    look (without the parameter `checks_columns` in its configuration) is asked for it again behind such an answer, and
-    if it is another one now, the answer is dropped and the table sent again. If such a model took the place of one that
-    does look, this client finds out with the first request that is refused.
+    **Requests.** The first prediction reads the model's configuration, which is remembered; from then on a table takes
+    one request, or one for each part. If the model was loaded again with other inputs, it refuses the request, and the
+    table is converted and sent again. The server itself compares tensors, types and widths. If columns of a DataFrame
+    were taken by name, or numbers that must not be categories were rounded to FP32, the request carries a digest of the
+    configured columns, which our entries compare. If a model does not compare it (its configuration lacks the parameter
+    `checks_columns`), the configuration is read again after such an answer; if it has changed, the answer is dropped
+    and the table sent again. If such a model replaced one that compares, this client notices with the first refused
+    request.
 
-    **Closing.** Leaving the `with` block, or `close`, ends the connections. A request that another thread has under way
+    **Closing.** Leaving the `with` block, or `close`, ends the connections. An outstanding request of another thread
     then ends in `RequestCancelled` over gRPC; over HTTP it is still answered. Any later one is an `InvalidRequest`.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: seconds for each request but load and unload, so for each part of a large table. Over gRPC it is from
-            the sending to the answer, connecting included. Over HTTP it limits each wait for the server: to connect,
-            and for the next bytes of the answer, which as a rule comes in one piece.
+        timeout_s: seconds for each request except load and unload, hence for each part of a large table. Over gRPC it
+            runs from sending to the answer, connecting included. Over HTTP it limits each wait for the server: to
+            connect, and for the next bytes of the answer, which usually comes in one piece.
         load_timeout_s: seconds for load and unload, counted in the same way.
-        admin_key: sent with load, unload and index, for a server that answers these to a key alone, as `serve` and
-            the one in docker/ do; None: that of a `TritonServer` which this process runs there, else
+        admin_key: sent with load, unload and index, for a server that answers these only with a key, as `serve` and
+            the one in docker/ do; None: the key of a `TritonServer` that this process runs there, or else
             $TRITON_ADMIN_KEY, if it is set.
 
     Raises:
         InvalidRequest: the request is wrong: the table does not fit the model, it holds a number that the model does
             not take, there is no such output, an argument is wrong, the key is missing, or the client is closed.
-        ModelNotFound: no such model, or no such version of it, is loaded; the message lists those that are, unless the
-            server lists them to holders of its key alone.
-        ServerUnavailable: nothing answers at this address, it is no Triton server's, the server takes no more requests,
-            or it loads the model anew again and again while a table is asked.
-        RequestTimeout: there was no answer in time. The server may still be at work on it.
+        ModelNotFound: no such model, or no such version of it, is loaded; the message lists the loaded ones, unless the
+            server lists them only to holders of its key.
+        ServerUnavailable: nothing answers at this address, it is not a Triton server's, the server takes no more
+            requests, or it loads the model again during each attempt to send a table.
+        RequestTimeout: there was no answer in time. The server may still be working on the request.
         RequestCancelled: the client was closed, or the server cancelled the request.
         ServerFault: the model failed, could not be loaded, or gave an answer that cannot be read.
 
-    Each method raises these, all of them an `InferenceError`; only `ready` answers False where there is no server, no
-    such model, or no answer in time. `ServerUnavailable` and `RequestTimeout` may pass by themselves; nothing is tried
-    again here because of them.
+    Each method raises these, and each is an `InferenceError`; only `ready` returns False instead if there is no server,
+    no such model, or no answer in time. `ServerUnavailable` and `RequestTimeout` may be temporary; the client does not
+    try again after them.
     """
 
     def __init__(
@@ -142,14 +142,14 @@ class Client(Connection):
 
         Args:
             model: its name.
-            X: a table, whose columns are taken by name where the model was fitted on named ones: a DataFrame of pandas
+            X: a table, whose columns are taken by name if the model was fitted on named ones: a DataFrame of pandas
                 or polars, pyarrow's Table or RecordBatch, or a list of records; an array of numbers, see `number_rows`;
-                or, where the model has other inputs than X, a mapping of each one's name to an array of numbers or of
-                strings, see `text_rows`. They are sent in the types that the server says the model takes.
+                or, if the model has other inputs than X, a mapping of each input's name to an array of numbers or of
+                strings, see `text_rows`. They are sent in the types that the model's configuration states.
             outputs: their names.
-            version: "" is whichever the server's version policy gives, the newest as a rule.
-            errors: "stop": a row that is refused is an error. "row": its answers are NaN, all other rows are answered,
-                and `refused` of what is returned has the reason for each refused row by its number.
+            version: "" leaves the choice to the server's version policy, which usually chooses the newest.
+            errors: "stop": a refused row is an error. "row": its answers are NaN, all other rows are answered, and
+                `refused` of the result has the reason for each refused row by its number.
         """
         return hold(self._dialogues.infer(model, X, outputs, version, errors), self._run)
 
@@ -164,9 +164,10 @@ class Client(Connection):
     ) -> np.ndarray:
         """Return the first of `outputs` alone, in the shape that the estimator's `predict` has.
 
-        The array is float32. It is [rows] for a model of one target, [rows, 1] where the estimator was fitted on a
-        column of targets and answers so itself, and [rows, n_targets] for several targets. The configuration says
-        which; it goes by the newest version. `infer` keeps [rows, width] for every output. The arguments are `infer`'s.
+        The array is float32. It is [rows] for a model of one target, [rows, 1] if the estimator was fitted on a column
+        of targets and itself answers in that shape, and [rows, n_targets] for several targets. The configuration says
+        which; it describes the newest version. `infer` keeps [rows, width] for every output. The arguments are
+        `infer`'s.
         """
         found = self.infer(model, X, outputs=outputs, version=version, errors=errors)
         return found.as_predicted(outputs[0])
@@ -179,7 +180,7 @@ class Client(Connection):
         return hold(self._dialogues.config(model), self._run)
 
     def statistics(self, model: str) -> dict[str, Any]:
-        """Return what the server counted of a model, the statistics extension's answer as plain values.
+        """Return the server's statistics of a model: the statistics extension's answer as plain values.
 
         It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
         are in ns, last_inference in ms since 1970.
@@ -206,14 +207,15 @@ class Client(Connection):
         A configuration given here stays in use, also through a later `load` without one, until the entry's files change
         or the model is unloaded: `unload` and `load` go back to config.pbtxt.
 
-        A model one of whose processes has died ("Stub process ... is not healthy") stays as it is, because its files
-        have not changed: `restart` mends it. `TritonServer` and `serve` do that by themselves.
+        If one of a model's processes has died ("Stub process ... is not healthy"), a plain load changes nothing,
+        because the files have not changed: `restart` repairs the model. `TritonServer` and `serve` do that by
+        themselves.
 
         Args:
             model: its name.
             config: used in place of its config.pbtxt, which does not change.
             files: path inside the model directory ("1/model.py") → content: loaded in place of the whole directory,
-                which need not exist. Needs `config`, to which a parameter with the files' digest is added.
+                which need not exist. This needs `config`, to which a parameter with the files' digest is added.
             restart: unload it first, so that its processes start anew; until it is ready, nothing answers.
         """
         if restart:
@@ -245,23 +247,23 @@ class Client(Connection):
 
 
 class AsyncClient(Connection):
-    """What a service in asyncio asks of a Triton server: predictions, and whether a model is ready for them.
+    """A client for asyncio services: it asks a Triton server for predictions, and whether a model is ready.
 
         async with AsyncClient("127.0.0.1:8001") as client:
             y = await client.predict("houses", table)
 
-    Arguments, answers and errors are `Client`'s. It belongs to the event loop of its first call, and takes any number
-    of requests at a time; a call from another loop is an `InvalidRequest`. Of a table that goes in several requests,
-    four are under way at a time; if some fail, the error is that of the first rows among them. Loading, unloading and
-    statistics are an operator's: `Client` has them.
+    Arguments, answers and errors are `Client`'s. An AsyncClient belongs to the event loop of its first call, and takes
+    any number of concurrent requests; a call from another loop is an `InvalidRequest`. A table that needs several
+    requests has up to four outstanding; if some fail, the error is that of the first rows among them. Loading,
+    unloading and statistics are an operator's tasks: `Client` has them.
 
-    A task that is cancelled ends with asyncio.CancelledError, as always, and sends nothing more. `asyncio.timeout`, or
-    `asyncio.wait_for`, limits a whole table, of which timeout_s limits each request.
+    A cancelled task ends with asyncio.CancelledError, as usual, and sends nothing more. `asyncio.timeout`, or
+    `asyncio.wait_for`, limits the time for a whole table; timeout_s limits each of its requests.
 
     Args:
         url: HOST:PORT of the server's gRPC or HTTP endpoint; `http://` or `grpc://` may stand before it. No TLS.
         protocol: "grpc" or "http".
-        timeout_s: seconds for each request, from the sending to the answer, connecting included.
+        timeout_s: seconds for each request, from sending to the answer, connecting included.
 
     Raises:
         InferenceError: one of its kinds, for the reasons that `Client` gives.
@@ -269,7 +271,7 @@ class AsyncClient(Connection):
 
     def __init__(self, url: str, protocol: Protocol = "grpc", timeout_s: float = 30.0) -> None:
         super().__init__(url, protocol, timeout_s)
-        self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # now: a loop would wait for it
+        self._module = importlib.import_module(f"tritonclient.{self.protocol}.aio")  # here: it would block a loop
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

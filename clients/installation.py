@@ -1,4 +1,4 @@
-"""Where the Triton server is on this machine, and what its Python backend needs to run in a given environment."""
+"""The Triton server's installation on this machine, and the setup of its Python backend for a given interpreter."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ DIRECTORY_VARIABLE = "TRITONSERVER_DIRECTORY"
 _STUB = "triton_python_backend_stub"
 _CONTAINER_DIRECTORY = Path("/opt/tritonserver")
 
-# An interpreter's version, libraries and packages. -I leaves the user's own packages out, which models do see.
+# An interpreter's version, libraries and packages. -I leaves out the user's own packages, but models see those.
 _QUESTION = """
 import importlib.metadata, json, os, site, sys, sysconfig
 own = [site.getusersitepackages()] if sys.prefix == sys.base_prefix else []
@@ -51,7 +51,7 @@ class Interpreter:
     path: Path
     version: tuple[int, int]
     library_directories: tuple[Path, ...]  # where its libpython may be
-    home: Path = Path()  # where the interpreter lies that a virtual environment was made from
+    home: Path = Path()  # the directory of the interpreter from which a virtual environment was made
     packages: tuple[str, ...] = ()  # its site-packages
     numpy: str = ""  # the version; empty: none
 
@@ -66,7 +66,7 @@ def docker_command(repository: Path) -> str:
 
 
 def find_installation(repository: Path) -> Installation:
-    """Return the Triton server: $TRITONSERVER_DIRECTORY, else the nvidia-pytriton wheel, else /opt/tritonserver.
+    """Return the Triton server: in $TRITONSERVER_DIRECTORY, else the nvidia-pytriton wheel, else /opt/tritonserver.
 
     Args:
         repository: the model repository to be served, for the docker command in the error's advice.
@@ -115,9 +115,9 @@ def _from_wheel() -> Installation | None:
 
 
 def inspect_interpreter(path: Path | None) -> Interpreter:
-    """Return what the Python backend has to know of an interpreter; None is the running one.
+    """Return the Python backend's data on an interpreter; None is the running one.
 
-    Its symbolic links are kept, because a virtual environment is recognised by where its `python` lies.
+    Symbolic links are kept, because a virtual environment is recognised by the location of its `python`.
     """
     path = Path(os.path.abspath(sys.executable if path is None else path))
     try:
@@ -136,7 +136,7 @@ def inspect_interpreter(path: Path | None) -> Interpreter:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What to start: an executable, where its backends lie, and the environment to start it in."""
+    """An executable to start, the directory of its backends, and the environment to start it in."""
 
     executable: Path
     backends: Path
@@ -146,14 +146,14 @@ class Runtime:
 def prepare(
     installation: Installation, python: Path | None, extra: Mapping[str, str], scratch: Path, strings: bool = False
 ) -> Runtime:
-    """Put together what `installation` needs to run with the packages of `python`.
+    """Prepare the backends and environment with which `installation` runs with the packages of `python`.
 
     Args:
         installation: the Triton server.
         python: the interpreter whose packages the Python backend sees; None: the running one.
         extra: environment variables on top of this process's own.
-        scratch: an empty directory of this server's own, which outlives it. Little but symbolic links is made there.
-        strings: whether models read strings: the wheel's server then gets numpy 1 where the interpreter has numpy 2.
+        scratch: an empty directory of this server's own, which outlives it. It receives little but symbolic links.
+        strings: whether models read strings: the wheel's server then gets numpy 1 if the interpreter has numpy 2.
 
     Raises:
         ServerError: no stub for this Python version, no libpython, or no numpy 1 where one is needed.
@@ -208,7 +208,7 @@ def _check_only_stub(stub: Path, minor: str) -> None:
 
 
 def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path | None:
-    """Return the libpython to link for the stub; None where the loader finds one without our help."""
+    """Return the libpython to link for the stub; None if the loader finds one without our help."""
     major, minor = interpreter.version
     if any(any(directory.glob(f"libpython{major}*.{minor}.so*")) for directory in libraries):
         return None  # the wheel brings some versions along, under a mangled name
@@ -230,11 +230,11 @@ def _find_libpython(interpreter: Interpreter, libraries: Iterable[Path]) -> Path
 
 
 def _make_python3(interpreter: Interpreter, packages: Iterable[str], scratch: Path) -> Path:
-    """Return the directory to put first on PATH, so that the stub takes these packages, of earlier directories first.
+    """Return the directory to put first on PATH, so that the stub uses these packages; earlier directories come first.
 
-    The stub asks PATH for python3 and finds packages as that does, but reads no variable of the environment. So this
-    is a virtual environment with nothing in it but the way to the packages, and the wish that nothing be written
-    beside a model.py: who watches an entry's files would see it change.
+    The stub looks up python3 on PATH and finds packages as python3 does, but reads no environment variable. The
+    directory is therefore in a virtual environment that holds only the paths of the packages, and a setting that
+    forbids bytecode beside a model.py: a watcher of the entry's files would see it as a change.
     """
     environment = scratch / "environment"
     own = environment / "lib" / "python{}.{}".format(*interpreter.version) / "site-packages"

@@ -1,10 +1,10 @@
-"""What a server has, for who asked for a model or a version that it does not have."""
+"""A server's models and versions, for the error about a missing model or version."""
 
 import difflib
 from collections.abc import Mapping, Sequence
 
 SHOWN = 8
-"""Of more models, those are listed whose names are nearest to the one that was asked for."""
+"""The most models that an error lists; if there are more, those with the names nearest to the requested one."""
 
 
 def there_is(model: str, index: Sequence[Mapping[str, str]]) -> str:
@@ -34,7 +34,7 @@ def _are(items: Sequence[str]) -> str:
 
 
 def _listed(model: str, names: set[str]) -> str:
-    """Return the names in alphabetical order; of many, the nearest to the model's."""
+    """Return the names in alphabetical order; if there are many, those nearest to the model's name."""
     shown = sorted(names)
     if len(shown) > SHOWN:
         shown = sorted(difflib.get_close_matches(model, shown, SHOWN, 0))

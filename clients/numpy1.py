@@ -1,7 +1,7 @@
-"""numpy 1 for the Triton server of the nvidia-pytriton wheel alone, which reads strings beside no other.
+"""numpy 1 for the Triton server of the nvidia-pytriton wheel, which cannot read strings with any other version.
 
-Where the interpreter has numpy 2, numpy 1 is put once into a directory of the user's cache that only the server's
-models see, before the interpreter's own packages. Nothing that the interpreter itself imports changes.
+If the interpreter has numpy 2, numpy 1 is put once into a directory of the user's cache that only the server's models
+see, before the interpreter's own packages. The interpreter's own imports do not change.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ def install_numpy1(python: Path, version: tuple[int, int]) -> Path:
     options = ["--no-deps", "--only-binary=:all:", "--python-version", f"{version[0]}.{version[1]}", REQUIREMENT]
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its place, which it takes by one rename: several servers may start at once.
+        # Built beside its final place and then renamed in one step: several servers may start at once.
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".numpy-") as made:
             _pip(python, [*options, "--target", f"{made}/packages"])
-            with contextlib.suppress(OSError):  # somebody else was faster
+            with contextlib.suppress(OSError):  # another process was faster
                 Path(made, "packages").rename(directory)
         if not (directory / "numpy" / "__init__.py").is_file():
             shutil.rmtree(directory)

@@ -10,22 +10,22 @@ from triton_regressors.clients.errors import InferenceError, ModelNotFound, Serv
 from triton_regressors.clients.tensors import Tensors, row_count, take
 
 ROW = re.compile(r"(?<=\brow )\d+|(?<=^Row )\d+|(?<=\[)\d+(?=, \d+\])")
-"""How a sentence names the first row that is wrong: row 3, Row 3 of column, X[3, 1]."""
+"""The forms in which a message names the first wrong row: row 3, Row 3 of column, X[3, 1]."""
 
 _ROW = re.compile(r"(^|: )row (\d+)\b")
-"""How a model's error names a row of its request: first of all, or behind what it says of an input."""
+"""The form in which a model's error names a row of its request: at the start, or after the name of an input."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered to one request, and which version of it did. outputs: name → array [rows, width]."""
+    """A model's answer to one request, and the version that gave it. outputs: name → array [rows, width]."""
 
     version: str
     outputs: dict[str, np.ndarray]
 
     @property
     def origin(self) -> tuple[object, ...]:
-        """What is the same in all answers that may be joined: the version, and the shape of a row."""
+        """The version and the shape of a row; answers may be joined only if these are equal."""
         return self.version, *((name, array.shape[1:]) for name, array in self.outputs.items())
 
 
@@ -45,7 +45,7 @@ class Answers(dict[str, np.ndarray]):
         self.refused, self.column = dict(refused or {}), column
 
     def among(self, rows: np.ndarray, refused: Mapping[int, str]) -> "Answers":
-        """Return answers to a table of which these are the answers to `rows`, and the other rows are refused."""
+        """Return the answers to a whole table, from these answers to `rows` and the refused other rows."""
         whole = {}
         for name, array in self.items():
             whole[name] = np.full((len(rows) + len(refused), array.shape[1]), np.nan, array.dtype)
@@ -71,9 +71,9 @@ class Part:
         return take(tensors, slice(self.first, self.stop))
 
     def error(self, error: InferenceError) -> InferenceError:
-        """Return an error that the part's request met, with the row that it names counted in the whole table.
+        """Return the error of the part's request, with the row that it names counted in the whole table.
 
-        Where it names none, it says which rows were asked, unless there is no server or model to ask.
+        An error that names no row gets the part's range of rows, unless the server or the model is missing.
         """
         if self.stop - self.first == self.total or isinstance(error, (ModelNotFound, ServerUnavailable)):
             return error
@@ -83,7 +83,7 @@ class Part:
 
 
 def cut(tensors: Tensors, max_rows: int, max_bytes: int, answer_bytes: int) -> list[Part]:
-    """Cut a table into parts of at most `max_rows` rows and, unless it is of one row, `max_bytes` bytes.
+    """Cut a table into parts of at most `max_rows` rows and, except for parts of one row, `max_bytes` bytes.
 
     Args:
         tensors: the table.
@@ -125,7 +125,7 @@ def named_row(sentence: str) -> int | None:
 
 
 def renumbered(sentence: str, first: int) -> str:
-    """Return a sentence on rows of which the first is another table's row `first`, with the row counted there."""
+    """Return a message about rows that begin at another table's row `first`, with the row counted in that table."""
     return ROW.sub(lambda row: str(int(row[0]) + first), sentence, count=1)
 
 
@@ -138,6 +138,6 @@ def as_predicted(answer: np.ndarray, column: bool) -> np.ndarray:
 
 
 def _string_bytes(array: np.ndarray) -> np.ndarray:
-    """Return bytes of each row of strings in a request: those of each string, and four for its length."""
+    """Return the bytes that each row of strings takes in a request: those of each string, and four for its length."""
     lengths = np.fromiter(map(len, array.ravel()), np.int64, array.size)
     return np.asarray((lengths + 4).reshape(array.shape).sum(axis=1))

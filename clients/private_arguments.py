@@ -1,4 +1,4 @@
-"""Starts a program some of whose arguments no other user of this machine can read.
+"""Starts a program with arguments that no other user of this machine can read.
 
 Every user may read the command line of every process in /proc/PID/cmdline, also that of a process in a PID namespace
 below. The kernel shows there the memory between two addresses. The program itself finds its arguments by the pointers
@@ -152,7 +152,7 @@ def _exchange(pid: int, shown: Sequence[str]) -> None:
 
 
 def main(command: Sequence[str]) -> int:
-    """Run a program, arguments of which end with variables of the environment; return its exit code.
+    """Run a program whose arguments may end with environment variables; return its exit code.
 
     Signals that end a program are passed on to it.
     """

@@ -1,6 +1,6 @@
-"""A child process that is looked at, waited for and reaped without a lock.
+"""Functions that poll, wait for and reap a child process without a lock.
 
-`Popen.poll` and `Popen.wait` hold a lock of the object's. An exception that a signal handler raises inside them, such
+`Popen.poll` and `Popen.wait` hold a lock of the object. An exception that a signal handler raises inside them, such
 as Ctrl-C's KeyboardInterrupt, can leave it held, and the next `wait` then never returns.
 """
 
@@ -13,9 +13,9 @@ _TICK_S = 0.01
 
 
 def exit_code(process: "subprocess.Popen[str]") -> int | None:
-    """Return what a process ended with, less than 0 for a signal; None while it runs. It is not reaped.
+    """Return a process's exit code, less than 0 for a signal; None while it runs. The process is not reaped.
 
-    0 where the system does not tell, since the process is no child of this one, or reaped by somebody else.
+    The code is 0 if the system does not report it, because the process is not a child of this one or is reaped already.
     """
     if process.returncode is not None:
         return process.returncode
@@ -29,7 +29,7 @@ def exit_code(process: "subprocess.Popen[str]") -> int | None:
 
 
 def wait_for(process: "subprocess.Popen[str]", seconds: float) -> None:
-    """Wait until a process has ended, so long at most."""
+    """Wait until a process has ended, at most this many seconds."""
     until = time.monotonic() + seconds
     while exit_code(process) is None and time.monotonic() < until:
         time.sleep(_TICK_S)

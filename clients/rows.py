@@ -20,26 +20,25 @@ from triton_regressors.tables import NotNumber, cell_numbers, in_words, number_i
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
-"""Of fewer columns, a row that counts them, such as 0,1, is nothing rare."""
+"""Below this many columns, a data row that looks like column numbers, such as 0,1, is common."""
 
 
 def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
     """Return the rows of a file as the inputs of a model.
 
     The model's columns are found by their names, if both it and the file have names; other columns are left out. A file
-    without names must have as many. Where the model takes strings, the first line of a .csv holds names. A string is
-    whatever a cell holds, spaces and all; an empty cell is a missing string.
+    without names must have as many columns as the model. If the model takes strings, the first line of a .csv holds
+    names. A string is the whole content of a cell, spaces included; an empty cell is a missing string.
 
     Args:
         path: .npy (one 2-D array), .csv (commas; see `read_table` for what its first line is) or .parquet. Empty cells
             are NaN.
-        config: the model's, as the server has it.
-        columns: the names of the columns to take, those of one input after those of another, in place of the names that
-            the configuration has.
+        config: the model's configuration as the server has it.
+        columns: the names of the columns to take, input after input, in place of the names that the configuration has.
 
     Raises:
-        RowsError: the file cannot be read, is of another kind, has no rows, holds what is not a number where numbers
-            belong; or columns are missing, or have no names where they need them.
+        RowsError: the file cannot be read, is of another kind, has no rows, or holds something else in place of a
+            number; or columns are missing, or lack the names that they need.
     """
     inputs, values = _found(path, config, columns)
     try:
@@ -51,7 +50,7 @@ def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequ
 def read_by_row(
     path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None
 ) -> tuple[dict[str, Any], np.ndarray, dict[int, str]]:
-    """Return the rows of a file that hold numbers where numbers belong, by input, as `Client.infer` takes them.
+    """Return the rows of a file without wrong cells in number columns, by input, as `Client.infer` takes them.
 
     Args:
         path: see `read_tensors`.
@@ -62,7 +61,7 @@ def read_by_row(
         The rows; the number in the file of each, from 0; and the reason for every other row.
 
     Raises:
-        RowsError: as `read_tensors`, but for cells that are not numbers; or no row is left.
+        RowsError: as `read_tensors`, except for cells that are not numbers; or no row is left.
     """
     inputs, values = _found(path, config, columns)
     if not isinstance(values, pd.DataFrame):
@@ -82,7 +81,7 @@ def read_by_row(
 
 
 def _numbers(column: pd.Series, refused: dict[int, str], path: Path) -> pd.Series:
-    """Return a column of numbers, NaN where a cell is none; the reason for each such row comes to `refused`."""
+    """Return a column of numbers with NaN for other cells; add the reason for each such row to `refused`."""
     if not _holds_objects(column):
         return column
     wrong = dict[int, NotNumber]()
@@ -93,14 +92,14 @@ def _numbers(column: pd.Series, refused: dict[int, str], path: Path) -> pd.Serie
 
 
 def _holds_objects(column: pd.Series) -> bool:
-    """Whether a column holds Python's objects, strings among others."""
+    """Return whether a column holds Python objects, such as strings."""
     return bool(column.dtype == object or pd.api.types.is_string_dtype(column))
 
 
 def _found(
     path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None
 ) -> tuple[tuple[InputTensor, ...], Any]:
-    """Return a model's inputs, with the names of their columns in a file, and what the file holds."""
+    """Return a model's inputs, with the names of their columns in a file, and the file's content."""
     inputs = input_tensors(config)
     if len(inputs) == 1 and not inputs[0].text:
         names = tuple(inputs[0].columns if columns is None else columns)
@@ -117,17 +116,18 @@ def _found(
 
 
 def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None, names: Sequence[str] = ()) -> Any:
-    """Return what a file of rows holds: a DataFrame, its columns numbered where they have no names, or a .npy's array.
+    """Return the content of a file of rows: a DataFrame, its columns numbered if they have no names, or a .npy's array.
 
-    The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. Where it
-    counts the columns, 0,1,2,3,4, as pandas does those without names, or from 1, it is one too if the line below is not
-    of whole numbers alone. If it is, or there are but a few columns from 0, it may as well be a row, and is refused.
+    The first line of a .csv is a header if any of its cells is not a number, or if it holds all of `names`. A line that
+    counts the columns, 0,1,2,3,4 as pandas writes for columns without names, or from 1, is also a header if the line
+    below holds anything but whole numbers. Otherwise, or with only a few columns counted from 0, the line may equally
+    be a row, and is refused.
 
     Args:
         path: see `read_tensors`.
         text: names of columns of a .csv that hold strings, which are taken as they are written, "NA" included. An empty
-            cell is NaN, as pandas reads it, or what a mapping has for the column. With this the first line is a header
-            whatever it holds, and spaces after a comma belong to the cell.
+            cell is NaN, as pandas reads it, or the mapping's value for the column. With this argument the first line is
+            always a header, and spaces after a comma belong to the cell.
         names: of columns that are looked for.
 
     Raises:
@@ -146,7 +146,7 @@ def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None
 
 
 def _has_names(values: Any) -> bool:
-    """Whether they are a table whose columns have names."""
+    """Return whether the values are a table whose columns have names."""
     return isinstance(values, pd.DataFrame) and all(isinstance(name, str) for name in values.columns)
 
 
@@ -206,7 +206,7 @@ def _read_csv(path: Path, text: Mapping[str, Any] | Iterable[str] | None, names:
                 table[name] = _filled(words[name], empty_cells[name])
         for name in table.columns.difference(strings, sort=False):
             if _holds_objects(table[name]):
-                with suppress(NotNumber):  # it is no column of numbers, or names the cell where one belongs
+                with suppress(NotNumber):  # not a column of numbers; a later check reports it if numbers are needed
                     table[name] = cell_numbers(table[name].tolist(), written=True)
         return table
     except pd.errors.ParserWarning:
@@ -229,7 +229,7 @@ def _read_parquet(path: Path) -> Any:
     require("parquet", f"Reading {path}")
     try:
         return pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # pyarrow's are either
+    except (OSError, ValueError) as error:  # pyarrow raises either
         raise RowsError(f"{path} is not a .parquet file: {_one_line(error)}.") from None
 
 
@@ -238,12 +238,12 @@ def _one_line(error: Exception) -> str:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Whether they count the columns, from 0, or from 1 where there are more than a few."""
+    """Return whether the cells count the columns, from 0, or from 1 if there are more than a few."""
     from_0, from_1 = ([str(number + first) for number in range(len(cells))] for first in (0, 1))
     return cells == from_0 or (len(cells) >= FEW and cells == from_1)
 
 
 def _whole_numbers_below(path: Path, options: dict[str, Any]) -> bool:
-    """Whether the second line of a .csv is of whole numbers alone, as its first is, or is not there."""
+    """Return whether the second line of a .csv holds only whole numbers, as the first does, or is missing."""
     below = pd.read_csv(path, header=0, nrows=1, dtype=str, keep_default_na=False, **options)
     return all(cell.strip().lstrip("-").isdecimal() for cell in below.to_numpy().ravel())

@@ -1,7 +1,7 @@
 """`TritonServer`: a real Triton server on loopback, as a child of this process.
 
-Needs no Docker: the server comes from the nvidia-pytriton wheel, from the directory that $TRITONSERVER_DIRECTORY names
-(bin/tritonserver, backends/, libs/), or from /opt/tritonserver inside NVIDIA's container.
+It needs no Docker: the server comes from the nvidia-pytriton wheel, from the directory that $TRITONSERVER_DIRECTORY
+names (bin/tritonserver, backends/, libs/), or from /opt/tritonserver inside NVIDIA's container.
 """
 
 import atexit
@@ -45,8 +45,8 @@ __all__ = ["HOST", "LogLine", "ServerError", "TritonServer", "readable_log_line"
 
 SHARED_MEMORY = Path("/dev/shm")
 _LOG_LINES = 20_000  # the newest are kept
-_STARTS = 3  # how often other free ports are tried, should somebody take one between our choice and the server's start
-_RELEASES = 50  # how often, every 0.1 s, the ports of a server that ended are looked at before it is started again
+_STARTS = 3  # attempts with other free ports, if a port is taken between our choice and the server's start
+_RELEASES = 50  # checks, every 0.1 s, for the free ports of a server that ended, before it is started again
 _DRAIN_S = 5  # the server's own limit for requests in flight when it is told to stop
 _GRACE_S = 15.0  # then it is killed
 
@@ -57,13 +57,13 @@ class TritonServer:
         with TritonServer([Path("model_repository")]) as server:
             Client(server.grpc_url).predict("ridge", X)
 
-    Several may run side by side. One object may be started and stopped again and again, by one thread at a time. It
-    is for development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
+    Several may run side by side. One object may be started and stopped repeatedly, by one thread at a time. It is for
+    development: nothing is encrypted, everybody on this machine may query it, and a crafted request can end it.
 
-    Loading, unloading and listing models, logging, tracing and shared memory are answered to holders of `admin_key`
-    alone, as by docker/compose.yaml's server: a model is code. Clients of the process that started the server have it.
-    No other user of the machine can read it, not in the server's command line either. Where the system forbids what
-    this takes (ptrace), the server loads and unloads nothing on request: `closed` then says why.
+    Loading, unloading and listing models, logging, tracing and shared memory need `admin_key`, as with
+    docker/compose.yaml's server, because a model is code. Clients of the process that started the server have the key.
+    No other user of the machine can read it, not even in the server's command line. If the system forbids ptrace, which
+    this needs, the server loads and unloads nothing on request: `closed` then says why.
 
     A model whose process has died is loaded again, with a line in the log.
 
@@ -72,18 +72,18 @@ class TritonServer:
         models: the models to load at start; None: all of them.
         grpc_port, http_port, metrics_port: 0 is a free one.
         python: the interpreter whose packages the Python backend sees; None: the running one.
-        poll_s: a number of seconds, 1 or more: entries that are new, changed or gone are loaded and unloaded, looked
-            for that often. None: on request alone (`Client.load`), which works in either case.
+        poll_s: a number of seconds, 1 or more: the server looks for new, changed and removed entries at this interval,
+            and loads or unloads them. None: only on request (`Client.load`), which works in either case.
         environment: variables for the server and its models, on top of this process's own.
         on_log: called with each line of the log, without its newline, in threads of the server's own.
-        startup_timeout_s: for how long nothing may move while the models are loaded; as long as they get on, a start
-            takes what it takes. A model moves when its load begins, gets a process, succeeds or fails, and while the
-            server and its models take CPU time, though no longer than ten times as long without any of the others.
+        startup_timeout_s: the longest time without progress while the models are loaded; the whole start has no limit.
+            Progress is a load that begins, gets a process, succeeds or fails, and CPU time of the server and its
+            models; CPU time alone counts for at most ten times as long.
         complete_configs: let the server fill in configurations that leave out inputs or outputs. Entries that `export`
             writes leave out nothing, and it costs a second start of every Python model at each load.
         admin_key: None: $TRITON_ADMIN_KEY if it is set, else a random one.
-        lenient: serve what loads, if anything does; `failures` has the others. Otherwise one model that does not load
-            is an error.
+        lenient: serve the models that load, if any does; `failures` has the others. Without it, one model that does not
+            load is an error.
     """
 
     def __init__(
@@ -158,12 +158,12 @@ class TritonServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server's process is alive."""
+        """True if the server's process is alive."""
         return self._process is not None and exit_code(self._process) is None
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many models of this start have been loaded so far, and how many are to be; to be read while it runs."""
+        """The number of models loaded since this start, and the number to be loaded; for reading while it runs."""
         return len(self._loads.ready), len(self._entries.signatures)
 
     def ending(self) -> str:
@@ -173,7 +173,7 @@ class TritonServer:
 
     @property
     def log(self) -> str:
-        """What the server and its models wrote since the last start (the newest 20,000 lines)."""
+        """The output of the server and its models since the last start (the newest 20,000 lines)."""
         return "\n".join(tuple(self._lines))
 
     def __enter__(self) -> "TritonServer":
@@ -190,14 +190,14 @@ class TritonServer:
 
         Raises:
             ServerError: a port is taken, something is missing on this machine, a model does not load (with its name
-                and its reason; if `lenient`: none does), or nothing moves any more. Nothing is left running then.
+                and its reason; if `lenient`: none does), or there is no more progress. Nothing is left running then.
         """
         self._start(self._chosen_ports)
 
     def restart(self) -> None:
         """Start the server again after it ended by itself: at the same addresses, with the same key.
 
-        Nothing is left of the one that ended. The entries are those that the repositories hold now.
+        Nothing is left of the ended server. The entries are those that the repositories hold now.
 
         Raises:
             ServerError: it has not ended, or does not start again. Nothing is left running then.
@@ -232,7 +232,7 @@ class TritonServer:
             self._lines.clear()
             self._loads = Loads()
             self._listener = self._on_log
-            # Not in /tmp, where a cleaner of old files would take it from a server that runs for weeks.
+            # Not in /tmp: a cleaner of old files there would remove it while a server runs for weeks.
             self._scratch = Path(tempfile.mkdtemp(prefix="triton-regressors-server-", dir=SHARED_MEMORY))
             self._paths = plain_paths(self.repositories, self._scratch)
             self._shm_prefix = f"triton-regressors-{os.getpid()}-{secrets.token_hex(4)}-"
@@ -257,10 +257,10 @@ class TritonServer:
                 return
 
     def stop(self) -> None:
-        """Stop the server, which finishes what it is answering, in 5 s at most.
+        """Stop the server, which first finishes requests in flight, for at most 5 s.
 
-        Then it, its models' processes, its temporary directory and its shared memory are gone. Harmless if it is not
-        running.
+        Its models' processes, its temporary directory and its shared memory are removed too. The call is harmless if
+        the server is not running.
         """
         self._stop(_GRACE_S)
 
@@ -343,7 +343,7 @@ class TritonServer:
         return [f"--load-model={name}" for name in (["*"] if self._entries.wanted is None else self._entries.wanted)]
 
     def _wanted_paths(self) -> list[Path]:
-        """Return the repositories, or where not all of their entries are to be loaded, one of links to those."""
+        """Return the repositories, or a repository of links to the wanted entries if not all are to be loaded."""
         if self._entries.wanted is None:
             return self._paths
         assert self._scratch is not None
@@ -393,12 +393,12 @@ class TritonServer:
         if self._listener is not None:
             try:
                 self._listener(line)
-            except Exception as error:  # the pipe must be read on, or the server would stand still
+            except Exception as error:  # reading must go on, or the server would block
                 self._lines.append(f"on_log failed and is not called again: {error!r}")
                 self._listener = None
 
     def _say(self, message: str) -> None:
-        """A line of our own in the server's log."""
+        """Add a line of our own to the server's log."""
         self._tell(own_line(message))
 
     def _wait_until_ready(self) -> None:

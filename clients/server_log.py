@@ -23,7 +23,7 @@ _NO_MODEL_FILE = re.compile(r"Python model file not found in '(?P<path>.*)'$")
 _STEP = re.compile(r"^TRITONBACKEND_ModelInstanceInitialize: ")
 _PORT_TAKEN = re.compile(r"failed to start (?P<service>\w+) service: .*already in use")
 
-# What a Triton server finds wrong with a machine that has no GPU. With one, each of these tells of a fault.
+# Messages of a Triton server on a machine without a GPU. On a machine with a GPU, each of them reports a fault.
 _WITHOUT_GPU = re.compile(
     r"Unable to allocate pinned system memory, pinned memory pool will not be available: "
     r"(CUDA driver version is insufficient for CUDA runtime version|no CUDA-capable device is detected)"
@@ -33,7 +33,7 @@ _WITHOUT_GPU = re.compile(
     r"|Error: Failed to initialize NVML"
     r"|DCGM unable to start: DCGM initialization error"
 )
-# Told where many models are stopped at once; what was in flight then, the lines before tell. Their processes are ended.
+# The message when many models stop at once. The lines before it report requests in flight. The processes are ended.
 _SLOW_STOP = "failed to stop server: Internal - Exit timeout expired. Exiting immediately."
 
 
@@ -70,9 +70,9 @@ def own_line(message: str) -> str:
 
 
 def means_nothing(line: str, has_gpu: bool) -> bool:
-    """Whether who watches a server may do without a line.
+    """Return whether a line tells a reader of the log nothing.
 
-    It is an empty one, a table, or one that frightens and tells no fault of a machine that has or lacks a GPU.
+    Such a line is empty, belongs to a table, or sounds alarming but reports no fault on this machine.
     """
     if not line.strip() or is_table(line) or readable_log_line(line).message == _SLOW_STOP:
         return True
@@ -80,22 +80,22 @@ def means_nothing(line: str, has_gpu: bool) -> bool:
 
 
 def is_table(line: str) -> bool:
-    """Whether a line belongs to the tables that the server draws of its options, backends and models at start."""
+    """Return whether a line belongs to the tables of options, backends and models that the server prints at start."""
     return line.startswith(("+--", "| ")) or (line.endswith("] ") and _GLOG.match(line) is not None)
 
 
 def gpu_is_visible() -> bool:
-    """Whether this machine, or this container, has an NVIDIA GPU's device files."""
+    """Return whether this machine, or this container, has an NVIDIA GPU's device files."""
     return any(Path("/dev").glob("nvidia*")) or Path("/dev/dxg").exists()  # the second: in WSL
 
 
 def lacks_gpu(line: str) -> bool:
-    """Whether a line tells only that there is no GPU, which frightens and means nothing where none is expected."""
+    """Return whether a line only reports a missing GPU, which is harmless if no GPU is expected."""
     return _WITHOUT_GPU.fullmatch(readable_log_line(line).message) is not None
 
 
 def load_failures(lines: Iterable[str]) -> dict[str, str]:
-    """Model name → reason, for every model that the log says could not be loaded."""
+    """Return model name → reason, for every model that could not be loaded according to the log."""
     failures: dict[str, str] = {}
     syntax_error = ""
     for line in lines:
@@ -115,11 +115,11 @@ def load_failures(lines: Iterable[str]) -> dict[str, str]:
 
 
 class Loads:
-    """How far the models are, as the log tells; every line is given to `note`, once and in order.
+    """The progress of the models' loads, from the log; `note` takes every line, once and in order.
 
     Attributes:
-        steps: how many lines have told that a load began, got a process, or ended. It only grows.
-        ready: the models that have been loaded, some of which may have been unloaded since.
+        steps: the number of lines so far that report a load's begin, process, or end. It only grows.
+        ready: the models that have been loaded; some may have been unloaded since.
     """
 
     def __init__(self) -> None:
@@ -146,16 +146,16 @@ class Loads:
 
 
 def missing_model_file(line: str) -> Path | None:
-    """Return the model.py that a model's process misses.
+    """Return the model.py that a model's process cannot find.
 
-    The server waits for that process for ever, and for nothing else.
+    The server waits for that process forever, and for nothing else.
     """
     match = _NO_MODEL_FILE.search(line)
     return Path(match["path"]) if match else None
 
 
 def taken_service(lines: Iterable[str]) -> str | None:
-    """`HTTP`, `gRPC` or `metrics` if the server gave up because that port was taken."""
+    """Return `HTTP`, `gRPC` or `metrics` if the server gave up because that port was taken; else None."""
     names = {"grpc": "gRPC", "http": "HTTP", "metrics": "metrics"}
     for line in lines:
         match = _PORT_TAKEN.search(line)
@@ -165,7 +165,7 @@ def taken_service(lines: Iterable[str]) -> str | None:
 
 
 def last_error(lines: Iterable[str]) -> str:
-    """Return the last thing that the server called an error; without one, the last line."""
+    """Return the last message that the server marked as an error; without one, the last line."""
     error = last = ""
     for line in lines:
         parsed = readable_log_line(line)

@@ -1,4 +1,4 @@
-"""From a launched Triton server to one that is ready: free ports, waiting, and the reasons why it is not."""
+"""The start of a launched Triton server until it is ready: free ports, waiting, and the reasons for a failure."""
 
 import contextlib
 import http.client
@@ -16,9 +16,9 @@ from triton_regressors.clients.errors import ServerError, plain_reason
 from triton_regressors.clients.server_log import Loads, last_error, load_failures, taken_service
 
 HOST = "127.0.0.1"
-_MOVES = 0.01  # of one core's time is work; a server that waits for a model takes none
-_BUSY = 10  # how many times as long work alone counts as progress
-_NAMED = 5  # of the models that did not load in time
+_MOVES = 0.01  # the share of one core's time that counts as work; a server that waits for a model takes none
+_BUSY = 10  # the factor on the patience for work alone as progress
+_NAMED = 5  # the number of models named in the error about those that did not load in time
 
 
 class PortTakenError(Exception):
@@ -31,7 +31,7 @@ class PortTakenError(Exception):
 
 
 def pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
-    """Service → port, with free ones where 0 was chosen. All are held until all are picked, so that they differ.
+    """Return service → port, with a free port for each 0. All are held until all are picked, so that they differ.
 
     Raises:
         PortTakenError: a chosen one is taken.
@@ -53,16 +53,16 @@ def pick_ports(chosen: Mapping[str, int]) -> dict[str, int]:
 
 
 class Progress:
-    """Whether a server that was launched still gets on.
+    """Detects whether a launched server still makes progress.
 
-    Progress is a step of a model's load, as the log tells it: one begins, gets a process, succeeds or fails. Work is
-    progress too, the CPU time of the server and its models' processes, but no more than ten times as long: a model that
-    computes for ever is not waited for.
+    Progress is a step of a model's load in the log: a load begins, gets a process, succeeds or fails. Work, the CPU
+    time of the server and its models' processes, is also progress, but for at most ten times as long: a model that
+    computes forever is not waited for.
 
     Args:
         group: the process group of the server and its models.
-        loads: what its log tells.
-        patience_s: for how long nothing may move.
+        loads: the state of the loads, from its log.
+        patience_s: the longest time without progress.
     """
 
     def __init__(self, group: int, loads: Loads, patience_s: float) -> None:
@@ -73,7 +73,7 @@ class Progress:
         self._step_at = self._work_at = self._looked_at = time.monotonic()
 
     def stands_still(self) -> str:
-        """Since when nothing has moved, in words, if that is too long; else "". To be asked often."""
+        """Return in words how long there has been no progress if that is too long; else "". Call it often."""
         now = time.monotonic()
         if self._loads.steps > self._steps:
             self._steps = self._loads.steps
@@ -152,7 +152,7 @@ def wait_until_ready(
 
 
 def ending(code: int, lines: Sequence[str]) -> str:
-    """Return how a server ended: the signal, for its last words are not about that, or its exit code and last error."""
+    """Return how a server ended: the signal, which its log does not report, or its exit code and last error."""
     if code >= 0:
         return f"ended with exit code {code} ({last_error(lines)})"
     try:
@@ -171,7 +171,7 @@ def not_loaded(failures: Mapping[str, str], lines: Sequence[str]) -> ServerError
 
 
 def _live(ports: Mapping[str, int]) -> bool:
-    """Whether all three services answer; they open, in turn, after the models have been loaded."""
+    """Return whether all three services answer; they open, in turn, after the models have been loaded."""
     try:
         with _response(ports["HTTP"], "GET", "/v2/health/live", timeout_s=1) as answer:
             if answer.status != 200:
@@ -208,7 +208,7 @@ def _failures(
 
 
 def _json(answer: bytes) -> Any:
-    """Return what a JSON answer holds; None if it is none."""
+    """Return the content of a JSON answer; None if it is not JSON."""
     try:
         return json.loads(answer)
     except ValueError:

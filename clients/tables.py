@@ -1,4 +1,4 @@
-"""The columns of a pandas DataFrame that go into a request, with sentences that name what does not fit."""
+"""The columns of a pandas DataFrame that go into a request, with messages that name the columns that do not fit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +20,11 @@ def take(table: Any, columns: Sequence[str], owner: str = "") -> Any:
 
 
 def check_columns(table: Any, groups: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Raise InvalidRequest where a table lacks columns of some groups, naming all of them, or has one twice.
+    """Raise InvalidRequest if a table lacks columns of some groups, naming all of them, or has one twice.
 
     Args:
         table: a DataFrame.
-        groups: the names of each, and what stands behind them in a sentence: " of input 'X'".
+        groups: the names of each group, and the words that follow them in a message: " of input 'X'".
     """
     have, wanted = set(table.columns), [name for columns, _ in groups for name in columns]
     lacking = [([name for name in columns if name not in have], owner) for columns, owner in groups]

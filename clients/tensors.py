@@ -1,7 +1,7 @@
-"""The tensors of a request: rows in any form that a user has them → input name → array, ready to send.
+"""The tensors of a request: conversion of rows in a user's form to input name → array, ready to send.
 
-What an input takes is what the model's configuration says: numbers become float32, float64 or int64 arrays, and strings
-arrays of `bytes` objects in UTF-8; all are [rows, columns]. A missing string is an empty one.
+The model's configuration gives each input's type: numbers become float32, float64 or int64 arrays, and strings arrays
+of `bytes` objects in UTF-8; all are [rows, columns]. A missing string is an empty one.
 """
 
 import json
@@ -21,15 +21,15 @@ from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
-"""What rows may be given as: an array for a model's only input, arrays by the inputs' names, or a pandas DataFrame."""
+"""The accepted forms of rows: an array for a model's only input, arrays by the inputs' names, or a pandas DataFrame."""
 
 DTYPES: dict[str, Any] = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "BYTES": np.object_}
-"""What requests call a type, and arrays."""
+"""The name of a type in requests → NumPy's type."""
 
 LARGEST = {np.float32: "3.4e38", np.float64: "1.8e308"}
 
 FIRST_ROWS = slice(64)
-"""Where a number that was rounded is looked for first, as in most tables of float64 there is one."""
+"""The rows that are searched first for a rounded number, since most tables of float64 have one there."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class InputTensor:
 
     @property
     def text(self) -> bool:
-        """Whether it takes strings."""
+        """True if the input takes strings."""
         return self.datatype == "BYTES"
 
 
@@ -73,7 +73,7 @@ def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ..
 
 
 def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type) -> dict[str, tuple[Any, ...]]:
-    """Return what a parameter says of each input's columns."""
+    """Return a parameter's values for each input's columns."""
     text = config.parameters[parameter].string_value if parameter in config.parameters else "{}"
     try:
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
@@ -84,15 +84,15 @@ def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type)
 
 
 def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensors:
-    """Return the tensors that X is for a model with these inputs.
+    """Return X as the tensors of a model with these inputs.
 
     An array is for a model's only input; the arrays of a mapping are for the inputs of these names. The columns of a
-    table (see `triton_regressors.tables`) are taken by their names where the model and the table have names, and in
-    their order where one has none.
+    table (see `triton_regressors.tables`) are taken by their names if the model and the table have names, and in their
+    order otherwise.
 
     Raises:
-        InvalidRequest: something does not fit an input, a column is missing, or a number would have to be rounded where
-            that is another number or another category.
+        InvalidRequest: something does not fit an input, a column is missing, or rounding would turn a whole number or
+            a category into another one.
     """
     if isinstance(X, Mapping):
         return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
@@ -108,7 +108,7 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
 
 
 def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[InputTensor, Any]]:
-    """Return each input and its columns of a DataFrame; `InvalidRequest` where a column is missing."""
+    """Return each input and its columns of a DataFrame; raise `InvalidRequest` if a column is missing."""
     named = all(isinstance(name, str) for name in table.columns)
     if len(inputs) == 1 and not (named and inputs[0].columns):
         return [(inputs[0], table)]
@@ -123,7 +123,7 @@ def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[I
 
 
 def as_frame(X: Any) -> Any:
-    """Return a table of any kind as a DataFrame, anything else as it is; `InvalidRequest` if it cannot be taken."""
+    """Return a table of any kind as a DataFrame, anything else unchanged; raise `InvalidRequest` on failure."""
     try:
         return rules.as_frame(X)
     except TypeError as error:
@@ -137,15 +137,15 @@ def listed(inputs: Sequence[InputTensor]) -> str:
 
 
 def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
-    """X as a request carries it to an input of numbers: [rows, columns] in the input's type.
+    """Return X in the form of a request for an input of numbers: [rows, columns] in the input's type.
 
-    An array of that type is taken as it is. Other floats, integers, booleans and Decimals are rounded to the nearest
-    float, but not where they are categories. None and pandas' own missing values are NaN. NaN and infinity pass through
-    to floats, for the model to judge.
+    An array of that type is not converted. Other floats, integers, booleans and Decimals are rounded to the nearest
+    float, unless they are categories. None and pandas' own missing values are NaN. NaN and infinity pass through to
+    float inputs; the model decides on them.
 
     Raises:
-        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a number that the type does not:
-            a finite one beyond it, a fraction or a missing one where it is INT64, or a category that would be rounded.
+        InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a number that the type cannot
+            hold: a finite one out of range, a fraction or a missing one for INT64, or a category that would be rounded.
     """
     name, dtype = tensor.name, DTYPES[tensor.datatype]
     if rules.is_table(X):
@@ -187,7 +187,7 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
 
 
 def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
-    """Return a matrix of Python's numbers as float64, or as int64 where all of them are whole."""
+    """Return a matrix of Python's numbers as float64, or as int64 if all of them are whole."""
     columns = []
     for place in range(array.shape[1]):
         try:
@@ -202,9 +202,9 @@ def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
 
 
 def same(given: object, array: np.ndarray) -> bool:
-    """Whether an input's tensor is what was given for it: its strings, or its very numbers.
+    """Return whether an input's tensor equals the values given for it: its strings, or exactly its numbers.
 
-    The names of the columns and the categories do not matter then. What a table gives is taken by name.
+    The names of the columns and the categories do not matter then. For a table it is False: columns go by name.
     """
     if rules.is_tabular(given):
         return False
@@ -219,7 +219,7 @@ def same(given: object, array: np.ndarray) -> bool:
 
 
 def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """Return which numbers of an array are others after it was converted."""
+    """Return a mask of the numbers of an array that the conversion changed."""
     with np.errstate(invalid="ignore"):
         same = rows.astype(array.dtype) == array
     if array.dtype.kind != "f":  # a whole number may come back from another that it overflowed to
@@ -230,7 +230,7 @@ def _changed(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
 
 
 def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str) -> None:
-    """Raise InvalidRequest that names the first number that is wrong, if there is one."""
+    """Raise InvalidRequest that names the first wrong number, if there is one."""
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         named = f" ('{tensor.columns[column]}')" if tensor.columns else ""
@@ -238,12 +238,12 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str)
 
 
 def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
-    """Strings as a request carries them: `bytes` objects in UTF-8 [rows, columns]; a missing one is empty.
+    """Return strings in the form of a request: `bytes` objects in UTF-8 [rows, columns]; a missing one is empty.
 
     A string is str or bytes; None, NaN and pandas.NA are missing.
 
     Raises:
-        InvalidRequest: they are not two-dimensional, have no rows, or hold what is no string.
+        InvalidRequest: they are not two-dimensional, have no rows, or hold a value that is not a string.
     """
     strings = as_frame(strings)
     names = list(strings.columns) if rules.is_table(strings) else None
@@ -266,7 +266,7 @@ def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
 
 
 def datatype(array: np.ndarray) -> str:
-    """Return what requests call the type of a tensor."""
+    """Return the name of a tensor's type in requests."""
     return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
 
 
@@ -278,17 +278,17 @@ def wire(array: np.ndarray) -> bytes:
 
 
 def row_count(tensors: Mapping[str, np.ndarray]) -> int:
-    """Return how many rows they have."""
+    """Return the number of rows of the tensors."""
     return len(next(iter(tensors.values())))
 
 
 def take(tensors: Mapping[str, np.ndarray], rows: slice | np.ndarray) -> Tensors:
-    """Some rows of them."""
+    """Return some rows of the tensors."""
     return {name: array[rows] for name, array in tensors.items()}
 
 
 def some_rows(X: Any, rows: slice) -> Any:
-    """Return rows of what `model_tensors` takes: of each array of a mapping, of a DataFrame, or of an array."""
+    """Return some rows of X in a form of `model_tensors`: of each array of a mapping, a DataFrame, or an array."""
     if isinstance(X, Mapping):
         return {name: some_rows(as_frame(values), rows) for name, values in X.items()}
     if rules.is_table(X):
@@ -297,7 +297,7 @@ def some_rows(X: Any, rows: slice) -> Any:
 
 
 def _rows(X: Any, tensor: InputTensor) -> np.ndarray:
-    """X as a request carries it to an input."""
+    """Return X in the form of a request for an input."""
     if tensor.datatype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise InvalidRequest(f"Input '{tensor.name}' takes {tensor.datatype}; this client sends {accepted}.")
@@ -317,14 +317,14 @@ def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model:
 
 
 def _own_columns(value: Any, tensor: InputTensor) -> Any:
-    """Return an input's columns of a DataFrame, by their names where both have some; anything else as it is."""
+    """Return an input's columns of a DataFrame, by name if both have names; anything else unchanged."""
     value = as_frame(value)
     named = rules.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
     return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Raise InvalidRequest unless it is that of a matrix with a row at least."""
+    """Raise InvalidRequest unless the shape is that of a matrix with at least one row."""
     if len(shape) != 2:
         hint = f"; one row is {name}.reshape(1, -1)" if len(shape) == 1 else ""
         raise InvalidRequest(f"{name} has shape {shape}; it must be two-dimensional, [rows, n_features]{hint}.")
@@ -333,7 +333,7 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def _utf8(value: object) -> bytes | None:
-    """None for what is no string."""
+    """Return a string's bytes in UTF-8, empty for a missing value; None for any other value."""
     if isinstance(value, str):
         try:
             return value.encode()

@@ -1,4 +1,4 @@
-"""Golden rows against a running server: the same numbers as the estimator, and the same bits in every batch."""
+"""The check of a running server with golden rows: the estimator's numbers, and the same bits in every batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _ODD_SIZES = (3, 1, 7, 5, 13, 11)
 
 
 class Exported(Protocol):
-    """What `export` returns: it holds the entry that was written."""
+    """The result of `export`, which holds the written entry."""
 
     @property
     def entry(self) -> Entry:
@@ -41,13 +41,13 @@ class OutputCheck:
 
     @property
     def within(self) -> bool:
-        """Whether the error is within the tolerance that the entry was exported with."""
+        """True if the error is within the tolerance that the entry was exported with."""
         return self.parity.within(self.tolerance)
 
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """What `verify` found. `batchings` says in which ways the rows were sent."""
+    """The result of `verify`. `batchings` names the ways in which the rows were sent."""
 
     model: str
     version: str
@@ -69,7 +69,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether every output is within tolerance, and every row has the same bits in each batching."""
+        """True if every output is within tolerance, and every row has the same bits in each batching."""
         return self.bit_identical and all(output.within for output in self.outputs)
 
 
@@ -89,14 +89,14 @@ def verify(
         entry: what `export` returned, the entry's directory on this machine in any repository, or its name in
             `repository`.
         repository: where an entry given by name lies.
-        model: the name it has on the server, if another than the directory's.
-        version: which one; None: the one that was exported, or the newest in the directory. Exactly that one is asked
-            on the server.
+        model: its name on the server, if it differs from the directory's.
+        version: its version; None: the exported one, or the newest in the directory. The request names exactly this
+            version.
         seed: of the shuffling.
 
     Raises:
-        RowsError: there is no such entry here, one of its files is not as it was exported, or its golden rows cannot be
-            read.
+        RowsError: there is no such entry here, one of its files has changed since the export, or its golden rows cannot
+            be read.
         InferenceError: the server does not answer, or refuses these rows. A wrong answer raises nothing: see `passed`.
     """
     if not isinstance(entry, Entry | Path | str):
@@ -152,7 +152,7 @@ def verify(
 
 
 def _batchings(rows: int, seed: int) -> dict[str, list[np.ndarray]]:
-    """Name → the rows of each request."""
+    """Return name → the rows of each request."""
     in_order, shuffled = np.arange(rows), np.random.default_rng(seed).permutation(rows)
     return {
         "one row at a time": [in_order[row : row + 1] for row in range(rows)],
@@ -177,14 +177,14 @@ def _ask(
     outputs: tuple[str, ...],
     chunks: list[np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Output name → answers [rows, width], in the order of the tensors' rows."""
+    """Return output name → answers [rows, width], in the order of the tensors' rows."""
     parts = [client.infer(model, take(tensors, rows), outputs=outputs, version=version) for rows in chunks]
     back = np.argsort(np.concatenate(chunks))
     return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}
 
 
 def _parity(answer: np.ndarray, wanted: np.ndarray, units: Sequence[float]) -> Parity:
-    """Return what `measure` says; infinite where the server answers with another width."""
+    """Return the result of `measure`; infinite if the server answers with another width."""
     if answer.shape != wanted.shape:
         return Parity(np.inf, np.inf, np.inf)
     return measure(answer, wanted, units)

@@ -1,4 +1,4 @@
-"""A thread beside a running Triton server: loads again what has died, and on request what has changed on disk."""
+"""A thread beside a running Triton server that reloads dead models and, on request, entries that changed on disk."""
 
 import contextlib
 import threading
@@ -13,23 +13,23 @@ from triton_regressors.clients.infer import Client
 TICK_S = 1.0
 
 Process = tuple[int, bool, list[str]]
-"""Process id, whether it has ended and waits for its parent to notice, and its arguments while it had not."""
+"""Process id, whether the process is a zombie, and its arguments while it was running."""
 
 
 class Watcher:
     """Looks after the models of one running Triton server, once a second.
 
-    A model's process that ends by itself, killed by the system where memory is short for one, is not started again by
-    the Triton server: every request to the model fails, while the server calls the model ready. It stays a child that
-    ended and is waited for by nobody, which is how it is recognised here. The model is then unloaded and loaded.
+    If a model's process ends by itself, for example killed for lack of memory, the Triton server does not start it
+    again: every request to the model fails, while the server reports the model as ready. The process stays a zombie of
+    the server, which is how the watcher recognises it. The model is then unloaded and loaded.
 
     With `poll_s`, new, changed and removed entries are loaded and unloaded, as the server does in its own mode `poll`.
-    Other than there, an entry is taken only when its files have not changed for one look, and are all there: the
-    server never comes back from loading one without its model.py.
+    Unlike there, an entry is loaded only when its files are complete and did not change between two looks: a load
+    without model.py hangs the server.
 
     Args:
-        pid: the server's.
-        repositories: its model repositories, by the paths that it was given.
+        pid: the server's process id.
+        repositories: its model repositories, by the paths that the server received.
         connect: makes a client that may load models.
         loading: the names of the models that are being loaded.
         say: tells the user one sentence.
@@ -63,12 +63,12 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="tritonserver-watcher", daemon=True)
 
     def start(self) -> None:
-        """Begin; the server is ready."""
+        """Start watching; the server is ready."""
         self._note(children(self._pid))
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a load under way ends when the server does."""
+        """Stop watching; a load in progress ends when the server does."""
         self._stop.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=0.5)
@@ -87,7 +87,7 @@ class Watcher:
                 self._say_once("", f"The model repository cannot be read: {error}.")
 
     def _say_once(self, about: str, sentence: str) -> None:
-        """Say it, unless it was the last that was said about this entry, or about the server ("")."""
+        """Say a sentence unless it equals the last one about this entry, or about the server ("")."""
         if self._said.get(about) != sentence:
             self._said[about] = sentence
             self._say(sentence)
@@ -106,13 +106,13 @@ class Watcher:
         return ended
 
     def _mend(self) -> None:
-        """Load again the models some of whose processes had ended at the last look too, and are not loading now."""
+        """Reload models with processes that had ended at the last look too, unless they are loading now."""
         ended = set(self._note(children(self._pid)))
         lasting, self._ended = ended & self._ended, ended
         broken = {self._models.pop(pid) for pid in lasting if pid in self._models}
         if not broken:
             return
-        loading = self._loading()  # a process that dies in a load is the server's own affair
+        loading = self._loading()  # the server itself handles a process that dies during a load
         with self._connect() as client:
             ready = {(row["name"], row["version"]) for row in client.index() if row["state"] == "READY"}
             for name, version in sorted(broken & ready):
@@ -133,7 +133,7 @@ class Watcher:
         before, self._seen = self._seen, {}
         directories = entry_directories(self._repositories)
         for name, directory in directories.items():
-            with contextlib.suppress(FileNotFoundError):  # it changes while we look: the next look tells
+            with contextlib.suppress(FileNotFoundError):  # it changes during this look: the next one decides
                 self._seen[name] = signature(directory)
         changed = [n for n, now in self._seen.items() if now and now != self._loaded.get(n) and now == before.get(n)]
         gone = [name for name in self._loaded if name not in self._seen]

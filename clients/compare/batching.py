@@ -1,4 +1,4 @@
-"""Dynamic batching configurations: what `compare` puts side by side, and how one is applied to a ModelConfig."""
+"""Dynamic batching configurations that `compare` measures, and their application to a ModelConfig."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TABLE = re.compile(r"\s*\[\[\s*configuration\s*\]\]")
 
 @dataclass(frozen=True)
 class BatchingConfiguration(Batching):
-    """One setting of the batching fields of a model configuration, under the label that tables and plots call it by.
+    """One setting of the batching fields of a model configuration, with its label in tables and plots.
 
-    Unlike `Batching` it states every field but `instances`, where None keeps the model's own count.
+    Unlike `Batching` it states every field but `instances`, for which None keeps the model's own count.
     """
 
     label: str
@@ -45,11 +45,11 @@ class BatchingConfiguration(Batching):
         super().__post_init__()
 
     def refusal(self, reason: str) -> ComparisonError:
-        """Return the `ComparisonError` that says why this configuration cannot be, or cannot be applied."""
+        """Return the `ComparisonError` that says why this configuration is invalid or cannot be applied."""
         return ComparisonError(f"Batching configuration {self.label!r}: {reason}")
 
     def describe(self) -> str:
-        """Return the configuration in words, for people who read the report without the label's context."""
+        """Return the configuration in words, for readers of the report who lack the label's context."""
         if not self.dynamic_batching:
             parts = ["no dynamic batching"]
         else:
@@ -65,7 +65,7 @@ class BatchingConfiguration(Batching):
     def apply(self, config: model_config_pb2.ModelConfig) -> model_config_pb2.ModelConfig:
         """Return a copy of `config` with these batching fields; every other field is kept.
 
-        Raises ComparisonError where the model cannot be batched this way: no batch dimension, a sequence or
+        Raises ComparisonError if the model cannot be batched this way: no batch dimension, a sequence or
         ensemble scheduler, or a preferred batch size above the model's max_batch_size.
         """
         if config.max_batch_size < 1:
@@ -77,7 +77,7 @@ class BatchingConfiguration(Batching):
 
 
 def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, ...]:
-    """Eight configurations that span the choices worth making for a model that batches up to `max_batch_size` rows."""
+    """Return eight configurations that span the useful choices for a model with this max_batch_size in rows."""
     preferred = tuple(size for size in (8, 32) if size <= max_batch_size) or (max_batch_size,)
     return (
         BatchingConfiguration("none", dynamic_batching=False, instances=1),
@@ -97,7 +97,7 @@ def default_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, 
 
 
 def quick_configurations(max_batch_size: int) -> tuple[BatchingConfiguration, ...]:
-    """Four of the default configurations: no batching, batching, a delay, and a second instance."""
+    """Return four of the default configurations: no batching, batching, a delay, and a second instance."""
     found = default_configurations(max_batch_size)
     return (found[0], found[1], found[3], found[6])
 
@@ -108,8 +108,8 @@ def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
     Each is a `[[configuration]]` table, with the fields of `BatchingConfiguration` as its keys.
 
     Raises:
-        ComparisonError: a missing file, bad TOML, an unknown key, a value of the wrong kind or a repeated label, with
-            the line that it concerns.
+        ComparisonError: a missing file, bad TOML, an unknown key, a value of the wrong kind or a repeated label; the
+            message names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def read_configurations(path: Path) -> tuple[BatchingConfiguration, ...]:
 
 
 def distinct(configurations: Sequence[BatchingConfiguration]) -> tuple[BatchingConfiguration, ...]:
-    """Return the configurations as a tuple, or ComparisonError if there are none or two share a label."""
+    """Return the configurations as a tuple; raise ComparisonError if there are none or two share a label."""
     labels = [configuration.label for configuration in configurations]
     if not labels:
         raise ComparisonError("There is no batching configuration to compare; give at least one.")

@@ -1,8 +1,8 @@
 """Transports for a worker with one client, which has nothing to do while it waits for its answer.
 
-They block the thread that sends, and spare the request its way through an event loop. Of the do-nothing model's
-median latency that was about a quarter over gRPC, and more over HTTP (2 cores, grpcio 1.85): the load generator's own
-time, which would hide what a model adds.
+They block the thread that sends, and avoid an event loop. The event loop took about a quarter of the do-nothing
+model's median latency over gRPC, and more over HTTP (2 cores, grpcio 1.85). That is the load generator's own time, and
+would hide what a model adds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BlockingGrpcTransport:
 
 
 class _Socket(asyncio.Transport):
-    """What HttpConnection needs of a transport to give up, over a blocking socket."""
+    """The part of a transport that HttpConnection needs in order to abort, over a blocking socket."""
 
     def __init__(self, connected: socket.socket) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class BlockingHttpTransport:
         self._connected()
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        """Send a whole HTTP request, over a new connection if the last request broke the one before."""
+        """Send a whole HTTP request, over a new connection if the last request broke the previous one."""
         connection = self._connected()
         answer = connection.expect()
         try:

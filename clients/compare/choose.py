@@ -1,4 +1,4 @@
-"""Which configuration to take."""
+"""The choice of the recommended configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.results import Point
 
 SAME_THROUGHPUT = 0.02
-"""In an open loop every configuration that keeps up has the same throughput, but for this much chance."""
+"""Relative random variation of the throughput among configurations that keep up with an open loop."""
 
 
 def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
@@ -17,7 +17,7 @@ def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
     Open-loop points within 2 % of the most are alike, and the one with the lowest p99 is taken.
 
     Raises:
-        ComparisonError: no point qualifies. The sentence names the nearest, or the fastest of those not stable.
+        ComparisonError: no point qualifies. The message names the nearest, or the fastest of those not stable.
     """
     if p99_ms is not None and not p99_ms > 0:
         raise ComparisonError(f"The p99 limit is {p99_ms} ms; accepted: a number above 0.")

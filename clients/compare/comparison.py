@@ -1,4 +1,4 @@
-"""A finished comparison: its points, the best of them, and what to know of them; report.py shows it."""
+"""A finished comparison: its points, the best of them, and warnings about them; report.py shows it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class IncompleteComparison(ComparisonError):  # noqa: N818  # it is what is left
 
 @dataclass(repr=False)
 class Comparison:
-    """What `compare` measured.
+    """The result of `compare`.
 
-    points: in the order measured, which is configuration by configuration. planned: how many were asked for.
+    points: in the order measured, which is configuration by configuration. planned: the number of points asked for.
     settings, environment: what the report prints about how and where. p99_ms: the limit asked for, if any.
-    interrupted: Ctrl-C or an error ended it early, and `points` holds what was complete by then.
-    failure: what that error said.
+    interrupted: Ctrl-C or an error ended it early, and `points` holds those complete by then.
+    failure: the message of that error.
     """
 
     model: str
@@ -74,7 +74,7 @@ class Comparison:
     def measured_on(self) -> str:
         """Return the model's version and engine, what it ran on and the packages' versions in one line.
 
-        What is not known is left out; all of it where nothing was measured.
+        Unknown items are left out. The line is empty if nothing was measured.
         """
         found = {name: value for name, value in self.environment.items() if value}
         if {"processor", "runs_on"} <= found.keys():

@@ -1,7 +1,6 @@
-"""On what a comparison was measured: what the server answers, and for a server started here what this machine knows.
+"""The environment of a comparison: the server's answers and, for a server started here, this machine's own data.
 
-What a running server's own machine has beside that (its processors, torch, the Triton language) nobody tells a client:
-it is None.
+A running server does not tell a client about its machine's processors, torch or Triton language: these are None.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ print(json.dumps([version("torch"), version("triton"), names]))
 def describe_environment(
     client: Client, config: model_config_pb2.ModelConfig, own: bool, python: Path | None
 ) -> dict[str, Any]:
-    """Return what the report says of where it was measured; None stands for what cannot be known from here.
+    """Return the report's description of the environment; None stands for what cannot be known from here.
 
     Args:
-        client: of the server.
-        config: the model's, as the server has it, with the instances that the server made of it.
+        client: a client of the server.
+        config: the model's configuration as the server has it, with the instances that the server made.
         own: whether the server was started here, on this machine.
-        python: the interpreter whose packages its models see, if it was; None: the running one.
+        python: the interpreter whose packages the models of such a server see; None: the running one.
     """
     kinds, gpus = processors(config)
     torch, triton, names = _of_this_machine(python, gpus) if own else (None, None, None)
@@ -78,9 +77,9 @@ def describe_environment(
 
 
 def processors(config: model_config_pb2.ModelConfig) -> tuple[list[str], list[int]]:
-    """Return what a model's instances run on, and the numbers of the GPUs as the server counts them.
+    """Return the kinds of processor that a model's instances run on, and the GPUs' numbers as the server counts them.
 
-    They run on one or more of "CPU", "GPU", "a choice of the model's" and "a choice of the server's".
+    The kinds are one or more of "CPU", "GPU", "a choice of the model's" and "a choice of the server's".
     """
     names = {"KIND_CPU": "CPU", "KIND_GPU": "GPU", "KIND_MODEL": "a choice of the model's"}
     kinds, gpus = [], []
@@ -91,13 +90,13 @@ def processors(config: model_config_pb2.ModelConfig) -> tuple[list[str], list[in
 
 
 def _served_version(client: Client, model: str) -> str | None:
-    """Return the version that answers who names none: the newest of those that are loaded."""
+    """Return the version that answers a request without a version: the newest loaded one."""
     loaded = [int(each["version"]) for each in client.statistics(model).get("model_stats", ())]
     return str(max(loaded)) if loaded else None
 
 
 def _server_release(client: Client) -> str:
-    """Return the Triton server's release as it tells itself."""
+    """Return the release that the Triton server reports."""
     library = tritonclient.grpc if client.protocol == "grpc" else tritonclient.http
     with library.InferenceServerClient(client.url) as asked:
         metadata = asked.get_server_metadata()
@@ -107,7 +106,7 @@ def _server_release(client: Client) -> str:
 def _of_this_machine(python: Path | None, gpus: Sequence[int]) -> tuple[str | None, str | None, list[str] | None]:
     """Return an interpreter's versions of torch and the Triton language, and the names of GPUs as torch has them.
 
-    None each where it does not say.
+    Each is None if the interpreter does not report it.
     """
     command = [str(python or sys.executable), "-c", _QUESTION, *map(str, gpus)]
     try:
@@ -119,7 +118,7 @@ def _of_this_machine(python: Path | None, gpus: Sequence[int]) -> tuple[str | No
 
 
 def _cpu_name() -> str:
-    """As Linux has it, else as Python has it; with the number of its cores."""
+    """Return the processor's name as Linux reports it, or else as Python does, with the number of its cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

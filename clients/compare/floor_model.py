@@ -1,7 +1,7 @@
 """The do-nothing model: answers zeros of the right shape without computing anything.
 
-`compare` uploads this file to the server, so it must stand alone. What it costs is what the server, its Python backend
-and the network cost; what a real model takes beyond that is its own.
+`compare` uploads this file to the server, so it must stand alone. Its cost is the cost of the server, its Python
+backend and the network. A real model's further cost is the model's own.
 """
 
 import json

@@ -72,7 +72,7 @@ ENVIRONMENT = {
     "grpcio": "Client's grpcio",
     "tritonclient": "Client's tritonclient",
 }
-"""What was measured on, in words."""
+"""Headings of the environment's entries in the report."""
 UNKNOWN = "unknown: the server does not report it"
 TEXT_COLUMNS = ("configuration", "via", "")
 
@@ -126,12 +126,12 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
 
 
 def counted(number: int, what: str) -> str:
-    """1 load, 2 loads."""
+    """Return a number with its noun: "1 load", "2 loads"."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _figure(svgs: Sequence[str], caption: str) -> str:
-    """Return a plot as it is on a wide screen and on a narrow one, of which the page shows one."""
+    """Return a figure with a plot for wide screens and one for narrow screens; the page shows one of them."""
     wide, narrow = svgs
     return (
         f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div>'

@@ -1,4 +1,4 @@
-"""What the load generator and its worker processes say to each other: pickled dataclasses over the workers' pipes."""
+"""Messages between the load generator and its worker processes: pickled dataclasses over the workers' pipes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 OK = 0
 NO_ANSWER = -1
-"""Code of a request that timed out or was still unanswered at the end: its latency is a lower bound, yet counted."""
+"""Code of a request that timed out or was unanswered at the end: its latency is a lower bound, and is counted."""
 MAX_OUTSTANDING = 256
-"""Requests that one worker has on their way. In an open loop further ones leave late, and their wait counts."""
+"""Outstanding requests of one worker at most. In an open loop further ones leave late, and their wait counts."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Job:
     protocol: "grpc" or "http". address: host:port.
     requests: ready to send: serialised ModelInferRequest messages, or whole HTTP/1.1 requests. They are sent in turn,
     beginning with number `first`.
-    concurrency: closed loop, so many requests outstanding at any time; 0 for an open loop.
+    concurrency: closed loop, the number of requests outstanding at any time; 0 for an open loop.
     rate: open loop, requests per second on average, Poisson arrivals drawn from `seed`; 0 for a closed loop.
     timeout_s: how long one request may take. drain_s: how long unanswered requests are waited for at the end.
     """
@@ -60,7 +60,7 @@ class Armed:
 
 @dataclass(frozen=True)
 class Records:
-    """What one worker saw since its last report.
+    """One worker's observations since its last report.
 
     window: -1 for the warm-up, then counted from 0; None for what came after Stop.
     start, end: float64 bytes, monotonic seconds; start is the intended send time in an open loop.
@@ -79,9 +79,9 @@ class Records:
 
 
 def poisson_arrivals(rate: float, seed: int | tuple[int, ...]) -> Iterator[float]:
-    """Endless intended send times of a Poisson process, in seconds from its start; the same seed, the same times.
+    """Yield the intended send times of an endless Poisson process, in seconds from its start.
 
-    Several processes of rate r/n each, with different seeds, are together one of rate r.
+    The same seed gives the same times. Together, n processes of rate r/n with different seeds form one of rate r.
     """
     generator = np.random.default_rng(seed)
     now = 0.0

@@ -31,7 +31,7 @@ NO_ANSWER_MESSAGE = "not answered in time"
 
 @dataclass(frozen=True)
 class Load:
-    """One way of asking: protocol "grpc" or "http", rows per request, and either concurrency or a rate.
+    """One way to send requests: protocol "grpc" or "http", rows per request, and either concurrency or a rate.
 
     concurrency: closed loop, requests outstanding at any time. rate: open loop, requests per second on average.
     """
@@ -50,7 +50,7 @@ class Load:
         return f"{self.rate:,.6g} requests/s"
 
     def processes(self, limit: int | None) -> int:
-        """Return how many worker processes offer this load: `limit` if given, else by its size and half the cores."""
+        """Return the number of worker processes for this load: `limit` if given, else from its size and the cores."""
         if self.rate is not None:
             wanted = -(-self.rate // REQUESTS_PER_S_PER_PROCESS)
         else:
@@ -89,13 +89,13 @@ class Observed:
 
     @property
     def ok(self) -> np.ndarray:
-        """Which requests were answered well."""
+        """Mask of the requests with a good answer."""
         ok: np.ndarray = self.code == OK
         return ok
 
     @property
     def unanswered(self) -> np.ndarray:
-        """Which requests got no answer."""
+        """Mask of the requests without an answer."""
         unanswered: np.ndarray = self.code == NO_ANSWER
         return unanswered
 
@@ -190,7 +190,7 @@ class LoadGenerator:
         for worker in self._workers:
             worker.wait()
             assert worker.stdin is not None
-            with contextlib.suppress(OSError):  # what was still to be written to a worker that is gone
+            with contextlib.suppress(OSError):  # data that was still to be written to a worker that is gone
                 worker.stdin.close()
         for log in self._logs:
             log.close()
@@ -199,7 +199,7 @@ class LoadGenerator:
     def offer(
         self, jobs: Sequence[Job], on_start: Callable[[float], None], on_window: Callable[[int, Observed], bool]
     ) -> Observed:
-        """Run one job per worker until `on_window` says enough; return every request from the start.
+        """Run one job per worker until `on_window` returns True; return every request from the start.
 
         on_start: called with the start time (monotonic seconds) when all workers are connected.
         on_window: called with the number of the window (-1: the warm-up) and its requests; True ends the load.

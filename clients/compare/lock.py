@@ -1,4 +1,7 @@
-"""One comparison of a model at a time: two would measure each other, and put back each other's configuration."""
+"""A lock that allows one comparison of a model at a time.
+
+Two comparisons would distort each other's measurements and restore each other's configuration.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ except ImportError as error:
 def only_comparison(model: str, addresses: Sequence[str]) -> Iterator[None]:
     """Hold a lock for the model at each address "host:port" of its server.
 
-    A lock is a file of this machine's temporary directory that is locked, not one that is there: the system lets go of
-    it when the process ends, however it ends. Raises ComparisonError where another comparison holds one.
+    A lock is a locked file in this machine's temporary directory; a file that merely exists locks nothing. The system
+    releases the lock when the process ends, however it ends. Raises ComparisonError if another comparison holds one.
     """
     held: dict[Path, int] = {}
     try:
@@ -38,7 +41,7 @@ def only_comparison(model: str, addresses: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         for path, descriptor in held.items():
-            with suppress(OSError):  # another user's, which stays
+            with suppress(OSError):  # another user's file stays
                 path.unlink()
             os.close(descriptor)
 
@@ -54,7 +57,7 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # whoever had it has just removed the file: what comes next there is another
+        os.close(descriptor)  # the former holder has just removed the file: the path leads to another file now
 
 
 def lock_file(model: str, address: str) -> Path:
@@ -64,13 +67,13 @@ def lock_file(model: str, address: str) -> Path:
         known = sorted({found[4][0] for found in socket.getaddrinfo(host.strip("[]"), None)})
         host = "loopback" if any(ip.startswith("127.") or ip == "::1" for ip in map(str, known)) else str(known[0])
     except OSError:
-        pass  # nobody will connect to it
+        pass  # no connection to it can succeed
     name = hashlib.sha256(f"{host}:{port}/{model}".encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"triton-regressors-compare-{name}.lock"
 
 
 def _open(path: Path) -> int:
-    """Open a file that another user may have made, and which is then read-only for us; a lock needs no more."""
+    """Open a file, read-only because another user may have made it; a lock needs no write access."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         try:

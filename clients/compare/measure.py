@@ -25,11 +25,11 @@ from triton_regressors.clients.compare.statistics import (
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how carefully to measure.
+    """Durations and tolerances of a measurement.
 
-    warmup_s: load before the first window. window_s: length of a window. max_windows: after so many the point is
-    recorded as not stable. stability: how far the last 3 windows may lie from their mean (0.1: 10 %; p99: 3 times
-    that). timeout_s: for one request. drain_s: how long an open loop waits for late answers at the end.
+    warmup_s: load before the first window. window_s: length of a window. max_windows: after this many windows the
+    point is recorded as not stable. stability: how far the last 3 windows may lie from their mean (0.1: 10 %; p99: 3
+    times that). timeout_s: for one request. drain_s: how long an open loop waits for late answers at the end.
     """
 
     warmup_s: float = 1.0
@@ -52,8 +52,8 @@ class Settings:
 def expected_time(points: int, settings: Settings, floor: bool) -> str:
     """Return how long measuring some points takes, in words, for example "3 to 7 minutes".
 
-    A point takes the warm-up and from 3 windows, where they agree at once, to `max_windows`; with the do-nothing model
-    beside it twice that. Loading configurations comes on top.
+    A point takes the warm-up and 3 windows if these agree, up to `max_windows` otherwise. The do-nothing model doubles
+    that. The time to load configurations is not included.
     """
     windows = (min(STABLE_WINDOWS, settings.max_windows), settings.max_windows)
     low, high = (points * (1 + floor) * (settings.warmup_s + count * settings.window_s) for count in windows)
@@ -81,8 +81,8 @@ def measure_load(
 ) -> Figures:
     """Offer `load` with `processes` worker processes until stable or out of windows.
 
-    Raises NoAnswers, with the most frequent error, for a model that answers nothing any more: every answer was an
-    error, in two windows in a row that had any (one may be the warm-up) or altogether.
+    Raises NoAnswers, with the most frequent error, for a model that no longer answers: every answer was an error,
+    either in two consecutive windows that had answers (one may be the warm-up) or in the whole measurement.
     """
     jobs = _jobs(load, payloads, address, settings, processes, seed)
     windows: list[Window] = []
@@ -137,10 +137,10 @@ def measure_load(
 
 
 def summarise(seen: Observed, begin: float, end: float, open_loop: bool) -> tuple[np.ndarray, int, dict[str, int]]:
-    """Latencies in seconds, good answers and errors of the time from `begin` to `end` (monotonic seconds).
+    """Return latencies in seconds, good answers and errors of the time from `begin` to `end` (monotonic seconds).
 
-    Closed loop: the requests that ended in it. Open loop: those that were due in it, however late their answer came
-    or whether it came at all, so that a queue that grows cannot hide; their throughput is what was answered in it.
+    Closed loop: the requests that ended in that time. Open loop: the requests that were due in that time, even if their
+    answer came late or never, so that a growing queue shows; the throughput counts the answers in that time.
     """
     ended = (seen.end_s >= begin) & (seen.end_s < end)
     chosen = (seen.start_s >= begin) & (seen.start_s < end) if open_loop else ended
@@ -163,7 +163,7 @@ def _window(seen: Observed, window_s: float) -> Window:
 def _jobs(
     load: Load, payloads: Payloads, address: str, settings: Settings, processes: int, seed: int
 ) -> tuple[Job, ...]:
-    """Split a load: clients as evenly as they go, rates evenly, each worker beginning at another request."""
+    """Split a load: clients as evenly as possible, rates evenly, each worker beginning at another request."""
     template = Job(
         protocol=load.protocol,
         address=address,

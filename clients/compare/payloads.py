@@ -1,4 +1,4 @@
-"""What the load is made of: real rows as ready-to-send requests, and the answers they must get."""
+"""Contents of the load: real rows as ready-to-send requests, and the answers they must get."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Signature:
         """Read it from a configuration.
 
         Raises:
-            ComparisonError: a tensor has not one dimension per row, the output is not FP32, or an input is none of
-                FP32, FP64, INT64 and strings.
+            ComparisonError: a tensor does not have exactly one dimension per row, the output is not FP32, or an input
+                is not FP32, FP64, INT64 or strings.
         """
         if not config.input or not config.output:
             raise ComparisonError(
@@ -67,7 +67,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rows to send and what the model must answer.
+    """Rows to send and the answers that the model must give.
 
     tensors: as requests carry them. expected: float64 [rows, n_targets]. tolerance: largest absolute difference.
     """
@@ -82,7 +82,7 @@ class CheckedRows:
 
 
 def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
-    """Return the golden rows of an entry's newest version, or None of a model that this project has not exported.
+    """Return the golden rows of an entry's newest version, or None for a model that this project did not export.
 
     Their tolerance is that of the export's parity report, in the units of the predictions.
     """
@@ -103,7 +103,7 @@ def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
 
 
 def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> CheckedRows:
-    """Rows of the user's own, whose expected answers are those the server gives before anything is changed."""
+    """Return the user's own rows; their expected answers are those that the server gives before anything is changed."""
     answers = client.infer(model, tensors, outputs=(signature.output,))
     expected = answers[signature.output].astype(np.float64)
     return CheckedRows(tensors, expected, REFERENCE_TOLERANCE * float(np.std(expected)))
@@ -124,7 +124,7 @@ class Payloads:
         """Cut `rows` (repeated as needed) into requests of `load.rows` rows, each beginning elsewhere."""
         available = row_count(rows.tensors)
         request_bytes = sum(len(wire(array)) for array in rows.tensors.values()) * load.rows // available
-        # At least two, so that answers which belong to another request are noticed.
+        # At least two, so that an answer to another request is noticed.
         count = max(2, min(MAX_PAYLOADS, available, MAX_PAYLOAD_BYTES // max(request_bytes, 1)))
         chosen = [(number * load.rows + np.arange(load.rows)) % available for number in range(count)]
         if len({tuple(index[:1]) for index in chosen}) == 1:  # rows divide the data evenly: begin elsewhere

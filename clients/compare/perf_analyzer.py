@@ -2,12 +2,12 @@
 
 The closed loop uses --concurrency-range, the open loop --request-rate-range with Poisson arrivals. Latencies come from
 its profile export (the times of every request of the last windows), the server's times from the statistics extension as
-with our generator, so that one table holds both. What differs: perf_analyzer does not check answers, counts latency
-from when it sent a request and not from when it meant to, draws its arrivals from a seed of its own, and the server's
-figures are over its whole run.
+with our generator, so that one table holds both. The differences: perf_analyzer does not check answers, counts latency
+from the actual and not from the intended send time, and draws its arrivals from a seed of its own; the server's figures
+are over its whole run.
 
-perf_analyzer writes no report where it does not find its windows stable. Such a point is measured a second time, with a
-tolerance that every run meets, and recorded as not stable. Nor does it where a window held no answer: then longer
+perf_analyzer writes no report if its windows are not stable. Such a point is measured a second time, with a tolerance
+that every run meets, and recorded as not stable. It writes no report either if a window held no answer: then longer
 windows are tried.
 
 Options, exit statuses and file formats follow the documentation and source of release 2.60; the wheel needs glibc 2.38.
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
 PROGRAM = "perf_analyzer"
 MAX_ROWS = 1024
 SYNCHRONOUS_CLIENTS = 16
-"""Up to so many clients are a blocking thread each, which has the lower latency; more share threads."""
+"""Up to this many clients have a blocking thread each, which has the lower latency; more clients share threads."""
 NOT_STABLE = 2
-"""Its exit status where the windows differ too much, and nothing else is wrong."""
+"""The exit status if the windows differ too much and nothing else is wrong."""
 NONE_IN_WINDOW = "No valid requests recorded within time interval"
 LONGER, MOST_LONGER = 4, 16
-"""By how much a window is made longer that held no answer, and at most by how much in all."""
+"""The factor that lengthens a window without answers, and the largest total factor."""
 
 ANY_PERCENTAGE = 1e6
 LATENCY_DIFFERS = "Request latency is not stabilizing"
-"""It says so, and takes the result for stable, where an asynchronous run agrees in throughput alone."""
+"""The message of an asynchronous run that agrees in throughput alone and that perf_analyzer takes for stable."""
 NS_PER_S = 1e9
 
 
 def find() -> Path:
-    """Return the program on PATH or beside this interpreter; ComparisonError that says how to get it."""
+    """Return the program on PATH or beside this interpreter; without one, raise ComparisonError with install advice."""
     found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if found is None:
         raise ComparisonError(
@@ -82,8 +82,8 @@ def command(
 ) -> list[str]:
     """Return the command line for one point; its files lie in `directory`. any_result: take the first windows as is.
 
-    Its stability is the ratio of the largest to the smallest of 3 windows; ours their distance to either side of the
-    mean, which is half of that.
+    perf_analyzer's stability is the ratio of the largest to the smallest of 3 windows. Ours is their distance to either
+    side of the mean, which is half of that.
     """
     percentage = ANY_PERCENTAGE if any_result else 200 * settings.stability
     arguments = [
@@ -106,8 +106,8 @@ def command(
 def input_data(tensors: Tensors) -> dict[str, Any]:
     """Return the rows as perf_analyzer's input data: one object per row, the bytes of its tensors in base64.
 
-    Rows with NaN are left out, if there are others: perf_analyzer repeats what it sent in its profile export, and
-    writes an empty one where JSON cannot hold it.
+    Rows with NaN are left out if there are others: perf_analyzer repeats the sent rows in its profile export, and
+    writes an empty export if JSON cannot hold them.
     """
     count = row_count(tensors)
     numbers = [array for array in tensors.values() if array.dtype.kind == "f"]
@@ -127,7 +127,7 @@ def input_data(tensors: Tensors) -> dict[str, Any]:
 
 
 def latencies_s(profile: Mapping[str, Any]) -> np.ndarray:
-    """Latency in seconds of every request that was answered in the windows which the report is about: the last 3."""
+    """Return the latency in seconds of every request answered in the windows of the report: the last 3."""
     experiments = profile.get("experiments") or [{}]
     requests: Sequence[Mapping[str, Any]] = experiments[-1].get("requests", ())
     boundaries: Sequence[int] = experiments[-1].get("window_boundaries", ())[-1 - STABLE_WINDOWS :]
@@ -141,7 +141,7 @@ def latencies_s(profile: Mapping[str, Any]) -> np.ndarray:
 
 
 def rows_per_s(report: str) -> float:
-    """Rows per second ("Inferences/Second" counts each row of a batch) of the last line of the latency report."""
+    """Return rows per second from the last line of the latency report ("Inferences/Second" counts rows)."""
     lines = list(csv.DictReader(report.splitlines()))
     if not lines or "Inferences/Second" not in lines[-1]:
         raise ComparisonError("perf_analyzer wrote a latency report without the column 'Inferences/Second'.")
@@ -150,7 +150,7 @@ def rows_per_s(report: str) -> float:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of the program: its exit status, what it said, its two files if it wrote both, and its CPU share."""
+    """One run of the program: its exit status, its output, its two files if it wrote both, and its CPU share."""
 
     status: int
     said: str
@@ -175,11 +175,11 @@ def measure_load(
     """Run perf_analyzer for one point, once more if it was not stable, and with longer windows if these were empty.
 
     Raises:
-        ComparisonError: it fails otherwise, with its last words.
+        ComparisonError: perf_analyzer fails in another way; the message holds the last line of its output.
     """
 
     def once(any_result: bool, settings: Settings = settings) -> _Run:
-        with tempfile.TemporaryDirectory() as temporary:  # a new one: it refuses to overwrite its files
+        with tempfile.TemporaryDirectory() as temporary:  # a new one: perf_analyzer refuses to overwrite its files
             directory = Path(temporary)
             (directory / "rows.json").write_text(json.dumps(input_data(rows.tensors)), encoding="utf-8")
             return _run(

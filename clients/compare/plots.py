@@ -1,6 +1,6 @@
 """The two plots of a comparison: latency against throughput, and executions per batch size.
 
-Colours are told apart by people with any colour vision, and every configuration has a marker of its own besides.
+People with any colour vision can tell the colours apart, and every configuration also has its own marker.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def batch_sizes(points: Sequence[Point], narrow: bool = False) -> Figure:
     """Share of executions per batch size in rows: a row of panels per configuration, a column per load.
 
     Each panel has its own vertical scale, so that a wide spread can be seen too. With more than four loads, or two in a
-    `narrow` figure for a telephone, the last, which are the heaviest of the last kind.
+    `narrow` figure for a telephone, only the last ones are shown, which are the heaviest of the last kind.
     """
     every_load = list(dict.fromkeys(point.load for point in points))
     loads = every_load[-(MAX_LOADS_NARROW if narrow else MAX_LOADS) :]
@@ -200,7 +200,7 @@ def _curve(axes: Axes, figures: Sequence[Figures], name: str, index: int, floor:
 
 
 def _label_both_ends(shared: Sequence[Axes]) -> None:
-    """Widen the common vertical axis to labels of `_minor_label`'s, so that a short range has some."""
+    """Widen the common vertical axis to labels of `_minor_label`, so that a short range has labels."""
     low, high = min(axes.dataLim.y0 for axes in shared), max(axes.dataLim.y1 for axes in shared)
     if 0 < low <= high < math.inf:
         decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
@@ -230,7 +230,7 @@ def _bars(axes: Axes, executions: Mapping[int, int], width: int, colour: str) ->
 
 
 def _batch_ticks(largest: int) -> list[int]:
-    """1 and at most 6 multiples of a power of two."""
+    """Return 1 and at most 6 multiples of a power of two."""
     step = 1
     while largest / step > 6:
         step *= 2

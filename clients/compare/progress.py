@@ -1,4 +1,4 @@
-"""What the user sees while a comparison runs: one bar over all measurements, and the last window's figures."""
+"""The progress display of a running comparison: one bar over all measurements, and the last window's figures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from triton_regressors.clients.compare.statistics import Window
 
 
 class Display:
-    """Context manager; does nothing where there is no console."""
+    """Context manager that shows progress; it does nothing without a console."""
 
     def __init__(self, console: Console | None) -> None:
         self._progress = (
             None
-            if console is None or not console.is_terminal  # where it would print an empty line
+            if console is None or not console.is_terminal  # rich would print an empty line there
             else Progress(
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
@@ -43,7 +43,7 @@ class Display:
             self._progress.stop()
 
     def say(self, what: str) -> None:
-        """Show what is going on."""
+        """Show the current step."""
         if self._progress is not None:
             self._progress.update(self._task, description=what, window="")
 
@@ -54,7 +54,7 @@ class Display:
 
     @contextlib.contextmanager
     def measuring(self, what: str) -> Iterator[Callable[[Window], None]]:
-        """Show one measurement; the function it gives takes each window as it is complete."""
+        """Show one measurement; yield the function that takes each completed window."""
         self.say(what)
 
         def report(window: Window) -> None:

@@ -26,7 +26,7 @@ LABEL_WIDTH = 25
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a figure as people read it: thousands separated, `digits` significant ones below 1,000, – for none."""
+    """Return a figure for people: thousands separated, `digits` significant digits below 1,000, – for no figure."""
     if not math.isfinite(value):
         return "–"
     if abs(value) >= 1000:
@@ -42,9 +42,9 @@ def share(value: float) -> str:
 
 
 def columns(points: Sequence[Point], best: Point | None) -> list[tuple[str, list[str]]]:
-    """Return headings and cells for people, first what marks a point: * for the best one, and `marks`.
+    """Return headings and cells for people. The first column marks a point: * for the best one, and `marks`.
 
-    What is the same for all points (protocol, one row a request) is left out.
+    Columns with the same value for all points (protocol, one row a request) are left out.
     """
     several_protocols = len({point.load.protocol for point in points}) > 1
     several_rows = any(point.load.rows != 1 for point in points)
@@ -77,7 +77,7 @@ def columns(points: Sequence[Point], best: Point | None) -> list[tuple[str, list
 
 
 def marks(point: Point) -> str:
-    """~ for not stable, ! for errors, of the model or of the do-nothing model."""
+    """Return ~ for not stable and ! for errors, of the model or of the do-nothing model."""
     both = [figures for figures in (point.model, point.floor) if figures]
     return ("" if all(figures.stable for figures in both) else "~") + ("!" if any(f.failed for f in both) else "")
 
@@ -91,7 +91,7 @@ def best_or_none(comparison: Comparison) -> Point | None:
 
 
 def rich_table(comparison: Comparison) -> Table:
-    """Return all points, at most 120 columns wide; the recommended one starred, configurations apart."""
+    """Return all points, at most 120 columns wide; the recommended one is starred, configurations are set apart."""
     best = best_or_none(comparison)
     points = comparison.points
     table = Table(
@@ -120,7 +120,7 @@ def rich_table(comparison: Comparison) -> Table:
 
 
 def as_csv(points: Sequence[Point]) -> str:
-    """Return one line per point, all figures; an absent one is empty."""
+    """Return one line per point with all figures; an absent figure is empty."""
     rows = [point.flat() for point in points]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
@@ -155,10 +155,10 @@ def as_json(comparison: Comparison) -> str:
 
 
 def write_report(comparison: Comparison, directory: str | Path) -> tuple[Path, ...]:
-    """Write the report into `directory`, which is made if need be; return the paths, first that of the page to open.
+    """Write the report into `directory`, which is made if needed; return the paths, first that of the page to open.
 
     They are report.html, points.csv, comparison.json, latency_throughput.png and batch_sizes.png. Without any point
-    there is nothing to plot: only comparison.json is written.
+    only comparison.json is written.
     """
     directory = Path(directory)
     try:

@@ -1,4 +1,4 @@
-"""What a comparison found: figures per point, and their flat form for tables and files."""
+"""The results of a comparison: figures per point, and their flat form for tables and files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.statistics import Latencies, ServerFigures, Window
 
 BUSY = 0.9
-"""CPU share of a load worker from which on it may have been the limit."""
+"""From this CPU share on, a load worker may have been the limit."""
 
 
 @dataclass(frozen=True)
 class Figures:
     """One model under one load and one batching configuration.
 
-    requests_per_s, rows_per_s: good answers. requests: how many requests the figures rest on.
+    requests_per_s, rows_per_s: good answers. requests: the number of requests behind the figures.
     latency: over every answered request, and in an open loop also over those given up, counted at the time waited.
     errors: how often each occurred; a wrong answer is one. answers_checked: answers compared with expected values.
-    server: its own account. client_cpu_share: CPU seconds per second of the busiest load process (1 = one core).
-    stable: whether the last windows agreed; if not, the figures are over the last ones all the same.
+    server: the server's own figures. client_cpu_share: CPU seconds per second of the busiest load process (1 = one
+    core). stable: whether the last windows agreed; the figures are over the last windows in either case.
     """
 
     requests_per_s: float
@@ -62,7 +62,7 @@ class Point:
 
     @property
     def p50_over_floor_ms(self) -> float:
-        """How much longer the median answer takes than the do-nothing model's, in ms; NaN without one."""
+        """The median latency minus the do-nothing model's, in ms; NaN without one."""
         return self.model.latency.p50_ms - self.floor.latency.p50_ms if self.floor else float("nan")
 
     def flat(self) -> dict[str, Any]:

@@ -46,14 +46,14 @@ CONTROL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Server:
-    """Where the server listens ("host:port") and, for the report, whose it is."""
+    """The server's addresses ("host:port") and, for the report, whether the server is our own."""
 
     grpc: str | None
     http: str | None
     own: bool
 
     def address(self, protocol: str) -> str:
-        """Return the endpoint of a protocol; ComparisonError if it was not given."""
+        """Return the endpoint of a protocol; raise ComparisonError if it was not given."""
         found = self.grpc if protocol == "grpc" else self.http
         if found is None:
             option = "--url" if protocol == "grpc" else "--http-url"
@@ -90,7 +90,7 @@ def compare(
 
     repository: the model repository that holds the entry; its server is started here and stopped at the end, unless
     `url` (gRPC) or `http_url` names a running one. Its files are never changed.
-    configurations: default set if None, or four of it where `quick`. concurrency: clients of the closed loop, used
+    configurations: default set if None, or four of it if `quick`. concurrency: clients of the closed loop, used
     when `rate` is None; rate: requests per second of an open loop with Poisson arrivals, instead. rows: per request.
     protocols: of "grpc" and "http". rows_file: .npy, .csv or .parquet rows to send instead of the golden rows.
     floor: measure the do-nothing model beside every point. window_s, max_windows, warmup_s, stability: see Settings.
@@ -99,9 +99,9 @@ def compare(
     packages the models of a server started here see; None: the running one. console: where to show progress.
     on_point: called with every point when it is complete.
 
-    Ctrl-C restores the model and returns what was measured, with `interrupted` set. Raises ComparisonError for
-    anything that cannot be compared, another comparison of the model on the same server among it, InferenceError or
-    ServerError where the server fails, and IncompleteComparison where either happens after the first point.
+    Ctrl-C restores the model and returns the points measured so far, with `interrupted` set. Raises ComparisonError if
+    something cannot be compared or another comparison of the model on the same server runs, InferenceError or
+    ServerError if the server fails, and IncompleteComparison if either happens after the first point.
     """
     repository = None if repository is None else Path(repository)
     rows_file = None if rows_file is None else Path(rows_file)
@@ -118,7 +118,7 @@ def compare(
     comparison = Comparison(name, p99_ms=p99_ms)
 
     def interrupted(kind: type[BaseException] | None, *_: object) -> bool:
-        """Ctrl-C on the way out, when everything is measured."""
+        """Record a Ctrl-C that comes on the way out, when everything is measured."""
         comparison.interrupted = comparison.interrupted or kind is KeyboardInterrupt
         return kind is KeyboardInterrupt
 
@@ -218,7 +218,7 @@ def compare(
 def plan_loads(
     concurrency: Sequence[int], rows: Sequence[int], protocols: Sequence[str], rate: float | Sequence[float] | None
 ) -> tuple[Load, ...]:
-    """Every combination to measure; ComparisonError for an empty or impossible one."""
+    """Return every combination to measure; raise ComparisonError for an empty or impossible one."""
     rates = None if rate is None else ((rate,) if isinstance(rate, int | float) else tuple(rate))
     for what, values in (
         (("rows", rows), ("rate", rates))
@@ -245,7 +245,7 @@ def plan_loads(
 def running_server(
     name: str, repository: Path | None, url: str | None, http_url: str | None, python: Path | None
 ) -> Iterator[Server]:
-    """The server given by its addresses, or one of our own on the repository while the context lasts."""
+    """Yield the server given by its addresses, or a server of our own on the repository while the context lasts."""
     if url is not None or http_url is not None:
         yield Server(_address(url, "--url"), _address(http_url, "--http-url"), own=False)
         return

@@ -1,4 +1,4 @@
-"""A model under comparison: its configuration is overridden on the server, and put back whatever happens."""
+"""A model under comparison: its configuration is overridden on the server, and restored in every case."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Controls(Protocol):
 
 
 def floor_name(model: str) -> str:
-    """Return how the do-nothing model beside `model` is called while a comparison runs."""
+    """Return the name of the do-nothing model beside `model` while a comparison runs."""
     return f"compare_floor_of_{model}"
 
 

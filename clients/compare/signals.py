@@ -1,4 +1,4 @@
-"""Signals that end a comparison early: it puts the model back first, whatever they interrupt."""
+"""Signals that end a comparison early: the comparison first restores the model, whatever the signals interrupt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a request to stop, and a terminal or connection that is gone."""
+"""Signals for Ctrl-C, for a request to stop, and for a terminal or connection that is gone."""
 
 
 @contextmanager
 def interrupting() -> Iterator[list[int]]:
-    """Each of these signals raises KeyboardInterrupt; yields the list of those that came.
+    """Let each of these signals raise KeyboardInterrupt; yield the list of those received.
 
-    Only the first counts, so that putting things back is not interrupted in turn. For the main thread.
+    Only the first signal raises, so that the restoration is not interrupted in turn. Use it in the main thread.
     """
     came: list[int] = []
     terminals = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream.isatty()]
@@ -36,7 +36,7 @@ def interrupting() -> Iterator[list[int]]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Each of these signals waits until the block is done. It does nothing but in the main thread, which gets them."""
+    """Defer each of these signals until the block is done. In threads other than the main thread it does nothing."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -60,7 +60,7 @@ def _handled(handler: Any) -> Iterator[None]:
 
 
 def _silence(terminals: Sequence[int]) -> None:
-    """Write no more to terminals that are gone: each attempt would be an error."""
+    """Redirect output from terminals that are gone: each write to them would be an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in terminals:
         os.dup2(nowhere, descriptor)

@@ -11,14 +11,14 @@ import numpy as np
 
 PERCENTILES = (50, 90, 95, 99)
 STABLE_WINDOWS = 3
-"""How many windows in a row must agree."""
+"""The number of consecutive windows that must agree."""
 TAIL_FACTOR = 3.0
-"""A p99 rests on a hundredth of the answers and scatters more: it may differ by this many times the tolerance."""
+"""The factor on the tolerance for p99, which rests on a hundredth of the answers and scatters more."""
 
 
 @dataclass(frozen=True)
 class Latencies:
-    """Percentiles, maximum and mean of raw latencies, in ms; NaN where there was no answer."""
+    """Percentiles, maximum and mean of raw latencies, in ms; NaN without answers."""
 
     p50_ms: float
     p90_ms: float
@@ -39,7 +39,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Window:
-    """What one measurement window saw: answers per second, p50 and p99 in ms (NaN without answers), and errors."""
+    """The figures of one window: answers per second, p50 and p99 in ms (NaN without answers), and errors."""
 
     requests_per_s: float
     latency_p50_ms: float
@@ -48,7 +48,7 @@ class Window:
 
 
 def stable(windows: Sequence[Window], tolerance: float, count: int = STABLE_WINDOWS) -> bool:
-    """Whether the last `count` windows agree.
+    """Return whether the last `count` windows agree.
 
     Throughput and median latency must lie within ±tolerance of their mean over these windows, p99 within ±3 times
     that. Windows without answers are never stable.
@@ -103,9 +103,9 @@ class ServerCounters:
 
 @dataclass(frozen=True)
 class ServerFigures:
-    """The server's own account of a measurement: mean times per request in ms, and what its batches held.
+    """The server's own figures of a measurement: mean times per request in ms, and executions per batch size.
 
-    mean_batch_size is in rows per execution. Values are NaN, and executions empty, where the server counted nothing.
+    mean_batch_size is in rows per execution. Values are NaN, and executions empty, if the server counted nothing.
     """
 
     queue_ms: float
@@ -122,7 +122,7 @@ class ServerFigures:
 
     @classmethod
     def between(cls, before: ServerCounters, after: ServerCounters) -> ServerFigures:
-        """Return what happened between two readings of the same loaded model."""
+        """Return the figures between two readings of the same loaded model."""
         requests = after.requests - before.requests
         executions = {
             size: count - before.executions.get(size, 0)

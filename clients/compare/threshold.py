@@ -1,7 +1,7 @@
 """The rate that one server answers within a latency limit, from a comparison's report.
 
 The report gives requests per second at the highest load within the limit, and their mean time in the queue. By Little's
-law the product of both is how many requests wait on average, which a server's metrics give as the rate of
+law the product of both is the mean number of waiting requests. A server's metrics give this number as the rate of
 `nv_inference_queue_duration_us` over a million.
 """
 
@@ -23,9 +23,8 @@ from triton_regressors.clients.compare.errors import ComparisonError
 class Capacity:
     """The result of a comparison for one server at its latency limit, and how that was measured.
 
-    waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a load was
-    measured that breaks the limit; if not, the server may answer more than is known. stable: whether the measurement
-    became so.
+    waiting: requests that wait on average; None: no time in the queue was measured. reached: whether a measured load
+    breaks the limit; if not, the server may answer more than is known. stable: whether the measurement became stable.
     """
 
     requests_per_s: float
@@ -47,7 +46,7 @@ class Capacity:
 
 
 def read_processors(report: Path) -> str | None:
-    """Return what a comparison's servers computed on, as its report says ("CPU", "GPU 0"), or None if it does not."""
+    """Return the processors that a comparison's report names ("CPU", "GPU 0"), or None if it names none."""
     try:
         found = json.loads(_file(report).read_text(encoding="utf-8"))["environment"]["runs_on"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -58,12 +57,12 @@ def read_processors(report: Path) -> str | None:
 def read_capacity(
     report: Path, name: str, config: model_config_pb2.ModelConfig, p99_ms: float | None = None
 ) -> Capacity:
-    """Read it from `comparison.json`, for the batching configuration that the model has.
+    """Read the capacity from `comparison.json`, for the batching configuration that the model has.
 
     report: the file, or the directory that `compare` wrote. name: the model's. p99_ms: None: the comparison's limit.
-    Of the loads without errors within the limit it is the one with the most requests per second.
+    The chosen load has the most requests per second among the loads without errors within the limit.
 
-    Raises ComparisonError, with what to do, where the report cannot be read, is of another model or of other batching
+    Raises ComparisonError, with advice, if the report cannot be read, is of another model or of other batching
     configurations, has no limit, or has no load within it.
     """
     file = _file(report)
@@ -114,7 +113,7 @@ def _file(report: Path) -> Path:
 
 
 def _is_of(configuration: Mapping[str, Any], config: model_config_pb2.ModelConfig) -> bool:
-    """Whether a model has this batching configuration."""
+    """Return whether a model has this batching configuration."""
     return bool(BatchingConfiguration(**configuration).apply(config) == config)
 
 

@@ -1,4 +1,4 @@
-"""How a load worker sends prepared bytes and gets answers back with as little of its own work as possible."""
+"""Transports that send a load worker's prepared bytes and return the answers with as little work as possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANNEL_OPTIONS = (
 )
 
 
-class RequestFailed(Exception):  # noqa: N818  # an outcome that is counted, not a fault of the program
+class RequestFailed(Exception):  # noqa: N818  # a counted outcome, not a fault of the program
     """The server refused the request, or the connection broke."""
 
 
@@ -80,9 +80,9 @@ class GrpcTransport:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One keep-alive connection with at most one request on its way, which is all that HTTP/1.1 without pipelining has.
+    """One keep-alive connection with at most one outstanding request, the limit of HTTP/1.1 without pipelining.
 
-    Reads answers that carry a Content-Length, as the Triton server's do.
+    It reads answers that carry a Content-Length, as the Triton server's do.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the request on its way, if there is one."""
+        """Fail the outstanding request, if there is one."""
         self.closed = True
         self._fail(RequestFailed(f"the connection was closed{f': {exc}' if exc else ''}"))
 
@@ -143,7 +143,7 @@ class HttpConnection(asyncio.Protocol):
         return self._answer
 
     def expire(self) -> None:
-        """Give up on the request on its way, and with it on the connection."""
+        """Give up the outstanding request, and with it the connection."""
         self._fail(RequestTimedOut("no answer within the time allowed"))
         self.abort()
 
@@ -166,7 +166,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpTransport:
-    """Whole HTTP requests over keep-alive connections, as many as there are requests on their way at the same time."""
+    """Whole HTTP requests over keep-alive connections, one connection for each outstanding request."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self._host, self._port = host_and_port(address)
@@ -177,7 +177,7 @@ class HttpTransport:
         self._watchdog: asyncio.Task[None] | None = None
 
     async def open(self, connections: int) -> None:
-        """Open so many connections at once, and more when a request finds none free."""
+        """Open this many connections at once; `send` opens more when none is free."""
         self._watchdog = asyncio.create_task(self._watch())
         self._free = [await self._connect() for _ in range(connections)]
 
@@ -226,13 +226,13 @@ class HttpTransport:
 
 
 def grpc_failure(error: grpc.RpcError) -> RequestFailed:
-    """Return the outcome that a failed call is."""
+    """Return the outcome for a failed call."""
     kind = RequestTimedOut if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else RequestFailed
     return kind(f"{error.code().name}: {error.details()}")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return an address "host:port" or "[ipv6]:port" in its two parts."""
+    """Split an address "host:port" or "[ipv6]:port" into its two parts."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -42,9 +42,9 @@ SAMPLES_PER_WINDOW = 32
 SAMPLE_BYTES_PER_WINDOW = 8 << 20
 MAX_MESSAGES = 20
 PAUSE_AFTER_FAILURE_S = 0.01
-"""A closed loop against a server that refuses everything must not spin."""
+"""The pause that keeps a closed loop from spinning against a server that refuses everything."""
 SENDS_BEFORE_READING = 16
-"""An open loop that is behind its schedule looks for answers after so many sends."""
+"""Sends after which an open loop that is behind its schedule looks for answers."""
 
 
 class Recorder:
@@ -75,7 +75,7 @@ class Recorder:
         self._code.append(code)
 
     def answer(self, start: float, number: int, described: int, body: bytes) -> None:
-        """Record a good answer; one of another length than the first is counted as an error."""
+        """Record a good answer; an answer whose length differs from the first one's counts as an error."""
         end = time.monotonic()
         with self._lock:
             if len(body) != self.answer_bytes:
@@ -94,7 +94,7 @@ class Recorder:
                 self._sampled_bytes += len(body)
 
     def code(self, message: str) -> int:
-        """Return the number of an error message; beyond the first 20 different ones they share a number."""
+        """Return the number of an error message; all messages after the first 20 different ones share a number."""
         message = " ".join(message.split())[:200]
         if message not in self.messages:
             if len(self.messages) >= MAX_MESSAGES:
@@ -104,7 +104,7 @@ class Recorder:
         return self.messages.index(message) + 1
 
     def report(self, window: int | None) -> Records:
-        """Hand over what was recorded since the last report."""
+        """Return the records since the last report."""
         with self._lock:
             now, cpu = time.monotonic(), time.process_time()
             busy = (cpu - self._since[1]) / max(now - self._since[0], 1e-9)
@@ -182,7 +182,7 @@ class Worker:
         self._send.put(self._recorder.report(None))
 
     def _abandon(self, stopped_at: float, start_at: float, schedule: Iterator[float]) -> None:
-        """Count what an open loop sent without getting an answer, and what was due but could not be sent in time."""
+        """Count an open loop's unanswered requests, and those that were due but could not be sent in time."""
         now = time.monotonic()
         for task, due in list(self._outstanding.items()):
             task.cancel()
@@ -207,7 +207,7 @@ class Worker:
                 await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
 
     async def _arrivals(self, start_at: float, schedule: Iterator[float]) -> None:
-        """Open loop: requests leave at their times whatever became of the earlier ones, as long as there is room."""
+        """Open loop: requests leave at their times, whether or not earlier ones were answered, while there is room."""
         for sent in count():
             wait = self._due - time.monotonic()
             if wait > 0 or sent % SENDS_BEFORE_READING == 0:

@@ -9,8 +9,8 @@
 
     y = tr.load("model_repository/houses").predict(X)  # in this process: arrays, tables, tensors on a GPU
 
-Everything that a user calls or catches is here, and is imported when it is first used: a client does without torch and
-scikit-learn. The errors are a tree, see `triton_regressors.errors`.
+Everything that a user calls or catches is here, and is imported when it is first used: a client needs neither torch nor
+scikit-learn. The errors form a tree, see `triton_regressors.errors`.
 """
 
 from importlib import import_module
@@ -117,7 +117,7 @@ _PLACES = {
     "scoring.loaded": ("Model", "load"),
     "scoring.run": ("Score", "score"),
 }
-"""Where each name comes from that is imported when it is first used; the imports above tell type checkers the same."""
+"""The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
 _NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
     ("exporter.compilation", "exporter.compiler", "exporter.loading", "exporter.registry"), "export"
 )

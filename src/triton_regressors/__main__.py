@@ -20,7 +20,7 @@ Examples:
 
 
 def make_app() -> Any:
-    """Return the command line. It says what there is; each command imports what it works with when it runs."""
+    """Return the command line with all commands. Each command imports its dependencies when it runs."""
     import typer
 
     from triton_regressors.commands.compare import compare
@@ -52,7 +52,7 @@ def make_app() -> Any:
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one sentence on stderr and exit code 1, Ctrl-C exit code 130."""
+    """Run the command line; an error that the user can fix gives one sentence on stderr and exit code 1, Ctrl-C 130."""
     with loading():
         app = make_app()
     try:

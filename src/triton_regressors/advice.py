@@ -1,7 +1,7 @@
-"""Whether a GPU makes sense for one model, and how to serve it: from times, in plain lines.
+"""Advice from measured times, in plain lines: whether a GPU makes sense for one model, and how to serve the model.
 
 Times are µs from host rows to host answers. A GPU is compared with a CPU on one model and one host: this model on this
-machine, or, where it has no GPU, the most similar model that benchmarks measured. The lines say which.
+machine, or, if the machine has no GPU, the most similar model that benchmarks measured. The lines say which.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from triton_regressors.measured import Measured, Times
 TRITON, TORCH, SCIKIT_LEARN, ONNXRUNTIME = "triton", "torch", "scikit-learn", "onnxruntime"
 TITLES = {TRITON: "engine triton", TORCH: "engine torch", SCIKIT_LEARN: SCIKIT_LEARN, ONNXRUNTIME: ONNXRUNTIME}
 SIZES = (1, 64, 1024, 16384, 65536)
-"""The numbers of rows that are timed."""
+"""The timed numbers of rows."""
 
 ENOUGH = 0.8
 """The share of its best rate that a batch limit should reach."""
 
 LEAST_LIMIT = 64
 REQUEST_US = 150
-"""What the Triton server takes for a request to a Python model that does nothing."""
+"""The Triton server's time in µs for a request to a Python model that does nothing."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine: its GPU's name, if it has one, its cores, and what it costs an hour, if that is known."""
+    """This machine: its GPU's name, if it has one, its cores, and its hourly price, if known."""
 
     gpu: str | None
     cores: int
@@ -42,10 +42,10 @@ class Advice:
 
     Args:
         path: the estimator's file as a shell writes it, or None for an entry.
-        bytes: what the model's weights take.
-        machine: where it was timed.
-        here: its times there, those of the engine `torch` among them.
-        like: the measured model that is most like it, if one is.
+        bytes: the size of the model's weights.
+        machine: the machine on which it was timed.
+        here: its times there, including those of the engine `torch`.
+        like: the measured model that is most similar, if there is one.
     """
 
     path: str | None
@@ -60,20 +60,20 @@ class Advice:
 
     @property
     def on_gpu(self) -> Mapping[int, float]:
-        """The times of the engine `triton`: this machine's, or else those of the model that is most like this one."""
+        """The times of the engine `triton`: this machine's, or else those of the most similar model."""
         if TRITON in self.here:
             return self.here[TRITON]
         return self.like.times[TRITON] if self.like and TRITON in self.like.times else {}
 
     @property
     def gpu(self) -> str:
-        """The GPU that `on_gpu` is of."""
+        """The name of the GPU of `on_gpu`."""
         return self.machine.gpu or (self.like.device if self.like else "GPU")
 
     def worth_from(self) -> int | None:
-        """Return the number of rows from which on the GPU is faster than every way of the CPU beside it.
+        """Return the number of rows from which on the GPU is faster than every library on the CPU beside it.
 
-        None if it is not at the largest, or if nothing is known of a GPU.
+        The result is None if it is slower at the largest number, or if there are no times of a GPU.
         """
         found = None
         for rows in sorted(set(self.on_gpu) & set(SIZES) if self.beside else (), reverse=True):
@@ -84,17 +84,17 @@ class Advice:
 
     @property
     def beside(self) -> Times:
-        """The times of the CPU that `on_gpu` is compared with: the same model's, on the same host."""
+        """The CPU's times to compare with `on_gpu`: the same model's, on the same host."""
         found = self.like.times if TRITON not in self.here and self.like is not None else self.here
         return {who: times for who, times in found.items() if who != TRITON}
 
     def on_cpu(self, rows: int) -> float:
-        """Return the least time of the CPU beside the GPU; by the rate at fewer rows where so many were not timed."""
+        """Return the CPU's shortest time for this many rows, extrapolated from fewer rows if they were not timed."""
         every = list(self.beside.values())
         return min(times[last] * rows / last for times in every for last in [max(n for n in times if n <= rows)])
 
     def _chosen(self) -> Mapping[int, float]:
-        """Return the times of the engine that is suggested for this machine."""
+        """Return the times of the suggested engine for this machine."""
         return self.here[TRITON if self._uses_gpu() else TORCH]
 
     def _uses_gpu(self) -> bool:
@@ -151,7 +151,7 @@ class Advice:
             yield "Money", money
 
     def _engine(self) -> str:
-        """Return which engine to use, and why."""
+        """Return the suggested engine and the reason."""
         found, times = self.worth_from(), self.on_gpu
         if not times:
             why = "a model like this has not been measured on a GPU" if not self.machine.gpu else "it did not run here"
@@ -188,7 +188,7 @@ class Advice:
         return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
     def _money(self) -> str | None:
-        """Return what a million rows cost on either, at full load, or None without prices."""
+        """Return the cost of a million rows on the GPU and on the CPU, at full load, or None without prices."""
         host = prices.price_of(self.gpu)
         gpu_usd = self.machine.gpu_usd if self.machine.gpu_usd is not None else (host.usd_per_hour if host else None)
         if gpu_usd is None or not self.on_gpu or not self.beside:
@@ -215,10 +215,10 @@ class Advice:
         return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU is dearer."
 
     def _commands(self) -> Sequence[str]:
-        """Return what sets what is suggested: an export, or lines of config.pbtxt."""
+        """Return the commands or lines of config.pbtxt that apply the suggestion."""
         limit = limit_of(self._chosen())
         instances = 1 if self._uses_gpu() else self.machine.cores
-        kind = "cpu" if self.machine.gpu and not self._uses_gpu() else "auto"  # which is a GPU wherever there is one
+        kind = "cpu" if self.machine.gpu and not self._uses_gpu() else "auto"  # "auto" uses a GPU if there is one
         if self.path is None:
             return (
                 f"max_batch_size: {limit}",
@@ -241,7 +241,7 @@ def limit_of(times: Mapping[int, float]) -> int:
 
 
 def _table(times: Times) -> Iterator[str]:
-    """Yield times as a table: a column for each who answers, a line for each number of rows."""
+    """Yield times as a table: a column for each engine or library, a line for each number of rows."""
     shown = [who for who in TITLES if who in times]
     sizes = sorted({rows for who in shown for rows in times[who]} & set(SIZES))
     yield f"{'rows':>10}" + "".join(f"{TITLES[who]:>17}" for who in shown)
@@ -255,7 +255,7 @@ def _us(value: float) -> str:
 
 
 def _time(us: float) -> str:
-    """Return a time in the unit that suits it."""
+    """Return a time in a suitable unit."""
     return f"{us:,.0f} µs" if us < 1000 else f"{us / 1000:,.1f} ms" if us < 1e6 else f"{us / 1e6:,.1f} s"
 
 
@@ -273,7 +273,7 @@ def _rows(count: int) -> str:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes in a suitable unit."""
     return f"{count:,} bytes" if count < 1000 else f"{count / 1e3:,.0f} kB" if count < 1e6 else f"{count / 1e6:,.0f} MB"
 
 

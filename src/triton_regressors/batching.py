@@ -15,7 +15,7 @@ INT32 = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """How a Triton server gathers requests into batches; None leaves what the model's configuration has.
+    """A Triton server's settings for batches of requests; None leaves the value of the model's configuration.
 
     Args:
         dynamic_batching: whether requests are gathered into batches.
@@ -23,7 +23,7 @@ class Batching:
         preferred_batch_sizes: batch sizes in rows that the server should try to make; if empty, the largest possible.
         instances: how many copies run side by side in each instance group; on a GPU group, on each of its GPUs.
 
-    What is wrong raises what `refusal` makes of the sentence.
+    A wrong value raises the error that `refusal` returns for the message.
     """
 
     dynamic_batching: bool | None = None
@@ -52,11 +52,11 @@ class Batching:
             raise self.refusal("max_queue_delay_us and preferred_batch_sizes need dynamic_batching.")
 
     def refusal(self, reason: str) -> TritonRegressorsError:
-        """Return the error that says why this record cannot be, or cannot be applied."""
+        """Return the error that says why this record is invalid or cannot be applied."""
         return TritonRegressorsError(reason)
 
     def apply(self, config: Any) -> Any:
-        """Return a copy of a `ModelConfig` with these fields in it and everything else as it was.
+        """Return a copy of a `ModelConfig` with these fields set and everything else unchanged.
 
         A configuration without an instance group gets one if `instances` is given.
         """

@@ -1,7 +1,7 @@
-"""An entry's contract: what it is asked, what it answers, and how far that was from the estimator's own predictions.
+"""An entry's contract: its inputs, its outputs, and their differences from the estimator's own predictions.
 
-`export`, `describe` and notebooks show the same record, as text or as HTML. What they show of how to ask comes from
-`snippets.py`. Like an entry's own files it is read without torch and scikit-learn.
+`export`, `describe` and notebooks show the same record, as text or as HTML. The example requests come from
+`snippets.py`. Like an entry's own files, the contract is read without torch and scikit-learn.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ MEANINGS = {
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 FEW = 4
-"""How many of a column's categories are shown."""
+"""The number of a column's categories to show."""
 BRIEF_INPUTS = 6
-"""How many inputs are shown where few lines are wanted."""
+"""The number of inputs in the brief form."""
 BRIEF_WIDTH = 60
-"""How many characters of an input's columns are shown where few lines are wanted."""
+"""The number of characters for an input's columns in the brief form."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input tensor `[rows, len(columns)]` and its type as the server calls it.
+    """An input tensor `[rows, len(columns)]` and the server's name of its type.
 
-    `columns` are what its columns are called, in their order: their names, or "column 3" where they had none in
-    training. `in_order` says that they are all columns of training without names. `notes` are sentences on what counts
-    as missing and on categories.
+    `columns` are the labels of its columns, in their order: their names, or "column 3" if they had none in training.
+    `in_order` says that they are all the columns of a training without names. `notes` are sentences on missing values
+    and on categories.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """An output tensor, FP32 `[rows, width]`, and how far it lay from the estimator's own at export."""
+    """An output tensor, FP32 `[rows, width]`, and its difference from the estimator's own output at export."""
 
     name: str
     width: int
@@ -85,12 +85,12 @@ class Output:
 
 @dataclass(frozen=True, repr=False)
 class Contract:
-    """What a model is asked and answers under its name on a server; `version` is None before it is exported.
+    """A model's inputs and outputs under its name on a server; `version` is None before the export.
 
-    `estimator` is the class of the estimator, `python` and `shell` are code that asks a server on this machine;
-    `interval` are sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
-    if there are any; `few_rows` says so where these are few. `table` are sentences on the types of the table for which
-    the answers are exact, if these are not float64.
+    `estimator` is the class of the estimator; `python` and `shell` are code that asks a server on this machine;
+    `interval` holds sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
+    if there are any; `few_rows` is a sentence if these are few. `table` holds sentences on the types of the table for
+    which the answers are exact, if these are not float64.
     """
 
     name: str
@@ -116,11 +116,11 @@ class Contract:
         return self.html()
 
     def text(self, width: int = 100) -> str:
-        """Return the contract in lines of up to `width` characters; code has its own. Headings alone are flush left."""
+        """Return the contract in lines of up to `width` characters, except for code. Only headings are flush left."""
         return "\n".join(self._lines(width))
 
     def brief(self) -> str:
-        """Return the inputs, the outputs and their parity, a line each."""
+        """Return the inputs, the outputs and their parity, one line each."""
         some = self.inputs[:BRIEF_INPUTS]
         lines = _aligned(
             [
@@ -137,7 +137,7 @@ class Contract:
         return "\n".join(lines)
 
     def html(self, where: str = "") -> str:
-        """Return the contract as a fragment of HTML in the colours around it; `where` says where its files are."""
+        """Return the contract as an HTML fragment in the page's colours; `where` is the place of its files."""
         about = [f"<b>{escape(self.name)}</b>", *map(escape, filter(None, [self.estimator, self._version(), where]))]
         inputs = [(each.name, each.datatype, each.shape, _columns_cell(each)) for each in self.inputs]
         outputs = [
@@ -194,7 +194,7 @@ class Contract:
         )
 
     def _measured(self) -> list[str]:
-        """Return what the errors do not say: on which rows they were found, and `notes`."""
+        """Return sentences on the rows on which the errors were measured, and `notes`."""
         report = self.report
         return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
 
@@ -222,7 +222,7 @@ class Contract:
 def contract_of(
     name: str, version: int | None, document: Document, golden: Golden, profile: RowProfile | None = None
 ) -> Contract:
-    """Return the contract of a model under a name; `golden` are rows that its examples are made of."""
+    """Return the contract of a model under a name; its examples are made from the `golden` rows."""
     inputs, names = document.inputs, document.provenance.feature_names
     called = [shown(name) for name in names] or [f"column {number}" for number in range(inputs.n_features)]
     texts, outputs = {group.name: group for group in inputs.text}, tuple(document.parity.outputs)
@@ -258,13 +258,13 @@ def contract_of(
 
 
 def shown(name: str) -> str:
-    """Return a column's name as it stands among others: as it is, or quoted where that would mislead."""
+    """Return a column's name for a list of names: unchanged, or quoted if it would mislead unquoted."""
     plain = name.isprintable() and name == name.strip() and name and "," not in name
     return name if plain else json.dumps(name)
 
 
 def _meaning(output: str, width: int) -> str:
-    """Return what an output is."""
+    """Return the meaning of an output."""
     meaning = MEANINGS.get(output, "a further output of the model")
     return meaning if width == 1 else f"{meaning}, a column for each target"
 
@@ -272,9 +272,9 @@ def _meaning(output: str, width: int) -> str:
 def _notes_on_numbers(
     datatype: str, missing: str | None, categorical: Sequence[str], single: Sequence[str], count: int
 ) -> tuple[str, ...]:
-    """Return what there is to say of a tensor of `count` columns of numbers.
+    """Return notes on a tensor of `count` columns of numbers.
 
-    That is where they may be missing, which are categories, and which are float32 in the table that is answered.
+    They say in which columns numbers may be missing, which are categories, and which are float32 in the exact table.
     """
     if datatype == "INT64":
         first = "No number may be missing."
@@ -290,7 +290,7 @@ def _notes_on_numbers(
 
 
 def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
-    """Return for which table the answers are exact, where columns of it are float32."""
+    """Return a note on the table for which the answers are exact, if columns of it are float32."""
     single = [called[column] for column in inputs.float32 or ()]
     if not single:
         return ()
@@ -299,7 +299,7 @@ def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
 
 
 def _notes_on_float32(found: Float32Rows) -> list[str]:
-    """Return what there is to say of an export's sample with float32 columns."""
+    """Return notes on an export's sample with float32 columns."""
     sums = f"{' and '.join(found.sums)} compute{'s' * (len(found.sums) == 1)} in float32 before a decision"
     moved = (
         f"predict answers {found.moved:,} of {found.rows:,} rows of the sample differently in float32 than in float64, "
@@ -321,7 +321,7 @@ def _notes_on_float32(found: Float32Rows) -> list[str]:
 
 
 def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
-    """Return what there is to say of a tensor of strings: what counts as missing, and each column's categories."""
+    """Return notes on a tensor of strings: the missing strings, and each column's categories."""
     spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
     notes = [
         f'A missing string is refused: ""{spelled}.'
@@ -336,7 +336,7 @@ def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | No
 
 
 def _where(holds: Mapping[str, bool]) -> str | None:
-    """Return in which columns something holds, in words that may follow a sentence; None if in none."""
+    """Return the columns in which something holds, as words that may follow a sentence; None if there are none."""
     inside, outside = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
     if not inside or not outside:
         return "" if inside else None
@@ -346,7 +346,7 @@ def _where(holds: Mapping[str, bool]) -> str | None:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines in which all but the last cell stand in columns."""
+    """Return rows of cells as lines, with all but the last cell aligned in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [
         ("  " + "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), row[-1]])).rstrip()
@@ -355,7 +355,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _wrapped(sentence: str, width: int, indent: int) -> list[str]:
-    """Return a sentence in lines of up to `width` characters, those after the first further in."""
+    """Return a sentence in lines of up to `width` characters, indented further after the first."""
     return textwrap.wrap(
         sentence,
         max(width, 40),
@@ -367,7 +367,7 @@ def _wrapped(sentence: str, width: int, indent: int) -> list[str]:
 
 
 def _columns_cell(tensor: Input) -> str:
-    """Return an input's columns and notes as HTML; of many columns a few until a reader asks for all."""
+    """Return an input's columns and notes as HTML; many columns are folded to a few until a reader unfolds them."""
     names = escape(tensor.all())
     if len(names) > BRIEF_WIDTH * 2:
         names = _details(escape(tensor.few()), names)
@@ -400,7 +400,7 @@ def _table(first: str, last: str, rows: Sequence[tuple[str, str, str, str]]) -> 
 
 
 def _code(code: str) -> str:
-    """Return code as HTML, to be copied. It names its font, which a notebook takes from it."""
+    """Return code as HTML, to be copied. It sets its own font, which a notebook would otherwise not keep."""
     style = (
         "font: .9em/1.4 monospace; margin: .4em 0; padding: .6em; overflow-x: auto; color: inherit; background: none; "
         "border: 1px solid rgba(128, 128, 128, .4); border-radius: 4px"

@@ -1,7 +1,7 @@
-"""The whole product once, on real data: `make demo`.
+"""A demonstration of the whole product on real data: `make demo`.
 
-Trains regressors on the data sets that ship with scikit-learn, exports them, serves all of them in one Triton server,
-queries it over gRPC and HTTP, verifies it, compares dynamic batching configurations, and leaves a report.
+It trains regressors on the data sets that ship with scikit-learn, exports them, serves all of them in one Triton
+server, queries it over gRPC and HTTP, verifies it, compares dynamic batching configurations, and leaves a report.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CLIENTS = (1, 16)
 
 
 def train() -> dict[str, tuple[Any, np.ndarray]]:
-    """Return fitted regressors and the rows they were fitted on, by the name each is to have on the server."""
+    """Return fitted regressors and the rows they were fitted on, by their names on the server."""
     X, y = load_diabetes(return_X_y=True)
     exercises, physique = load_linnerud(return_X_y=True)
     return {
@@ -69,7 +69,7 @@ def train() -> dict[str, tuple[Any, np.ndarray]]:
 
 
 def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, console: Console) -> dict[str, Export]:
-    """Export each model and print what it became and how exactly it answers."""
+    """Export each model, and print its plan and the size of its errors."""
     table = Table(title="Exported models, each compared with the estimator's own predict", title_justify="left")
     for heading in ("entry", "estimator", "numbers", "plan", "launches", "max |error| / std"):
         table.add_column(heading)
@@ -89,14 +89,14 @@ def export_all(models: dict[str, tuple[Any, np.ndarray]], repository: Path, cons
 
 
 async def ask_at_once(url: str, name: str, rows: np.ndarray) -> np.ndarray:
-    """Return the answers to requests of one row each, all of which are under way at the same time."""
+    """Return the answers to requests of one row each, all of them sent concurrently."""
     async with AsyncClient(url) as client:
         answers = await asyncio.gather(*(client.predict(name, rows[i : i + 1]) for i in range(len(rows))))
     return np.concatenate(answers)
 
 
 def query_all(models: dict[str, tuple[Any, np.ndarray]], server: TritonServer, console: Console) -> None:
-    """Ask for one row of each entry over both protocols, and show what a bad request gets."""
+    """Ask for one row of each entry over both protocols, and show the error for a bad request."""
     table = Table(title="One row for each model, sent over gRPC and HTTP", title_justify="left")
     for heading in ("entry", "scikit-learn", "gRPC", "HTTP"):
         table.add_column(heading)

@@ -1,4 +1,4 @@
-"""The files that `triton-regressors deploy` writes into a directory, and the removal of those from a former run."""
+"""The files that `triton-regressors deploy` writes into a directory, and the removal of a former run's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(files: Mapping[str, str], directory: Path, overwrite: bool) -> tuple[l
         The paths that were removed, and those that were kept because they were changed.
 
     Raises:
-        TritonRegressorsError: it holds something, or cannot be written to.
+        TritonRegressorsError: the directory is not empty, or cannot be written to.
     """
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     try:

@@ -1,7 +1,7 @@
-"""What `triton-regressors deploy` writes: the manifests of docker/, with an entry's own names and numbers in them.
+"""The files of `triton-regressors deploy`: the manifests of docker/, with an entry's own names and numbers in them.
 
 docker/kubernetes/ and docker/compose.yaml are the templates: they hold an example's values, and each value is replaced
-where it stands. A template that has not the value, because somebody changed one of the two, is an error.
+in place. A template without the value, because somebody changed one of the two, is an error.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from triton_regressors.errors import TritonRegressorsError
 DOCKER = Path(__file__).with_name("docker")
 IMAGE = "triton-regressors-server:26.09"
 RULES = ("alerts.yaml", "drift.yaml")
-"""What Prometheus evaluates: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""
+"""The rules for Prometheus: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""
 COMPOSED = ("compose.yaml", "prometheus.yaml", *RULES)
-"""What the deployment by Compose needs, beside Grafana's folder."""
+"""The files of a deployment by Compose, besides Grafana's folder."""
 NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
 MIB = 2**20
 STEP_MIB = 256
 HEADROOM = 1.5
-"""How many times the memory that was measured a container may take: for requests in flight and for the probes."""
+"""The factor from measured memory to a container's limit: for requests in flight and for the probes."""
 INSTANCE_SHARED_MIB = 128
 """Shared memory of an instance: 64 MB at most for the rows of its largest batch, as exported, and as much again."""
 GPU_PROCESS_MIB = 800
-"""Memory of a process that uses a GPU, apart from its weights, where it was not measured on one: docker/README.md."""
+"""Memory of a process that uses a GPU, apart from its weights, if not measured on a GPU: docker/README.md."""
 _METRIC = re.compile(r"(?<!record: )(?<![\w:])((?:\w+:)?(?:nv|triton_regressors)_\w+(?::\w+)?)(\{?)")
-"""A metric of the server's, of entries' or of a rule where `RULES` ask for it, and the brace that may follow."""
+"""A metric of the server, of entries or of a rule in the queries of `RULES`, and the brace that may follow."""
 LEAST_WAITING = 0.01
-"""Least threshold of the queue, in requests that wait: below it, chance would add replicas."""
+"""Least threshold of the queue, in waiting requests: below it, random variation would add replicas."""
 THRESHOLDS = ("requests/s of a replica", "waiting at a replica")
 """Names of the numbers by which replicas are added and removed."""
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -42,12 +42,12 @@ GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_MOST = 4
 """Most replicas of an autoscaled deployment, unless another number is given."""
 _QUEUE = "# The queue.\n"
-"""The line of scaling.yaml from which on the second trigger stands, to the end of the file."""
+"""The line of scaling.yaml at which the second trigger begins; it extends to the end of the file."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a deployment, as it is written, and where it comes from in words."""
+    """A number of a deployment in its written form, and its source in words."""
 
     name: str
     value: str
@@ -56,7 +56,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a replica asks for: whole CPUs, MiB of memory, and how much of it may be shared memory."""
+    """A replica's requested resources: whole CPUs, MiB of memory, and the part of it that may be shared memory."""
 
     cpu: int
     cpu_limit: int
@@ -67,10 +67,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How many replicas there may be, and what each of them is to get.
+    """The limits on the number of replicas, and the load of each replica.
 
-    requests_per_s: requests per second of one replica. waiting: requests that wait at one replica on average, above
-    which more replicas are added at once; None: the queue is not looked at.
+    requests_per_s: requests per second of one replica. waiting: the mean number of requests waiting at one replica,
+    above which more replicas are added at once; None: the queue does not count.
     """
 
     least: int
@@ -82,35 +82,35 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Access:
-    """By what name a pod is known: to the cluster, where None is an account of its own, and to the image's registry."""
+    """A pod's service account (None: an account of its own) and its pull secret for the image's registry."""
 
     service_account: str | None = None
     pull_secret: str | None = None
 
 
 def threshold(number: float) -> str:
-    """Return a threshold as it is written: a decimal number of four digits that count."""
+    """Return a threshold in its written form: a decimal number of four significant digits."""
     return f"{float(f'{number:.4g}'):f}".rstrip("0").rstrip(".")
 
 
 def instances_of(config: Any) -> int:
-    """Return how many processes a `ModelConfig` starts on a machine with one GPU at most."""
+    """Return the number of processes that a `ModelConfig` starts on a machine with at most one GPU."""
     return sum(max(group.count, 1) for group in config.instance_group) or 1
 
 
 def uses_gpu(config: Any) -> bool:
-    """Whether a `ModelConfig` has its instances on a GPU where there is one."""
+    """Return whether a `ModelConfig` has its instances on a GPU if there is one."""
     kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
     return kinds != {"KIND_CPU"}
 
 
 def needs_gpu(config: Any) -> bool:
-    """Whether a `ModelConfig` has instances that start on a GPU alone."""
+    """Return whether a `ModelConfig` has instances that start only on a GPU."""
     return any(group.Kind.Name(group.kind) == "KIND_GPU" for group in config.instance_group)
 
 
 def resources_of(memory_bytes: float, instances: int) -> Resources:
-    """Return what a replica asks for, of the memory that the server and its processes were seen to take together."""
+    """Return a replica's resources, from the measured memory of the server and its processes together."""
     shared = _up(max(1024, INSTANCE_SHARED_MIB * instances))
     return Resources(
         cpu=instances + 1,
@@ -122,7 +122,7 @@ def resources_of(memory_bytes: float, instances: int) -> Resources:
 
 
 def service_name(entry: str) -> str:
-    """Return what Kubernetes' objects are called for an entry, unless they are given another name."""
+    """Return the default name of an entry's Kubernetes objects."""
     return entry.lower().replace("_", "-").replace(".", "-")
 
 
@@ -176,12 +176,12 @@ def manifests(
     """Return the files of docker/kubernetes/`kind` ("plain" or "kserve") for an entry, by their paths.
 
     entry: its name in the repository. service: the name of Kubernetes' objects. storage: the repository's root, as
-    KServe's storageUri; for "plain" it must be pvc://CLAIM[/FOLDER]. gpu: whether replicas that are scaled have one.
-    scaling: None: one replica, and no overlay that is scaled by requests. numbers: what stands at the top of the files
-    that hold them. gpu_resource: what Kubernetes calls a GPU, or the share of one, that a replica gets.
+    KServe's storageUri; for "plain" it must be pvc://CLAIM[/FOLDER]. gpu: whether scaled replicas have one. scaling:
+    None: one replica, and no overlay that scales by requests. numbers: notes at the top of the files that hold them.
+    gpu_resource: Kubernetes' name of a replica's GPU, or share of a GPU.
 
     Raises:
-        TritonRegressorsError: a storage or an image that cannot be, or a template without a value to replace.
+        TritonRegressorsError: an invalid storage or image, or a template without a value to replace.
     """
     folder = DOCKER / "kubernetes" / kind
     texts = {str(path.relative_to(folder)): path.read_text("utf-8") for path in sorted(folder.rglob("*.yaml"))}
@@ -219,7 +219,7 @@ def manifests(
 
 
 def _scale(texts: dict[str, str], kind: str, namespace: str, scaling: Scaling, numbers: Sequence[Number]) -> None:
-    """Write the numbers of replicas and the thresholds into scaling.yaml, without a queue's where there is none."""
+    """Write the numbers of replicas and the thresholds into scaling.yaml, without the queue's if there is none."""
     path = "overlays/autoscaled/scaling.yaml"
     least, most = ("minReplicaCount: ", "maxReplicaCount: ") if kind == "plain" else ("minReplicas: ", "maxReplicas: ")
     values = {
@@ -256,10 +256,10 @@ def _grant(texts: dict[str, str], path: str, service: str, access: Access) -> No
 def compose_files(
     *, repository: Path, image: str, gpu: bool, resources: Resources, numbers: Sequence[Number]
 ) -> dict[str, str]:
-    """Return compose.yaml with what it mounts, and `.env` with an entry's own values, by their paths.
+    """Return compose.yaml, the files that it mounts, and `.env` with an entry's own values, by their paths.
 
     Raises:
-        TritonRegressorsError: an image or a path that cannot be, or a template without a value to replace.
+        TritonRegressorsError: an invalid image or path, or a template without a value to replace.
     """
     _image(image)
     if set("'\n") & set(str(repository.resolve())):
@@ -291,7 +291,7 @@ def put(text: str, values: Mapping[str, str]) -> str:
 
 
 def _replaced(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with values in place of others, none of which is looked for in what was put there."""
+    """Return a text with values replaced in one pass, so that inserted text is not searched again."""
     return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
 
 
@@ -300,13 +300,13 @@ def _up(mib: float) -> int:
 
 
 def _notes(numbers: Any) -> str:
-    """Return comments that say where numbers come from."""
+    """Return comments with the sources of numbers."""
     lines = [line for each in numbers for line in textwrap.wrap(f"{each.name} {each.value}: {each.source}", 117)]
     return "".join(f"# {line}\n" for line in lines)
 
 
 def _image(image: str) -> str:
-    """Return an image's name and its tag or digest as kustomize takes them apart."""
+    """Return an image's name and its tag or digest in the form of kustomize."""
     if re.search(r"\s|[{}\",]", image) or not image:
         raise TritonRegressorsError(
             f"{image!r} is not the name of an image; give one such as registry.example/server:26.09."
@@ -321,7 +321,7 @@ def _image(image: str) -> str:
 
 
 def _rules(service: str, namespace: str) -> str:
-    """Return the groups of `RULES` as a PrometheusRule has them, which ask for the metrics of one PodMonitor alone."""
+    """Return the groups of `RULES` for a PrometheusRule, restricted to the metrics of one PodMonitor."""
     job = f'job="{namespace}/{service}"'
     text = "\n".join((DOCKER / name).read_text("utf-8").partition("groups:\n")[2] for name in RULES)
     text = _METRIC.sub(lambda found: f"{found[1]}{{{job}{', ' if found[2] else '}'}", text)
@@ -339,7 +339,7 @@ def _rules(service: str, namespace: str) -> str:
 
 
 def _storage(kind: str, storage: str) -> dict[str, str]:
-    """Return what is replaced for the model repository to be found."""
+    """Return the replacements that set the place of the model repository."""
     if re.search(r"[\s\"{}]", storage) or not re.match(r"[a-z0-9+]+://[^/]", storage):
         raise TritonRegressorsError(
             f"--storage is {storage!r}; accepted: the URI of the repository's root, such as pvc://models or "

@@ -1,6 +1,6 @@
-"""Every error that this package raises on purpose, by the names that `triton_regressors` has them under.
+"""Every error that this package raises on purpose, by its name in `triton_regressors`.
 
-    TritonRegressorsError                something that the caller can mend
+    TritonRegressorsError                a problem that the caller can fix
     ├── MissingExtra                     packages are missing that an extra brings; also an ImportError
     ├── ExportError                      an estimator, a parameter, a file or a repository does not allow the export
     ├── RegistryError                    MLflow, or a model or a run in it, does not allow what was asked
@@ -18,22 +18,22 @@
         ├── RequestCancelled             the request was cancelled before it was answered
         └── ServerFault                  the server failed: an error inside the model, or an answer that cannot be read
 
-Each message is one sentence or two, which name what is wrong and what is accepted. `ServerUnavailable` and
-`RequestTimeout` may pass by themselves; the same call again cannot mend the others.
+Each message is one or two sentences that name the fault and the accepted values. `ServerUnavailable` and
+`RequestTimeout` may be temporary; repeating the same call cannot fix the others.
 
 `kernels.format.errors.PlanError` is a plain ValueError, since entries carry the kernels without the rest of this
-package; whatever a user calls turns it into one of the above.
+package; the public functions turn it into one of the above.
 """
 
 # ruff: noqa: N818 (the names say what happened, as `TimeoutError`'s siblings in httpx do)
 
 
 class TritonRegressorsError(Exception):
-    """Something the caller can mend; the message says what and how."""
+    """A problem that the caller can fix; the message says what it is and how to fix it."""
 
 
 class RegistryError(TritonRegressorsError):
-    """MLflow does not have a model or a run, a model is none that is read, or it cannot take an entry."""
+    """MLflow lacks a model or a run, a model is of a kind that cannot be read, or MLflow cannot take an entry."""
 
 
 class MissingExtra(TritonRegressorsError, ImportError):

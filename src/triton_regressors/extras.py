@@ -1,4 +1,4 @@
-"""Which packages the extras of this distribution bring, and the error where a part of it needs one that is missing."""
+"""The packages that this distribution's extras bring, and the error if a package needed by some part is missing."""
 
 import sys
 from importlib.util import find_spec
@@ -15,9 +15,9 @@ EXTRAS = {
     "score": ("pyarrow", "torch", "triton"),
     "serve": ("torch", "triton"),
 }
-"""Extra → the packages that it brings, as they are imported; an entry on the server computes with those of `serve`."""
+"""Extra → the import names of its packages; an entry on the server computes with those of `serve`."""
 INSTALL_SERVER = "pip install --no-deps nvidia-pytriton==0.7.0"
-"""The command that brings the Triton server itself, which no extra can: its wheel asks for numpy below 2."""
+"""The command that installs the Triton server itself. No extra can install it: its wheel requires numpy below 2."""
 
 
 def require(extra: str, what: str, *packages: str) -> None:

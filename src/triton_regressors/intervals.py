@@ -1,4 +1,4 @@
-"""What an entry's prediction interval is, in sentences."""
+"""A description of an entry's prediction interval, in sentences."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from triton_regressors.kernels.entry import QUANTILES, SCALED, IntervalReport
 
 FEW = 4
-"""Of how many targets numbers are shown."""
+"""The number of targets whose numbers are shown."""
 
 
 def in_words(report: IntervalReport) -> list[str]:
-    """Return what is added to the answers, what that promises, and what was found on held-out rows."""
+    """Return sentences on the interval's construction, its guarantee, and its result on held-out rows."""
     if report.method == QUANTILES:
         what, way = f"{_ends(report)}, each moved {_moved(report.quantile)}", "conformalised quantile regression on"
     else:
@@ -39,7 +39,7 @@ def in_words(report: IntervalReport) -> list[str]:
 
 
 def _ends(report: IntervalReport) -> str:
-    """Return what the two quantiles are: columns of `y`, two models' answers, or outputs of the model's own."""
+    """Return the sources of the two quantiles: columns of `y`, two models' answers, or the model's own outputs."""
     if report.y_outside is None and report.ends:
         return f"the quantiles {' and '.join(report.ends)} in y"
     return "the answers of the two quantile models" if report.ends else "the model's own lower and upper"

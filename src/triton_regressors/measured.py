@@ -1,6 +1,6 @@
-"""What benchmarks measured of models of each family and size: `worth.json`, which `benchmarks.tables` writes.
+"""Benchmark times of models of each family and size: `worth.json`, which `benchmarks.tables` writes.
 
-It holds medians in µs from host rows to host answers, each library with all cores of that host to itself.
+It holds medians in µs from host rows to host answers; each library had all cores of that host to itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).with_name("worth.json")
 
 Times = Mapping[str, Mapping[int, float]]
-"""Who answers → rows in a call → µs."""
+"""Engine or library → rows in a call → µs."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What tells models from each other: the plan's largest operation, and how many numbers and features it has."""
+    """The features that tell models apart: the plan's largest operation, and its counts of numbers and features."""
 
     operation: str
     parameters: int
@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Measured:
-    """A model that was measured: where, on how many cores, what it is, and its times."""
+    """A measured model: the device, the number of cores, its title and shape, and its times."""
 
     device: str
     cores: int
@@ -42,14 +42,14 @@ class Measured:
 
 
 def shape_of(plan: Plan) -> Shape:
-    """Return the shape of what a plan computes for its prediction."""
+    """Return the shape of the part of a plan that computes its prediction."""
     steps = plan.steps_for(("y",))
     counts = [sum(array.size for _, array in step.operation.arrays()) for step in steps]
     return Shape(steps[counts.index(max(counts))].operation.kind(), sum(counts), plan.n_features)
 
 
 def measured() -> Iterator[Measured]:
-    """Yield every model of the table; none where there is no table."""
+    """Yield every model of the table; none if there is no table."""
     if not TABLE.exists():
         return
     table = json.loads(TABLE.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def nearest(shape: Shape) -> Measured | None:
 
 
 def small_table(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table that a benchmark's worth.json gives: of each library its fastest way at each batch size."""
+    """Return the table from a benchmark's worth.json: each library's fastest way at each batch size."""
     models = []
     for family in document["families"]:
         for model in family["models"]:

@@ -1,6 +1,6 @@
-"""What a model saved by MLflow says of itself: its file `MLmodel`, its signature and its input example.
+"""The description of a model saved by MLflow: its file `MLmodel`, its signature and its input example.
 
-All of it comes from wherever the model does: nothing is run, no path leads out of the model's folder, and the types
+All of it is as untrusted as the model itself: nothing is run, no path leads out of the model's folder, and the types
 that it lists as trusted (`skops_trusted_types`) are not read.
 """
 
@@ -20,14 +20,14 @@ from triton_regressors.errors import RegistryError
 FLAVORS = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "catboost": "data"}
 """Flavor → the key under which it names its file; `pickled_model` is the key of .skops files too."""
 SUFFIXES = {".lgb": ".txt", ".cb": ".cbm", ".xgb": ".ubj"}
-"""How MLflow ends the files of boosting libraries → how these do."""
+"""MLflow's suffixes of boosting libraries' files → the libraries' own suffixes."""
 DTYPES = {"integer": "int32", "long": "int64", "float": "float32", "double": "float64", "boolean": "bool"}
-"""MLflow's types of columns → pandas'. A column of any other, such as string, is taken as it is."""
+"""MLflow's types of columns → pandas'. A column of any other type, such as string, is not converted."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a signature: its name, its type as MLflow calls it, and whether every table must have it."""
+    """A column of a signature: its name, MLflow's name of its type, and whether every table must have it."""
 
     name: str
     type: str
@@ -38,7 +38,7 @@ class Column:
 class MLmodel:
     """A saved model: its folder, flavor and file, the run it came from, its columns, the name of its example's file.
 
-    `columns` is None where the signature has no names or is not there, and `example` where no example is.
+    `columns` is None if the signature has no names or is missing, and `example` is None if there is no example.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class MLmodel:
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the columns in the signature's order, None where it has none."""
+        """The names of the columns in the signature's order, None if it has none."""
         return None if self.columns is None else [column.name for column in self.columns]
 
     @property
@@ -61,9 +61,9 @@ class MLmodel:
     def table(self) -> pd.DataFrame | None:
         """Return the rows of the input example with the signature's names, order and types, or None.
 
-        A column of whole numbers or of booleans in which one is missing is of float64, as pandas has it too. An
-        optional column that the example lacks is missing in every row: NaN, or None where it holds no numbers. There
-        are no rows in a sparse matrix, in several arrays, or in an object that is one row's or something else.
+        A column of whole numbers or of booleans with a missing value is float64, as in pandas. An optional column that
+        the example lacks is missing in every row: NaN, or None if it holds no numbers. A sparse matrix, several arrays,
+        or an object that is a single row or something else have no rows.
 
         Raises:
             RegistryError: the example cannot be read, does not have the signature's columns, or not their types.
@@ -110,14 +110,14 @@ def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def read_mlmodel(folder: Path) -> MLmodel:
-    """Return what the file `MLmodel` in a folder says.
+    """Return the content of the file `MLmodel` in a folder.
 
-    The file of the model is renamed where MLflow ends it in another way than its library does.
+    The file of the model is renamed if MLflow's suffix differs from the library's.
 
     Raises:
-        RegistryError: there is no such file, it is damaged, or its flavors are others than `FLAVORS`.
+        RegistryError: there is no such file, it is damaged, or it has none of the `FLAVORS`.
     """
-    import yaml  # which the extra brings
+    import yaml  # the extra brings it
 
     path = folder / "MLmodel"
     try:
@@ -152,7 +152,7 @@ def read_mlmodel(folder: Path) -> MLmodel:
 
 
 def _inside(folder: Path, name: Any) -> Path:
-    """Return the file of this name in a folder, which links do not leave either."""
+    """Return the file of this name in a folder; links may not leave the folder either."""
     if not isinstance(name, str) or not name:
         raise RegistryError("Its file MLmodel does not name the model's file.")
     path = folder / name
@@ -171,7 +171,7 @@ def _json(path: Path) -> Any:
 
 
 def _columns(signature: Any) -> tuple[Column, ...] | None:
-    """Return the columns of a signature's inputs, which it holds as a string of JSON; None where they have no names."""
+    """Return the columns of a signature's inputs, which it holds as a string of JSON; None if they have no names."""
     written = signature.get("inputs") if isinstance(signature, dict) else None
     if not isinstance(written, str):
         return None
@@ -188,7 +188,7 @@ def _columns(signature: Any) -> tuple[Column, ...] | None:
 
 
 def _is_required(column: Mapping[str, Any]) -> bool:
-    """Whether a column must be there: MLflow writes "required", and older releases "optional" where it need not be."""
+    """Return whether a column must be present: MLflow writes "required", and older releases "optional" if not."""
     return bool(column.get("required", True)) and not column.get("optional", False)
 
 

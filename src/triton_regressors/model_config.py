@@ -1,8 +1,8 @@
-"""config.pbtxt, the Triton server's configuration of a model: parsed, edited and printed here alone.
+"""The parser, editor and printer of config.pbtxt, the Triton server's configuration of a model.
 
 The file is a `ModelConfig` message in protobuf's text format. An edit rewrites the values that change, removes and adds
 fields where the message loses and gains them, and leaves every other character as its author wrote it: comments, order,
-layout and spelling. A comment goes only with the field whose braces hold it. No library does this for Python:
+layout and spelling. A comment is removed only with the field whose braces hold it. No library does this for Python:
 `google.protobuf.text_format` forgets comments when it parses.
 """
 
@@ -28,7 +28,7 @@ CLOSING = {"{": "}", "<": ">"}
 
 
 def from_pbtxt(content: str | bytes) -> Any:
-    """Return the `ModelConfig` in the content of a config.pbtxt, or raise ValueError with where it cannot be read."""
+    """Return the `ModelConfig` in the content of a config.pbtxt, or raise ValueError with the place of the fault."""
     try:
         return text_format.Parse(content, model_config_pb2.ModelConfig())
     except (text_format.ParseError, UnicodeDecodeError) as error:
@@ -42,7 +42,7 @@ def to_pbtxt(config: Any) -> str:
 
 
 def edit_pbtxt(content: bytes, wanted: Any) -> bytes:
-    """Return the content of a config.pbtxt, changed where it must be so that it holds the `ModelConfig` `wanted`.
+    """Return the content of a config.pbtxt, edited only where needed to hold the `ModelConfig` `wanted`.
 
     The result is parsed again. Raises ValueError if the content cannot be read, or the result is not `wanted`.
     """
@@ -90,7 +90,7 @@ class _Body:
 
 
 class _Reader:
-    """Finds the fields in a text that protobuf has parsed, so that only a right text is understood."""
+    """Finds the fields in a text that protobuf has parsed; it understands only valid texts."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [(found[1], *found.span()) for found in TOKEN.finditer(text) if found[1]]
@@ -141,14 +141,14 @@ class _Reader:
         return self._tokens[self._next][0]
 
     def _take(self) -> tuple[int, int]:
-        """Step over a token and return where it begins and ends."""
+        """Step over a token and return its start and end."""
         _, start, end = self._tokens[self._next]
         self._next += 1
         return start, end
 
 
 class _Edit:
-    """The changes to a text: what takes the place of the characters from a start to an end."""
+    """The changes to a text: replacements for the characters from a start to an end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -185,7 +185,7 @@ class _Edit:
     ) -> None:
         """Change each value of the fields of one name from the first to the second of its pair, then add further ones.
 
-        A second of None stands for a value that goes.
+        None as the second value means that the value is removed.
         """
         remaining = iter(pairs)
         anchor = None  # the last value of a list, behind which further ones have a place
@@ -221,7 +221,7 @@ class _Edit:
             self._cut(start, end)
 
     def _cut(self, start: int, end: int) -> None:
-        """Remove what lies between `start` and `end`: whole lines if nothing else is on them, else with its space."""
+        """Remove the text between `start` and `end`: whole lines if nothing else is on them, else with its space."""
         line = self._text.rfind("\n", 0, start) + 1
         line_end = self._text.find("\n", end)
         before, after = self._text[line:start], self._text[end : line_end if line_end >= 0 else len(self._text)]
@@ -264,9 +264,9 @@ def _values(message: Any, descriptor: Any) -> list[Any]:
 
 
 def _matched_in_order(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what becomes of each value of `before`, and which values of `after` are added behind them.
+    """Return the new value for each value of `before`, and the values of `after` that are added behind them.
 
-    Where there are fewer than before, those go (become None) that stand where the two begin to differ.
+    If there are fewer values than before, the surplus values at the first difference are removed (become None).
     """
     surplus = max(len(before) - len(after), 0)
     same = next((place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))
@@ -276,7 +276,7 @@ def _matched_in_order(before: Sequence[Any], after: Sequence[Any]) -> tuple[list
 
 
 def _matched_by_key(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Do what `_matched_in_order` does for a map's entries; of several with one key the last counts."""
+    """Match a map's entries as `_matched_in_order` matches values; of several with one key the last counts."""
     last = {entry.key: place for place, entry in enumerate(before)}
     wanted = {entry.key: entry for entry in after}
     kept = [

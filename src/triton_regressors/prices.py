@@ -1,8 +1,8 @@
-"""What hosts cost by the hour, and what a million rows then cost: the one place where prices stand.
+"""Hourly prices of hosts, and the resulting price of a million rows: the only place with prices.
 
-List prices of Amazon EC2, on demand, Linux, us-east-1, as published tables of others had them in April 2026; those of
-p5 and p5en had no date. Compare them with https://aws.amazon.com/ec2/pricing/on-demand/. All have 16 vCPUs but the
-H200's, which is an eighth of p5en.48xlarge: it is not sold alone.
+They are list prices of Amazon EC2, on demand, Linux, us-east-1, from third-party tables published in April 2026; those
+of p5 and p5en had no date. Compare them with https://aws.amazon.com/ec2/pricing/on-demand/. All hosts have 16 vCPUs
+except the H200's, which is an eighth of p5en.48xlarge: it is not sold alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ AS_OF = "Amazon EC2 on demand, us-east-1, April 2026"
 
 @dataclass(frozen=True)
 class Host:
-    """A host for hire: the instance, what is in it, and US dollars an hour; `names` tell its GPU by its own name."""
+    """A host for hire: the instance, its hardware, and US dollars an hour; `names` are words of its GPU's own name."""
 
     instance: str
     what: str
@@ -35,16 +35,16 @@ CPU_CORES = 16
 
 
 def price_of(device: str) -> Host | None:
-    """Return the host of a GPU by the name that the GPU itself gives, or None for one without a price here."""
+    """Return the host of a GPU by the GPU's own name, or None for a GPU without a price here."""
     words = set(device.replace("-", " ").split())
     return next((host for host in GPUS if words & set(host.names)), None)
 
 
 def usd_per_million(usd_per_hour: float, rows_per_s: float) -> float:
-    """Return US dollars for a million rows on a host that answers so many a second and is never idle."""
+    """Return US dollars for a million rows on a host that answers `rows_per_s` and is never idle."""
     return usd_per_hour / 3600 / rows_per_s * 1e6
 
 
 def shown(usd: float) -> str:
-    """Return an amount with two digits, however many zeros are before them."""
+    """Return an amount with two significant digits."""
     return f"{usd:.{max(1 - math.floor(math.log10(usd)), 0)}f}" if usd > 0 else "0"

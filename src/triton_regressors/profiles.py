@@ -1,4 +1,4 @@
-"""What an entry's profile is, in sentences."""
+"""A description of an entry's profile, in sentences."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.row_profile import RowProfile
 
 MOST = 24
-"""Of how many columns numbers are shown."""
+"""The number of columns whose numbers are shown."""
 
 ENOUGH_ROWS = 239
-"""From so many rows on no drift alert waits for the profile: 6 · 2 / (m + 1) <= 5 %, see docker/drift.yaml."""
+"""From this many rows m on, no drift alert waits for the profile: 6 · 2 / (m + 1) <= 5 %, see docker/drift.yaml."""
 
 
 def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
-    """Return what the rows of a profile looked like, column by column and output by output."""
+    """Return sentences on the rows of a profile, column by column and output by output."""
     sentences = [
         f"Served rows are compared with {profile.rows:,} rows. Smallest, median and largest number of each column:"
     ]
@@ -42,7 +42,7 @@ def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list
 
 
 def few_rows(profile: RowProfile) -> str | None:
-    """Return what a profile of few rows is worth, None where it has enough."""
+    """Return a sentence on the limits of a profile of few rows; None if it has enough."""
     if profile.rows >= ENOUGH_ROWS:
         return None
     return (

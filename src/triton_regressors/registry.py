@@ -29,7 +29,7 @@ _RUN = re.compile(r"runs:/([^/]+)/(.+)")
 
 @dataclass(frozen=True)
 class Fetched:
-    """A model as it was downloaded, its name, its version in the registry if it has one, and where it came from."""
+    """A downloaded model, its name, its version in the registry if it has one, and its source."""
 
     model: MLmodel
     name: str
@@ -38,26 +38,26 @@ class Fetched:
 
 
 def is_model_uri(text: str) -> bool:
-    """Whether this is the address of a model in MLflow, and no path."""
+    """Return whether a text is the address of a model in MLflow rather than a path."""
     return text.startswith(("models:/", "runs:/"))
 
 
 def fetch(uri: str, folder: Path, tracking_uri: str | None = None) -> Fetched:
-    """Download a model's files into a folder and return what they are; nothing of them is loaded.
+    """Download a model's files into a folder and describe them; nothing of them is loaded.
 
     Args:
-        uri: one of `URIS`; an alias is what it stands for now.
+        uri: one of `URIS`; an alias is resolved now.
         folder: an empty directory.
-        tracking_uri: where MLflow is, for this process from now on; None: as MLFLOW_TRACKING_URI says.
+        tracking_uri: MLflow's address, for this process from now on; None: that in MLFLOW_TRACKING_URI.
 
     Raises:
         MissingExtra: MLflow is not installed.
-        RegistryError: the address is another, MLflow does not have the model, or it is no model that is read.
+        RegistryError: the address has another form, MLflow does not have the model, or its kind cannot be read.
     """
     client = _client(tracking_uri, f"Reading {uri}", "--tracking-uri")
     import mlflow.artifacts
 
-    if tracking_uri is not None:  # the address of a registered model's files is asked for there
+    if tracking_uri is not None:  # that server gives the address of a registered model's files
         mlflow.set_tracking_uri(tracking_uri)
     with _in_one_sentence(f"Cannot read {uri}"):
         exact, name, version, run = _resolved(client, uri)
@@ -67,7 +67,7 @@ def fetch(uri: str, folder: Path, tracking_uri: str | None = None) -> Fetched:
 
 
 def _resolved(client: Any, uri: str) -> tuple[str, str, int | None, str | None]:
-    """Return an address that stays the same model's, and the model's name, version and run."""
+    """Return an address that always means the same model, and the model's name, version and run."""
     if found := _RUN.fullmatch(uri):
         return uri, found[2].rstrip("/").rpartition("/")[2], None, found[1]
     if found := _LOGGED.fullmatch(uri):
@@ -87,7 +87,7 @@ def _client(tracking_uri: str | None, what: str, option: str) -> Any:
     require("mlflow", what)
     import mlflow
 
-    if tracking_uri is None and not mlflow.is_tracking_uri_set():  # else MLflow makes a database of its own, here
+    if tracking_uri is None and not mlflow.is_tracking_uri_set():  # MLflow would create a database here
         raise RegistryError(f"{what} needs the address of MLflow: give {option}, or set MLFLOW_TRACKING_URI.")
     with _in_one_sentence("Cannot ask MLflow"):
         return mlflow.MlflowClient(tracking_uri)
@@ -95,7 +95,7 @@ def _client(tracking_uri: str | None, what: str, option: str) -> Any:
 
 @contextmanager
 def _in_one_sentence(what: str) -> Iterator[None]:
-    """Raise a `RegistryError` that begins with `what` for each error of MLflow's and of the way to it."""
+    """Raise a `RegistryError` that begins with `what` for each error of MLflow or of the connection to it."""
     try:
         yield
     except RegistryError as error:
@@ -110,21 +110,21 @@ def log_entry(
 ) -> str:
     """Write a version of an entry into a run of MLflow's and return the address of its files there.
 
-    The files lie at `entries/NAME/VERSION`, with the entry's config.pbtxt as it is now and the parity that was measured
-    at export, `parity-VERSION.json`, beside them: `entries` is a model repository that a server can load. The run is
-    tagged `triton_regressors.entry` (NAME/VERSION) and `triton_regressors.entry_sha256` (of plan.json, which has the
-    SHA-256 of every other file of the version), and, where the estimator came from MLflow, `triton_regressors.source`,
+    The files lie at `entries/NAME/VERSION`, with the entry's current config.pbtxt and the parity measured at export,
+    `parity-VERSION.json`, beside them: `entries` is a model repository that a server can load. The run is tagged
+    `triton_regressors.entry` (NAME/VERSION) and `triton_regressors.entry_sha256` (of plan.json, which has the
+    SHA-256 of every other file of the version), and, if the estimator came from MLflow, `triton_regressors.source`,
     `.source_sha256` and `.source_run`.
 
     Args:
         entry: an entry's directory in a model repository.
         run_id: the run; None: the one that trained the estimator, if it came from MLflow.
-        version: which one of the entry's; None: the newest.
-        tracking_uri: where MLflow is; None: as MLFLOW_TRACKING_URI, or MLflow's own set_tracking_uri, says.
+        version: the entry's version; None: the newest.
+        tracking_uri: MLflow's address; None: that of MLFLOW_TRACKING_URI, or of MLflow's own set_tracking_uri.
 
     Raises:
         MissingExtra: MLflow is not installed.
-        RegistryError: there is no such entry or run, a file is not as it was exported, or MLflow does not take them.
+        RegistryError: there is no such entry or run, a file has changed since the export, or MLflow refuses them.
     """
     try:
         found = find_entry(Path(entry).resolve(), version)

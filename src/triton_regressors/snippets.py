@@ -1,7 +1,7 @@
 """Code that asks a server on this machine for an entry's answers, ready to be copied.
 
-Its row is made of numbers and strings that the model is known to take: of each column the middle one of the golden
-rows. So it is no row of anybody's data.
+Its row is made of numbers and strings that the model is known to take: the middle value of each column of the golden
+rows. It is therefore not a row of anybody's data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.inputs import Inputs
 
 MANY = 64
-"""Of more columns, no row is written out."""
+"""Above this many columns, no row is written out."""
 WIDTH = 100
 DIGITS = 4
 
@@ -31,7 +31,7 @@ def python_snippet(
     golden: Golden,
     booleans: Collection[int] = (),
 ) -> str:
-    """Return Python that asks for one row with this package's client: a DataFrame where the columns have names.
+    """Return Python that asks for one row with this package's client: a DataFrame if the columns have names.
 
     The columns `booleans` of the DataFrame hold True and False.
     """
@@ -56,7 +56,7 @@ with tr.Client("127.0.0.1:8001") as client:
 
 
 def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Golden) -> str:
-    """Return a shell command that asks for the same in JSON; of wide rows, a sentence."""
+    """Return a shell command that asks for the same in JSON; for wide rows, a sentence instead."""
     columns, row = inputs.columns(), example(inputs, golden)
     if _width(inputs) > MANY:
         return f"# A row of more than {MANY} columns is too long for a command line."
@@ -72,7 +72,7 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
 
 
 def _width(inputs: Inputs) -> int:
-    """Return how many columns a row has, of all inputs."""
+    """Return the number of columns of a row, over all inputs."""
     return sum(map(len, inputs.columns().values()))
 
 
@@ -96,7 +96,7 @@ def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
 
 
 def _shown(value: float, *, whole: bool, category: bool) -> float | int:
-    """Return a number of a column in few digits, but whole where all of its numbers are, and a category as it is."""
+    """Return a number of a column in few digits, but whole if all of them are, and a category unchanged."""
     if whole and np.isfinite(value):
         return int(value)
     return value if category else float(f"{value:.{DIGITS}g}")
@@ -116,14 +116,14 @@ def _table(
 
 
 def _array(part: Sequence[Any]) -> str:
-    """Return a tensor's part of a row as Python has it; many numbers are zeros."""
+    """Return a tensor's part of a row as Python code; zeros if there are many numbers."""
     if len(part) > MANY and not isinstance(part[0], str):
         return f"np.zeros((1, {len(part)}))"
     return _laid_out("[[", [_literal(value) for value in part], "]]")
 
 
 def _literal(value: Any) -> str:
-    """Return a number or a string as Python has it."""
+    """Return a number or a string as Python code."""
     if isinstance(value, float) and np.isnan(value):
         return 'float("nan")'
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

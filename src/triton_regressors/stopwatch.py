@@ -1,4 +1,4 @@
-"""Times a model on this machine: the engines as an entry runs them, and the estimator's own predict."""
+"""Timing of a model on this machine: the engines as an entry runs them, and the estimator's own predict."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import Plan
 
 ENOUGH_S = 0.15
-"""How long one number of rows is timed, if that is three calls or more."""
+"""The time in s spent on one number of rows; at least three calls are timed."""
 
 LONGEST_S = 1.0
-"""How long a call may take, by the growth from the two numbers of rows before."""
+"""The longest call in s to time, predicted from the two previous numbers of rows."""
 
 CALLS = 3
 
 
 def gpu_name() -> str | None:
-    """Return the GPU's name, or None where torch finds none."""
+    """Return the GPU's name, or None if torch finds none."""
     return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
 
 
@@ -35,9 +35,9 @@ def cores() -> int:
 
 
 def time_engine(engine: str, plan: Plan, allowed: Allowed, X: np.ndarray, sizes: Sequence[int]) -> dict[int, float]:
-    """Return an engine's µs by the number of rows: the search for what a request may not hold, then the predictions.
+    """Return an engine's µs by the number of rows: the check for refused values, then the predictions.
 
-    `X` are rows of the plan's matrix, which are repeated as often as there are not enough of them.
+    `X` are rows of the plan's matrix, which are repeated if there are not enough of them.
     """
     runner = Runner(plan, engine=engine, max_rows=max(sizes))
     runner.warm_up([("y",)])

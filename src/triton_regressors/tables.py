@@ -1,9 +1,9 @@
-"""Tables in users' hands, by one set of rules for the estimator's own answers, for clients and for scoring.
+"""Users' tables, by one set of rules for the estimator's own answers, for clients and for scoring.
 
-A table is a pandas DataFrame, pyarrow's Table or RecordBatch, what hands itself on as Arrow does (polars), or a list of
-records. A cell is a number where it is a float, an integer, a boolean or a Decimal; None, NaN and pandas' own are a
-missing number. Strings and dates are no numbers. A .csv holds text alone, so that its cells have a rule of their own,
-`number_in`: a number, a boolean or nothing may be written there. pandas is not imported before a table needs it.
+A table is a pandas DataFrame, pyarrow's Table or RecordBatch, an object with Arrow's PyCapsule interface (polars), or a
+list of records. A cell is a number if it is a float, an integer, a boolean or a Decimal; None, NaN and pandas' missing
+values are a missing number. Strings and dates are not numbers. A .csv holds only text, so its cells have a separate
+rule, `number_in`: a number, a boolean or nothing. pandas is not imported before a table needs it.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ NUMERIC_KINDS = "fiub"
 """The kinds of numpy's dtypes that are numbers."""
 
 PLAIN_NUMBERS = frozenset(map(np.dtype, ("int64", "float64", "bool")))
-"""The dtypes of categories that are looked up by their codes."""
+"""The dtypes of categories that are converted by their codes."""
 
 SHOWN = 5
-"""How many names of columns an error shows."""
+"""The number of column names in an error."""
 
 MISSING_WORDS = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
     | {"<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 )
-"""The cells of a .csv that are a missing number: those that pandas takes for one."""
+"""The cells of a .csv that are a missing number, the same as in pandas."""
 
 BOOLEAN_WORDS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 """The cells of a .csv that are a boolean."""
 
 MOST_DIGITS = 20
-"""Integers of more digits are read as floats: int64 holds none of them."""
+"""Integers with more digits than this are read as floats: int64 cannot hold them."""
 
 ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
-"""The methods by which a table hands itself on: Arrow's PyCapsule interface."""
+"""The methods of Arrow's PyCapsule interface, through which a table exports its data."""
 
 
 class NotNumber(ValueError):  # noqa: N818
-    """A column holds what is no number: `value` in `row`."""
+    """A column holds a value that is not a number: `value` in `row`."""
 
     def __init__(self, row: int, value: object) -> None:
         super().__init__(f"it holds {value!r} in row {row}")
         self.row, self.value = row, value
 
     def of_row(self, column: object) -> str:
-        """Return the sentence on this row of a column."""
+        """Return the message about this row of a column."""
         return f"Row {self.row} of column '{column}' holds {self.value!r}, which is not a number."
 
 
 def not_numbers(wrong: Mapping[Any, NotNumber], owner: str = "") -> str:
-    """Return the sentence on columns that hold what is no number.
+    """Return the message about columns that hold values that are not numbers.
 
     Args:
         wrong: column name → the first such cell.
-        owner: what stands behind the names: " of input 'X'".
+        owner: the words that follow the names: " of input 'X'".
     """
     (first, error), *others = wrong.items()
     where = f"'{first}' holds {error.value!r} in row {error.row}" if others else str(error)
@@ -70,36 +70,36 @@ def not_numbers(wrong: Mapping[Any, NotNumber], owner: str = "") -> str:
 
 
 def is_table(rows: object) -> TypeGuard[Any]:
-    """Whether they are a pandas DataFrame."""
+    """Return whether rows are a pandas DataFrame."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(rows, pandas.DataFrame)
 
 
 def is_tabular(rows: object) -> bool:
-    """Whether they are a table of any kind, which `as_frame` makes a DataFrame."""
+    """Return whether rows are a table of any kind that `as_frame` converts to a DataFrame."""
     return is_table(rows) or _are_records(rows) or any(hasattr(rows, method) for method in ARROW)
 
 
 def _are_records(rows: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
-    """Whether they are a list of mappings."""
+    """Return whether rows are a list of mappings."""
     return isinstance(rows, list | tuple) and bool(rows) and all(isinstance(record, Mapping) for record in rows)
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is pandas' own for one that is missing."""
+    """Return whether a value is one of pandas' own missing values."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
 def as_frame(rows: Any) -> Any:
-    """Return a table of any kind as a pandas DataFrame; anything else as it is.
+    """Return a table of any kind as a pandas DataFrame; anything else unchanged.
 
-    A list of records, mappings of names to values, has the columns of all of them: a name that a record lacks is
-    missing there.
+    A list of records, mappings of names to values, has the columns of all of them: a name that a record lacks is a
+    missing value there.
 
     Raises:
-        TypeError: it hands itself on as Arrow does, and is no table.
-        MissingExtra: it does so, and pyarrow is not installed.
+        TypeError: an object with Arrow's PyCapsule interface is not a table.
+        MissingExtra: an object has this interface, and pyarrow is not installed.
     """
     if is_table(rows) or not is_tabular(rows):
         return rows
@@ -119,7 +119,7 @@ def as_frame(rows: Any) -> Any:
 def column_numbers(column: Any) -> np.ndarray:
     """Return a column, of a DataFrame or an array, as numbers `[rows]`; a missing one is NaN.
 
-    Integers and booleans keep their type where none is missing, and Decimals that are whole numbers become int64.
+    Integers and booleans keep their type if none is missing, and Decimals that are whole numbers become int64.
 
     Raises:
         NotNumber: it holds something else.
@@ -142,7 +142,7 @@ def column_numbers(column: Any) -> np.ndarray:
 
 
 def number_in(cell: str) -> float | None:
-    """Return the number that a cell of a .csv writes, an integer exactly; NaN if it is missing, None if it is none."""
+    """Return the number in a cell of a .csv, an integer exactly; NaN if it is missing, None if it is not a number."""
     word = cell.strip()
     if word in MISSING_WORDS:
         return np.nan
@@ -157,13 +157,13 @@ def number_in(cell: str) -> float | None:
 
 
 def cell_numbers(cells: Sequence[Any], wrong: dict[int, NotNumber] | None = None, *, written: bool) -> np.ndarray:
-    """Return cells one by one as numbers `[rows]`, NaN where one is missing.
+    """Return cells as numbers `[rows]`, NaN for a missing one.
 
-    With `wrong` a cell that is no number becomes NaN too, and comes there by its row. With `written` the cells are a
-    .csv's, and a string is what `number_in` makes of it; otherwise no string is a number.
+    With `wrong` a cell that is not a number also becomes NaN, and its error is put there by row. With `written` the
+    cells are a .csv's, and strings are read by `number_in`; otherwise no string is a number.
 
     Raises:
-        NotNumber: a cell is no number, and there is no `wrong`.
+        NotNumber: a cell is not a number, and `wrong` is not given.
     """
     found: list[Any] = []
     for row, cell in enumerate(cells):
@@ -179,7 +179,7 @@ def cell_numbers(cells: Sequence[Any], wrong: dict[int, NotNumber] | None = None
 
 
 def _of_cells(values: list[Any]) -> np.ndarray:
-    """Return Python's numbers as an array, exact where all of them are whole."""
+    """Return Python's numbers as an array, exact if all of them are whole."""
     kinds = set(map(type, values))
     missing = {kind for kind in kinds if kind is type(None) or kind.__name__ in ("NAType", "NaTType")}
     if not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds - missing):
@@ -197,26 +197,26 @@ def _of_cells(values: list[Any]) -> np.ndarray:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a number that is no float is a whole one."""
+    """Return whether a number other than a float is whole."""
     if isinstance(value, Decimal):
         return value.is_finite() and value == int(value)
     return isinstance(value, Integral | np.bool_)
 
 
 def _is_number(value: object) -> bool:
-    """Whether a cell is a number or missing."""
+    """Return whether a cell is a number or missing."""
     if value is None or is_missing(value):
         return True
     return isinstance(value, Real | Decimal | np.bool_) and _has_float(value)
 
 
 def _reads_as_number(value: object) -> bool:
-    """Whether a value is a string such as "3.5" or "True", which says less about what is wrong than others."""
+    """Return whether a value is a string such as "3.5" or "True", a less helpful example in an error than others."""
     return isinstance(value, str) and value != "" and number_in(value) is not None
 
 
 def _has_float(value: Any) -> bool:
-    """Whether float64 holds a number of this size."""
+    """Return whether float64 can hold a number of this size."""
     try:
         float(value)
     except (OverflowError, ValueError):
@@ -225,19 +225,19 @@ def _has_float(value: Any) -> bool:
 
 
 def in_words(names: Sequence[Any]) -> str:
-    """Return names of columns, the first of them at least, for an error."""
+    """Return names of columns for an error, only the first ones if there are many."""
     shown = ", ".join(repr(str(name)) for name in names[:SHOWN])
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
 
 
 def beside(missing: Sequence[Any], columns: Sequence[Any], wanted: Sequence[Any]) -> str:
-    """Return what a table has that lacks columns: those that nobody wants, and which of them are closest.
+    """Return words on the unused columns of a table that lacks some, and on the closest names among them.
 
     Args:
-        missing: the columns that it lacks.
-        columns: those that it has.
-        wanted: all that were looked for.
+        missing: the missing columns.
+        columns: the present columns.
+        wanted: all requested columns.
     """
     others = [str(name) for name in columns if name not in set(wanted)]
     if not others:

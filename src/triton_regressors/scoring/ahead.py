@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def ahead(items: Iterator[T], count: int = 2) -> Iterator[T]:
-    """Yield items, of which a thread takes the next ones from where they come while the caller works on one."""
+    """Yield items while a thread fetches the next ones from the iterator."""
     end = object()
     with ThreadPoolExecutor(1) as thread:
         waiting = deque(thread.submit(next, items, end) for _ in range(count))

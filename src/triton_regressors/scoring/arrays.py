@@ -1,7 +1,7 @@
-"""Rows as the caller's library holds them, and answers as it gets them back: NumPy, torch, and any that speaks DLPack.
+"""Conversion of rows and answers between the caller's library and the model: NumPy, torch, and any with DLPack.
 
-DLPack is the protocol by which libraries hand over memory instead of copying it: `__dlpack_device__` says where a
-tensor lies, and `__dlpack__(stream=...)` has the stream that is named wait for what makes it.
+DLPack is the protocol by which libraries hand over memory instead of copying it: `__dlpack_device__` gives a tensor's
+device, and `__dlpack__(stream=...)` makes the named stream wait for the work that produces the tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXACT = {
     "FP32": ("bool", "uint8", "int8", "int16", "float16", "bfloat16"),
     "FP64": ("bool", "uint8", "int8", "int16", "int32", "float16", "bfloat16", "float32"),
 }
-"""torch's types whose numbers a type of an input holds as they are."""
+"""The torch types whose numbers an input's type holds exactly."""
 
 DTYPES = {"FP32": "float32", "FP64": "float64"}
 
@@ -33,9 +33,9 @@ DTYPES = {"FP32": "float32", "FP64": "float64"}
 class Given:
     """Rows as the model reads them, and the way back.
 
-    `rows` are torch's tensor where they lie on a GPU, a mapping of names to `Given`, or else anything in CPU memory.
-    `device` is the GPU that answers go to, None for the CPU, and `give` makes of torch's tensor of answers what the
-    caller gets; None where this is NumPy's array.
+    `rows` are a torch tensor on a GPU, a mapping of names to `Given`, or else anything in CPU memory. `device` is the
+    GPU that answers go to, None for the CPU. `give` converts torch's tensor of answers for the caller; None if the
+    caller gets NumPy's array.
     """
 
     rows: Any
@@ -43,7 +43,7 @@ class Given:
     give: Callable[[Any], Any] | None = None
 
     def answer(self, values: Any) -> Any:
-        """Return answers, an array or torch's on the GPU, where and as the rows were given."""
+        """Return answers, given as an array or a torch tensor on the GPU, on the rows' device and in their library."""
         if self.give is None:
             return values
         import torch
@@ -65,9 +65,9 @@ class Given:
 
 
 def given(X: Any) -> Given:
-    """Return rows in the caller's hands.
+    """Return the caller's rows as `Given`.
 
-    A mapping answers as the first of its tensors on a GPU, or else as the first that is not NumPy's.
+    Answers to a mapping follow its first tensor on a GPU, or else its first tensor that is not NumPy's.
 
     Raises:
         InvalidRequest: a tensor cannot be read, with its name.
@@ -80,13 +80,13 @@ def given(X: Any) -> Given:
 
 
 def on_gpu(X: torch.Tensor, tensor: InputTensor, model: str) -> torch.Tensor | None:
-    """Return rows on a GPU as the input of a model holds them, or None where that has to be judged on the CPU.
+    """Return rows on a GPU in the type of a model's input, or None if the CPU has to check them.
 
-    What float32 does not hold becomes infinity, which no model takes. A number that is compared with categories is not
+    A number beyond float32 becomes infinity, which no model takes. A number that is compared with categories is not
     rounded.
 
     Raises:
-        InvalidRequest: they are no matrix as wide as the input, or no numbers.
+        InvalidRequest: they are not a matrix as wide as the input, or not numbers.
     """
     import torch
 
@@ -139,7 +139,7 @@ def _of_torch(X: torch.Tensor, name: str, give: Callable[[Any], Any]) -> Given:
 
 
 def _array(X: torch.Tensor) -> np.ndarray:
-    """Return a tensor as an array, over the same memory where it lies in the CPU's."""
+    """Return a tensor as an array, over the same memory if it is on the CPU."""
     import torch
 
     X = X.cpu().resolve_conj()
@@ -147,7 +147,7 @@ def _array(X: torch.Tensor) -> np.ndarray:
 
 
 def _library(X: Any) -> Callable[[Any], Any]:
-    """Return how the library of a tensor takes one from torch; one that cannot gets torch's, itself DLPack."""
+    """Return the function with which a tensor's library takes one from torch; without one, torch's tensor is kept."""
     space = X.__array_namespace__() if hasattr(X, "__array_namespace__") else None
     space = space or sys.modules.get(type(X).__module__.partition(".")[0])
     take: Callable[[Any], Any] = getattr(space, "from_dlpack", lambda answer: answer)

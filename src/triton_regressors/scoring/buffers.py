@@ -1,7 +1,7 @@
-"""New matrices whose columns lie in one piece each, in memory that is used again.
+"""New matrices with contiguous columns, in memory that is reused.
 
-Memory that a process has never touched can cost more than what is written to it: the system gives it page by page, and
-each has to be cleared. What large matrices lie in is therefore kept for the next ones.
+Memory that a process has never touched can cost more than the writes to it: the system gives it page by page, and has
+to clear each page. The memory of large matrices is therefore kept for the next ones.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any
 import numpy as np
 
 PAGE_NUMBERS = 1024
-"""Where columns begin a multiple of so many numbers apart, their first numbers share few places of a core's cache."""
+"""Columns whose starts are a multiple of this many numbers apart compete for few places of a core's cache."""
 
 LINE_NUMBERS = 16
 
 LEAST_BYTES = 2**20
-"""What is smaller lies in memory of its own."""
+"""Smaller matrices get memory of their own."""
 
 MOST_KEPT = 4
-"""As many as one thread's rows take: some are computed, and those that come next are converted or wait."""
+"""The number of kept matrices, enough for one thread: some are computed, the next ones are converted or wait."""
 
 
 class Buffers:
-    """Memory that is not in use at present; several threads may ask for it."""
+    """A pool of free memory, for use by several threads."""
 
     def __init__(self) -> None:
         self._free: deque[np.ndarray] = deque(maxlen=MOST_KEPT)
 
     def by_columns(self, rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return a matrix `[rows, columns]`, each of whose columns lies at some distance from the next.
+        """Return a matrix `[rows, columns]` with padding between its columns.
 
-        What reads it row by row meets as many places of memory as there are columns, and a core's cache can hold them
-        all unless they are a power of two apart.
+        A reader that goes row by row touches one place of memory per column, and a core's cache can hold all of these
+        unless they are a power of two apart.
         """
         apart = rows if rows < PAGE_NUMBERS else rows + (LINE_NUMBERS - rows) % PAGE_NUMBERS
         matrix: np.ndarray = self._array(columns, apart, dtype)[:, :rows].T
@@ -53,7 +53,7 @@ class Buffers:
 
 
 class _Lent:
-    """Memory as the object that numpy asks for it: arrays over it keep it, and with the last of them it is free."""
+    """The owner of an array's memory for numpy: the memory returns to the pool with the last array over it."""
 
     def __init__(
         self, memory: np.ndarray, free: deque[np.ndarray], shape: tuple[int, int], dtype: np.dtype[Any]
@@ -67,9 +67,9 @@ class _Lent:
 
 
 def pinned_by_columns(rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return a matrix `[rows, columns]` whose columns lie one below the other in memory that a GPU copies soonest.
+    """Return a matrix `[rows, columns]` with contiguous columns in pinned memory, which a GPU copies fastest.
 
-    torch keeps such memory for the next that is asked for, as pinning it takes long.
+    torch keeps such memory for later requests, because pinning takes long.
     """
     import torch
 

@@ -22,17 +22,17 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
-"""So many rows are read, converted and given to a GPU at once, or as many as hold so many numbers."""
+"""The limits, in rows and in numbers, on the rows that are read, converted and given to a GPU at once."""
 
 MANY_NUMBERS, THREADS = 2**20, min(4, max(len(os.sched_getaffinity(0)) - 1, 1))
-"""From so many numbers on they are copied in threads, while one core computes; more than four gain nothing."""
+"""From this many numbers on, this many threads copy them while one core computes; more than four gain nothing."""
 
 NewMatrix = Callable[[int, int, "np.dtype[Any]"], np.ndarray]
-"""Makes a matrix of so many rows and columns of a type; `buffers.py` has two of them."""
+"""A function that makes a matrix from rows, columns and type; `buffers.py` has two."""
 
 
 class Columns:
-    """The columns of a table in a user's hands, and some of its rows.
+    """The columns of a user's table.
 
     `table` is a pandas DataFrame, a pyarrow Table or RecordBatch, any other table that `as_frame` takes, or a mapping
     of names to arrays of one dimension.
@@ -72,13 +72,13 @@ class Columns:
         return Columns(self.table[left] if self._pandas else {name: self.table[name] for name in left})
 
     def data_frame(self) -> pd.DataFrame:
-        """Return it as a client takes it."""
+        """Return the table as a DataFrame, the form for a client."""
         if self._arrow:
             return self.table.to_pandas()
         return self.table if self._pandas else pd.DataFrame(dict(self.table))
 
     def numbers(self, names: Sequence[str]) -> Iterator[np.ndarray | None]:
-        """Yield columns of numbers, NaN where one is missing; None where it holds anything else."""
+        """Yield columns of numbers, with NaN for a missing one; None for a column with anything else."""
         if self._pandas and len(set(self.table.dtypes)) == 1:  # one by one they take longer than their numbers
             places = {name: place for place, name in enumerate(self.names)}
             columns = self.table.to_numpy().T
@@ -105,7 +105,7 @@ class Columns:
 
 
 def _of_arrow(column: Any) -> np.ndarray | None:
-    """Return pyarrow's numbers, where they lie if none is missing; None for anything else."""
+    """Return pyarrow's numbers, without a copy if none is missing; None for anything else."""
     from pyarrow import types
 
     kind = column.type
@@ -121,7 +121,7 @@ def _of_arrow(column: Any) -> np.ndarray | None:
 
 
 def _utf8(chunk: Any) -> np.ndarray:
-    """Return an array of strings as bytes, each different one made once."""
+    """Return an array of strings as bytes, with one object per different string."""
     import pyarrow as pa
 
     coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
@@ -132,17 +132,17 @@ def _utf8(chunk: Any) -> np.ndarray:
 
 
 def rows_together(width: int) -> int:
-    """Return how many rows of so many columns are read and converted at once."""
+    """Return how many rows of `width` columns are read and converted at once."""
     return max(min(MOST_ROWS, MOST_NUMBERS // max(width, 1)), 1)
 
 
 def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, new: NewMatrix) -> Tensors:
-    """Return the tensors that a table is for a model with these inputs, as `model_tensors` makes them.
+    """Return a table as the tensors of a model with these inputs, with the results of `model_tensors`.
 
     `new` makes matrices for columns of numbers.
 
     Raises:
-        InvalidRequest: a column is missing, or what it holds does not fit; see `model_tensors`.
+        InvalidRequest: a column is missing, or its content does not fit; see `model_tensors`.
     """
     named = all(isinstance(name, str) for name in columns.names)
     if len(inputs) == 1 and not (named and inputs[0].columns):
@@ -167,7 +167,7 @@ def tensors_of(columns: Columns, inputs: Sequence[InputTensor], model: str, new:
 
 
 def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], model: str) -> None:
-    """Raise InvalidRequest unless there is a tensor for each input, as wide as a server wants it."""
+    """Raise InvalidRequest unless there is a tensor for each input with the width that a server requires."""
     for tensor in inputs:
         if tensor.name not in tensors:
             raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' is missing.")
@@ -177,7 +177,7 @@ def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], mod
 
 
 def _matrix(columns: Columns, tensor: InputTensor, new: NewMatrix) -> np.ndarray | None:
-    """Return a tensor of numbers; None where the longer way has to judge."""
+    """Return a tensor of numbers; None if the slower path has to check it."""
     if tensor.categories or tensor.datatype not in DTYPES:
         return None
     dtype, found = np.dtype(DTYPES[tensor.datatype]), list[np.ndarray]()
@@ -214,6 +214,6 @@ def _copy(columns: Sequence[np.ndarray], matrix: np.ndarray) -> None:
 
 
 def _text(columns: Columns, tensor: InputTensor) -> np.ndarray | None:
-    """Return a tensor of strings; None where the longer way has to judge."""
+    """Return a tensor of strings; None if the slower path has to check it."""
     found = [each for name in tensor.columns if (each := columns.strings(name)) is not None]
     return np.stack(found, axis=1) if len(found) == len(tensor.columns) else None

@@ -1,4 +1,4 @@
-"""Files of rows: which there are, what they hold, the parts that they are scored in, and their rows batch by batch."""
+"""Files of rows: the search for them, their columns, their division into parts, and their rows batch by batch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from triton_regressors.tables import MISSING_WORDS, NotNumber, cell_numbers, not
 
 SUFFIXES = (".parquet", ".csv")
 PART_ROWS = 1_000_000
-"""A part ends with the row group that makes it so many rows: what a crash costs at most."""
+"""A part ends with the row group that brings it to this many rows: a crash loses at most one part."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Unreadable(Exception):  # noqa: N818
-    """A file cannot be read, or does not fit the entry; where that ends a run it becomes a `ScoringError`."""
+    """A file cannot be read, or does not fit the entry; if that ends a run, it becomes a `ScoringError`."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of rows. groups: the rows of a .parquet's row groups; () of a .csv, whose rows nobody has counted.
+    """A file of rows. groups: the rows of a .parquet's row groups; () for a .csv, whose rows are not counted.
 
     below: its path within the folder that was given, or its name. own: its columns; schema: with those that its path
     states, as folders date=2026-01-31 do, whose values are hive. size and mtime_ns tell a changed file from an
@@ -55,7 +55,7 @@ class Source:
     hive: tuple[tuple[str, str | None], ...]
 
     def unchanged(self) -> bool:
-        """Whether the file is as it was found."""
+        """Return whether the file is unchanged since it was found."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -64,13 +64,13 @@ class Source:
 
     @property
     def csv(self) -> bool:
-        """Whether it is a .csv."""
+        """True if the file is a .csv."""
         return self.path.lower().endswith(".csv")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some row groups of a source, or all of a .csv (None): what is done or not done after a crash."""
+    """Some row groups of a source, or all of a .csv (None): the unit that is either done or not done after a crash."""
 
     number: int
     source: int
@@ -80,9 +80,9 @@ class Part:
 
 
 def find_files(inputs: Sequence[Path | str]) -> list[tuple[Path, Path]]:
-    """Return the files that files, folders and globs name, each with the folder it was looked for in, sorted by path.
+    """Return the files that files, folders and globs name, each with its base folder, sorted by path.
 
-    In folders it is those that end in .parquet or .csv, at any depth; what begins with . or _ is left out.
+    Folders give their files that end in .parquet or .csv, at any depth; names that begin with . or _ are left out.
     """
     found: dict[Path, Path] = {}
     for given in map(str, inputs):
@@ -106,12 +106,12 @@ def find_files(inputs: Sequence[Path | str]) -> list[tuple[Path, Path]]:
 
 
 def look(path: Path, base: Path, scorer: Scorer, *, by_row: bool = False) -> Source:
-    """Return what a file is, after reading no more than where it says so.
+    """Return the description of a file, reading only its metadata or its first block.
 
-    With `by_row` a cell of a .csv that is no number is the matter of its row, and not looked at here.
+    With `by_row` a cell of a .csv that is not a number concerns only its row, and is not checked here.
 
     Raises:
-        Unreadable: it cannot be read, or lacks a column that the entry takes, or has one of another kind.
+        Unreadable: the file cannot be read, or lacks a column that the entry takes, or has one of another kind.
     """
     below = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)
     try:
@@ -159,7 +159,7 @@ def plan_parts(sources: Sequence[Source], part_rows: int = PART_ROWS) -> list[Pa
 
 
 def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
-    """Return the kept columns as the output has them: the same type in every file."""
+    """Return the fields of the kept columns in the output; each has the same type in every file."""
     fields = []
     for name in scorer.keep:
         kinds = {_plain(source.schema.field(name).type): source for source in sources}
@@ -171,9 +171,9 @@ def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
 
 
 def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
-    """Yield the rows of a part in their order, with the columns that are needed and no others.
+    """Yield the rows of a part in their order, with only the needed columns.
 
-    A column of a .csv with a cell that is no number is one of strings: see `as_numbers`.
+    A column of a .csv with a cell that is not a number is a column of strings: see `as_numbers`.
     """
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in scorer.inputs for name in each.columns), *scorer.keep]))
@@ -187,9 +187,9 @@ def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
 
 
 def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
-    """Yield columns of a part that stand in the file itself.
+    """Yield columns of a part that are in the file itself.
 
-    A reader of one file keeps its rows in order; of some row groups of a file, pyarrow's datasets were seen not to.
+    A reader of one file keeps its rows in order; pyarrow's datasets were seen not to, for some row groups of a file.
     """
     try:
         if source.csv:
@@ -203,9 +203,9 @@ def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str
 
 
 def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
-    """Return a table of a .csv with numbers where the entry takes them, and the reason for each row without.
+    """Return a table of a .csv with numbers in the entry's number columns, and the reason for each wrong row.
 
-    A cell that is no number is null in the table.
+    A cell that is not a number is null in the table.
     """
     refused: dict[int, str] = {}
     for name in _unread(table.schema, scorer):
@@ -217,7 +217,7 @@ def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str
 
 
 def _read_numbers(table: pa.Table, scorer: Scorer) -> pa.Table:
-    """Return a .csv's table with numbers in place of the columns of strings that write nothing else."""
+    """Return a .csv's table with the columns of strings that hold only numbers converted to numbers."""
     missing = pa.array(sorted(MISSING_WORDS), pa.string())
     for name in _unread(table.schema, scorer):
         trimmed = compute.utf8_trim_whitespace(table[name])
@@ -235,23 +235,23 @@ def _read_numbers(table: pa.Table, scorer: Scorer) -> pa.Table:
 
 
 def _unread(schema: pa.Schema, scorer: Scorer) -> list[str]:
-    """Return the columns of strings where the entry takes numbers."""
+    """Return the columns of strings for which the entry takes numbers."""
     names = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
     return [name for name in names if name in schema.names and types.is_string(schema.field(name).type)]
 
 
 def _put(table: pa.Table, name: str, numbers: np.ndarray) -> pa.Table:
-    """Return a table with numbers in place of a column, null where one is NaN."""
+    """Return a table with a column replaced by numbers, with null for NaN."""
     return table.set_column(table.schema.get_field_index(name), name, pa.array(numbers, from_pandas=True))
 
 
 def one_line(error: Exception) -> str:
-    """Return what an error of pyarrow's or the system's says."""
+    """Return the message of an error of pyarrow or the system in one line."""
     return " ".join(str(error).split()).rstrip(".")
 
 
 def _kinds(scorer: Scorer) -> dict[str, Any]:
-    """Return the types that columns of a .csv are read as: strings and what is kept as they stand there."""
+    """Return the types in which a .csv's columns are read; strings and kept columns stay text."""
     kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
     for tensor in scorer.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
@@ -260,10 +260,10 @@ def _kinds(scorer: Scorer) -> dict[str, Any]:
 
 
 def _csv_schema(path: str, scorer: Scorer, *, by_row: bool) -> pa.Schema:
-    """Return the columns of a .csv, with the types that its first block has where the entry takes numbers.
+    """Return the columns of a .csv; the first block gives the types of the entry's number columns.
 
     Raises:
-        InvalidRequest: the block holds what is no number there, unless that is each row's own matter (`by_row`).
+        InvalidRequest: the block holds a value there that is not a number, unless that concerns only its row (`by_row`).
     """
     with pyarrow.csv.open_csv(path) as reader:
         kinds = _kinds(scorer)
@@ -288,10 +288,10 @@ def _csv_schema(path: str, scorer: Scorer, *, by_row: bool) -> pa.Schema:
 
 
 def _csv_tables(path: str, scorer: Scorer, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield a .csv block by block, with numbers where the entry takes them, and these columns alone.
+    """Yield a .csv block by block, with only these columns, and with numbers in the entry's number columns.
 
-    pyarrow reads plain numbers fastest. Where it finds anything else in their place, the file is read once more as
-    strings, from the first row that is left on. A column that holds what is no number stays one of strings.
+    pyarrow reads plain numbers fastest. If it finds anything else in their place, the rest of the file is read again as
+    strings. A column with a value that is not a number stays a column of strings.
     """
     kinds, done = _kinds(scorer), 0
     try:
@@ -314,7 +314,7 @@ def _csv_reader(path: str, kinds: Mapping[str, Any], names: Sequence[str] | None
 
 
 def _check(schema: pa.Schema, scorer: Scorer) -> None:
-    """Raise InvalidRequest where a column is missing, is there twice, or is of a kind that the entry does not take."""
+    """Raise InvalidRequest if a column is missing, is duplicated, or is of a kind that the entry does not take."""
     owners = {tensor.name: f" of input '{tensor.name}'" for tensor in scorer.inputs}
     groups = [(tensor.columns, owners[tensor.name]) for tensor in scorer.inputs]
     check_columns(pd.DataFrame(columns=schema.names), [*groups, (scorer.keep, " to keep")])
@@ -328,7 +328,7 @@ def _check(schema: pa.Schema, scorer: Scorer) -> None:
 
 
 def _stated(name: str, scorer: Scorer) -> pa.DataType:
-    """Return the type of a column that folders' names state: a number where the entry takes one."""
+    """Return the type of a column that folders' names state: a number if the entry takes one."""
     inputs = [tensor for tensor in scorer.inputs if name in tensor.columns and not tensor.text]
     return pa.string() if not inputs else pa.int64() if inputs[0].datatype == "INT64" else pa.float64()
 
@@ -338,7 +338,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type of Arrow's holds numbers, booleans among them."""
+    """Return whether an Arrow type holds numbers or booleans."""
     return any(check(kind) for check in (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal))
 
 

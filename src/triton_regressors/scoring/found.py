@@ -1,4 +1,4 @@
-"""Which version of an entry scores, and where: found without loading it."""
+"""The choice of an entry's version and device for scoring, without loading the entry."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CPU_GROUP = 2
 
 
 def choose_entry(directory: Path, version: int | str | None) -> Entry:
-    """Return the version of an entry that is named, or else the one that a server answers with.
+    """Return the named version of an entry, or else the one that a server answers with.
 
     Raises:
-        ScoringError: it is not there, or is not this project's.
+        ScoringError: the version does not exist, or is not this project's.
     """
     try:
         if not directory.is_dir():
@@ -71,7 +71,7 @@ def answers_column(entry: Entry) -> bool:
 
 
 def digest_of(entry: Entry, config: Any) -> str:
-    """Return a digest of what decides an answer: the version's files, by plan.json's digests, and the configuration."""
+    """Return a digest of all that determines an answer: the version's files, through plan.json, and the configuration."""
     told = {name: value.string_value for name, value in config.parameters.items()}
     tensors = [(each.name, each.data_type, list(each.dims)) for each in (*config.input, *config.output)]
     configured = json.dumps([sorted(told.items()), tensors, config.max_batch_size]).encode()
@@ -79,11 +79,11 @@ def digest_of(entry: Entry, config: Any) -> str:
 
 
 def choose_device(device: str, config: Any) -> tuple[bool, int]:
-    """Return whether it is a GPU, and its number.
+    """Return whether a device is a GPU, and its number.
 
     Args:
         device: "auto" is the first GPU, if there is one and config.pbtxt does not keep the entry on CPUs; "cpu", "gpu"
-            and "gpu:1" say it, as "cuda" and "cuda:1" do.
+            and "gpu:1" name a device, as "cuda" and "cuda:1" do.
         config: the entry's configuration.
 
     Raises:
@@ -102,7 +102,7 @@ def choose_device(device: str, config: Any) -> tuple[bool, int]:
 
 
 def only_on_cpus(config: Any) -> bool:
-    """Whether config.pbtxt keeps an entry on CPUs."""
+    """Return whether config.pbtxt keeps an entry on CPUs."""
     return {group.kind for group in config.instance_group} == {CPU_GROUP}
 
 

@@ -1,6 +1,6 @@
-"""The work folder of a run, beside its output: what was asked, and the parts that are done.
+"""The work folder of a run, beside its output: the arguments, and the finished parts.
 
-A run that was ended before its end is gone on with by the same call, if the model and the files are what they were.
+The same call continues an interrupted run, if the model and the files are unchanged.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SAME = {
     "columns": "with the features {}",
     "device": "on the {}",
 }
-"""What a run says of itself, and how a sentence says it."""
+"""A run's key in the journal → its wording in an error."""
 
 
 def work_folder(output: Path) -> Path:
-    """Return where parts lie until the output is whole."""
+    """Return the folder of the parts until the output is complete."""
     return output.with_name(f"{output.name}.partial")
 
 
 @contextmanager
 def only_run(work: Path) -> Iterator[None]:
-    """Make the work folder and hold it; the system lets go of it when this process ends, however it ends.
+    """Make the work folder and lock it; the system releases the lock when this process ends, however it ends.
 
     Raises:
-        ScoringError: another process has it, or it cannot be made.
+        ScoringError: another process has locked the folder, or it cannot be made.
     """
     try:
         work.mkdir(exist_ok=True)
@@ -58,23 +58,23 @@ def only_run(work: Path) -> Iterator[None]:
 
 
 def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart: bool) -> set[int]:
-    """Return the parts that are done, by number, and note in the journal what is asked.
+    """Return the numbers of the finished parts, and write the arguments into the journal.
 
     Args:
         work: the work folder.
-        told: what decides the answers: the keys of `SAME`, "digest" of the model, and "files" by path.
+        told: all that determines the answers: the keys of `SAME`, "digest" of the model, and "files" by path.
         parts: all parts.
-        restart: forget what is done.
+        restart: forget finished parts.
 
     Raises:
-        ScoringError: an earlier run in this folder was asked something else; the sentence says what.
+        ScoringError: an earlier run in this folder had other arguments; the message names the difference.
     """
     journal = work / JOURNAL
     told = json.loads(json.dumps(told))
     if restart:
         clear(work)
     if not journal.exists():
-        clear(work)  # parts without a journal are nobody's
+        clear(work)  # parts without a journal belong to no run
         with writing(journal) as temporary:
             temporary.write_text(json.dumps(told, indent=1), encoding="utf-8")
         return set()
@@ -92,7 +92,7 @@ def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart
 
 
 def clear(work: Path) -> None:
-    """Remove what is in the work folder."""
+    """Remove the content of the work folder."""
     for path in work.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -1,4 +1,4 @@
-"""`load`: an entry as a model in this process, from the rows that a user holds to answers beside them."""
+"""`load`: an entry as a model in this process, with answers on the device of a user's rows."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class Model:
 
     **Rows** are a NumPy array, a list of lists or of records, a DataFrame of pandas or polars, a pyarrow Table or
     RecordBatch, a mapping of column names to columns or of input names to matrices, or a tensor `[rows, n_features]` of
-    torch, CuPy or any library that speaks DLPack. Columns are taken by name where the model and the rows have names.
-    Numbers are converted to the input's type as for a request; a number that it does not hold is refused.
+    torch, CuPy or any library with DLPack. Columns are taken by name if the model and the rows have names. Numbers are
+    converted to the input's type as for a request; a number that the type cannot hold is refused.
 
-    **Answers** are float32. They are where the rows were and of their kind: torch's tensor for torch's, on the same
+    **Answers** are float32. They are on the device and of the kind of the rows: a torch tensor for torch's, on the same
     device, CuPy's array for CuPy's, and NumPy's array for arrays, lists and tables. A library without `from_dlpack`
-    gets torch's tensor, which speaks DLPack itself. No answer has a gradient.
+    gets a torch tensor, which itself supports DLPack. No answer has a gradient.
 
-    **On a GPU** rows lie on the model's own device and are read there. Everything is put on torch's current stream of
-    that device, and a DLPack tensor's own stream is waited for by its protocol. A call returns when its answers are
-    there and its rows are known to hold nothing that the model refuses: the one thing the CPU waits for is this stream.
-    Rows of an entry with further inputs, strings or integers, go through the CPU, and their answers back.
+    **On a GPU** rows lie on the model's own device and are read there. All work goes on torch's current stream of that
+    device, and DLPack's protocol waits for a tensor's own stream. A call returns when its answers are complete and its
+    rows are known to hold nothing that the model refuses: the CPU waits only for this stream. Rows of an entry with
+    further inputs, strings or integers, go through the CPU, and their answers back.
 
     Threads may share a model and wait for each other. A pickled model holds the path of its entry and is loaded again
-    where it is used first. A forked process may use a model on a CPU; one on a GPU has to be loaded there.
+    at its first use. A forked process may use a model on a CPU; a model on a GPU has to be loaded in that process.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[InputTensor, ...]:
-        """What the entry takes."""
+        """The entry's inputs."""
         return self._known.inputs
 
     @property
@@ -104,28 +104,28 @@ class Model:
 
     @property
     def where(self) -> str:
-        """What computes, in words: "torch on the CPU"; it loads the entry."""
+        """The engine and device in words: "torch on the CPU". Reading it loads the entry."""
         model = self._model()
         return f"{model.engine} on {model.where}"
 
     def on_gpu(self) -> bool:
-        """Return whether it computes on a GPU of this machine."""
+        """Return whether the model computes on a GPU of this machine."""
         return choose_device(self.device, read_config(self.entry.directory))[0]
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
-        """Return what the estimator's `predict` returns, as float32.
+        """Return the estimator's predictions as float32.
 
         Args:
             X: the rows, see `Model`.
             return_std: return the predictions and their standard deviations, as scikit-learn's Gaussian processes do.
 
         Returns:
-            `[rows]`, `[rows, 1]` where the estimator answers one target so, or `[rows, n_targets]` of several targets;
-            with `return_std` two of these.
+            `[rows]`, `[rows, 1]` if the estimator answers one target in this shape, or `[rows, n_targets]` for several
+            targets; with `return_std` two of these.
 
         Raises:
-            InvalidRequest: the rows do not fit, or a row holds what the model does not take, with the sentence that a
-                request would get; or the entry has no standard deviations.
+            InvalidRequest: the rows do not fit, or a row holds a value that the model does not take, with the message
+                that a request would get; or the entry has no standard deviations.
             ScoringError: the entry has changed since it was found, or does not load.
         """
         found = self._infer(X, (Y, STD) if return_std else (Y,), squeeze=True)
@@ -141,7 +141,7 @@ class Model:
         return found[LOWER], found[UPPER]
 
     def infer(self, X: Any, *, outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return output name → float32 `[rows, width]`, as a server answers.
+        """Return output name → float32 `[rows, width]`, like a server's answer.
 
         Args:
             X: the rows, see `Model`.
@@ -153,12 +153,12 @@ class Model:
         return self._infer(X, self.outputs if outputs is None else outputs)
 
     def tensors(self, columns: Columns) -> Tensors:
-        """Return the tensors of a table; `InvalidRequest` where it does not fit."""
+        """Return the tensors of a table; raise `InvalidRequest` if it does not fit."""
         new = pinned_by_columns if self._model().reads_gpu else self._buffers.by_columns
         return tensors_of(columns, self.inputs, self.name, new)
 
     def check_outputs(self, outputs: Sequence[str]) -> tuple[str, ...]:
-        """Return names of outputs; raise `InvalidRequest` unless there are such, one at least."""
+        """Return names of outputs without duplicates; raise `InvalidRequest` unless all exist and there is one."""
         unknown = [name for name in outputs if name not in self.widths]
         if unknown or not outputs or isinstance(outputs, str):
             asked = f"no output {unknown[0]!r}" if unknown else "outputs, and at least one must be named"
@@ -183,9 +183,9 @@ class Model:
         return self._of_host(rows.host(), outputs) if found is None else found
 
     def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
-        """Return the outputs of a tensor or an array with nothing to convert; None where the longer way has to judge.
+        """Return the outputs of a tensor or an array with nothing to convert; None if the slower path is needed.
 
-        It has to where X is anything else, or holds a number that is refused. See `LocalModel.answer` for `flat`.
+        The slower path is needed if X is anything else, or holds a refused number. See `LocalModel.answer` for `flat`.
         """
         model = self._loaded
         if model is None or not model.takes(X):
@@ -194,9 +194,9 @@ class Model:
         return found
 
     def _of_gpu(self, X: torch.Tensor, outputs: tuple[str, ...]) -> dict[str, torch.Tensor] | None:
-        """Return the outputs of rows that the model's GPU reads where they lie; None where the CPU has to look at them.
+        """Return the outputs of rows that the model's GPU reads in place; None if the CPU has to check them.
 
-        It has to where a number is refused, to say which in the words of a request, and where there are other inputs.
+        The CPU has to check them if a number is refused, to name it in the error, or if there are other inputs.
         """
         model, tensor = self._model(), self.inputs[0]
         if model.device != X.device:
@@ -220,13 +220,13 @@ class Model:
         return self._answers(tensors, outputs)
 
     def _by_input(self, X: Mapping[str, Any]) -> bool:
-        """Return whether a mapping names inputs, or else columns, which have one dimension each."""
+        """Return whether a mapping names inputs rather than columns, which have one dimension each."""
         names = {tensor.name for tensor in self.inputs}
         columns = {name for tensor in self.inputs for name in tensor.columns}
         return set(X) <= names - columns or not any(map(_is_column, X.values()))
 
     def _of_table(self, columns: Columns, outputs: tuple[str, ...]) -> Answers:
-        """Return the outputs of a table; of a large one some rows are converted while those before are computed."""
+        """Return the outputs of a table; for a large one, conversion of the next rows overlaps with computation."""
         rows, size = len(columns), rows_together(sum(tensor.width for tensor in self.inputs))
         if rows <= size:
             return self._answers(self.tensors(columns), outputs)
@@ -253,11 +253,11 @@ class Model:
         return {name: np.concatenate([answer[name] for answer in found]) for name in outputs}
 
     def _parts(self, tensors: Tensors) -> list[Part]:
-        """Return the rows that are computed at once."""
+        """Return the parts of the rows that are computed at once."""
         return replace(self._known, max_batch_size=self._model().max_rows).parts(tensors)
 
     def _model(self) -> Any:
-        """Return the model, loaded; a process has one of each."""
+        """Return the loaded model; a process shares one for each entry and device."""
         if self._loaded is None:
             from triton_regressors.scoring.model import load
 
@@ -280,21 +280,21 @@ def load(
         model = tr.load("model_repository/diabetes")
         y = model.predict(X)
 
-    What runs is the entry's own code, as a Triton server would run it: load entries that you trust. Its files are
-    checked, and it is proved on its golden rows, which takes seconds; a process loads it once. It takes torch, the
-    Triton language, NumPy and safetensors, and no scikit-learn.
+    The entry's own code runs, as on a Triton server: load only entries that you trust. Its files are checked, and it is
+    tested on its golden rows, which takes seconds; a process loads it once. It needs torch, the Triton language, NumPy
+    and safetensors, but not scikit-learn.
 
     Args:
         entry: the entry's directory.
-        version: which one; None: the one that a server answers with, which config.pbtxt decides, now.
-        columns: names of a table's columns that are the features, those of one input after those of another, in place
-            of the names that the entry has. Without either all columns are taken in their order.
-        device: "auto" is the first GPU where there is one that the entry may use, or else the CPU; "cpu", "gpu",
+        version: the entry's version; None: the one that a server answers with, by config.pbtxt at this time.
+        columns: names of a table's feature columns, input after input, in place of the entry's own names. Without any
+            names all columns are taken in their order.
+        device: "auto" is the first GPU if there is one that the entry may use, or else the CPU; "cpu", "gpu",
             "gpu:1", as well as torch's "cuda", "cuda:1" and `torch.device`.
 
     Raises:
         ScoringError: there is no such entry, version or device, or it does not load.
-        InvalidRequest: `columns` are not as many as the entry takes.
+        InvalidRequest: the number of `columns` differs from the entry's.
         MissingExtra: torch and the Triton language, which entries compute with, are not installed.
     """
     model = Model(entry, version=version, columns=columns, device=device)

@@ -1,7 +1,7 @@
-"""An entry's own model in this process: what the Triton server's Python backend would run, and nothing else.
+"""An entry's own model in this process: exactly the code that the Triton server's Python backend would run.
 
-The model is the entry's `model.py` with the kernels that lie beside it, so that every rule, every message and every bit
-is what a server gives. What the backend's process gives a model comes from `stand_in.py`.
+The model is the entry's `model.py` with the kernels beside it, so that every rule, every message and every bit is the
+same as a server's. `stand_in.py` replaces the backend's module.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, 
 
 _LOADING = threading.Lock()
 _ON_GPU: dict[int, threading.RLock] = {}
-"""A lock for each GPU: its models share streams, and what one thread launches must not go into another's graph."""
+"""A lock for each GPU: its models share streams, and one thread's launches must not go into another's CUDA graph."""
 
 _MODELS: weakref.WeakSet[LocalModel] = weakref.WeakSet()
 
 CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
-"""Fewer rows of a light model cost Python more time than the CPU, and more numbers a core does not keep near."""
+"""Batch limits on a CPU: with fewer rows a light model spends more time in Python; more numbers leave a core's cache."""
 
 MANY_BYTES = 2**17
-"""From so many on rows are brought to a GPU before the model is asked; fewer it stages itself."""
+"""From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
 
 class LocalModel:
     """A version of an entry on a device of this process; threads wait for each other.
 
-    `engine` is what computes, `device` torch's, `where` it in words, `max_rows` how many rows a batch may have, and
-    `reads_gpu` whether the model takes rows that lie in a GPU's memory.
+    `engine` is the engine's name, `device` torch's device, `where` the device in words, `max_rows` the largest batch in
+    rows, and `reads_gpu` says whether the model takes rows in a GPU's memory.
     """
 
     def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
@@ -69,11 +69,11 @@ class LocalModel:
             "model_instance_device_id": str(number),
         }
         try:
-            # Loading sets a thread's current GPU, and for the whole process threads and what NumPy warns of.
+            # Loading sets the thread's current GPU, and for the whole process the threads and NumPy's warnings.
             with self._alone(), one_thread(), np.errstate(all=None):
                 self._model: Any = _model_class(entry.version_directory)()
                 self._model.initialize(arguments)
-        except Exception as error:  # whatever stands in the way: the entry's own classes of errors among them
+        except Exception as error:  # any failure, including the entry's own error classes
             raise ScoringError(f"{self._name} does not load: {plain_reason(str(error))}.") from error
         runner = self._model.runner
         self.engine: str = runner.engine
@@ -91,7 +91,7 @@ class LocalModel:
     def execute(
         self, requests: Sequence[Tensors], outputs: Sequence[str]
     ) -> list[dict[str, np.ndarray] | InferenceError]:
-        """Answer requests as one batch: output name → array [rows, width] for each, or why it is refused."""
+        """Answer requests as one batch: output name → array [rows, width] for each, or the reason for its refusal."""
         with self._alone(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             sent: Sequence[Mapping[str, Any]] = requests
             if self.reads_gpu and sum(X.nbytes for tensors in requests for X in tensors.values()) >= MANY_BYTES:
@@ -100,9 +100,9 @@ class LocalModel:
             return [self._answer(response) for response in responses]
 
     def takes(self, X: Any) -> bool:
-        """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that is read as it lies.
+        """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that is read in place.
 
-        Then there is nothing to convert and nothing to refuse but its numbers.
+        Such an X needs no conversion, and only its numbers may be refused.
         """
         if self._prepared is not None:
             return (
@@ -126,10 +126,10 @@ class LocalModel:
         )
 
     def answer(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
-        """Return outputs of rows that `takes` accepts, where they lie; None where a number is refused.
+        """Return outputs of rows that `takes` accepts, on their device; None if a number is refused.
 
-        On a GPU a number of rows that was met before is one graph. The caller's settings of torch cannot reach it, and
-        only inference mode would reach its answers, by making them tensors that autograd refuses.
+        On a GPU a known number of rows runs as one CUDA graph. The caller's settings of torch do not affect it; only
+        inference mode would affect its answers, by making them tensors that autograd refuses.
 
         Args:
             X: the rows.
@@ -170,7 +170,7 @@ class LocalModel:
             raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
 
     def on_device(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
-        """Return outputs of a matrix in this GPU's memory, new tensors beside it; None where a number is refused.
+        """Return outputs of a matrix in this GPU's memory as new tensors there; None if a number is refused.
 
         Args:
             X: `[rows, width]` of the model's only input in its type; torch's current stream has made it.
@@ -187,7 +187,7 @@ class LocalModel:
             return self._through_host(X.contiguous(), outputs)
 
     def _through_host(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
-        """Return the outputs by an entry of an earlier release, which reads rows there and answers in CPU memory."""
+        """Return the outputs of an entry of an earlier release, which reads rows on the GPU and answers on the CPU."""
         torch.cuda.current_stream(self.device).synchronize()  # the model reads the rows on streams of its own
         found = []
         for first in range(0, len(X), self.max_rows):
@@ -204,7 +204,7 @@ class LocalModel:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Have the model's device for this thread, and torch as it is in a process of its own."""
+        """Hold the model's lock, with its device current in this thread and torch in its default state."""
         if self._gpu >= 0 and self._process != os.getpid():
             raise ScoringError(
                 f"{self._name} was loaded on a GPU before this process was forked, and CUDA does not work after a "
@@ -230,9 +230,9 @@ class LocalModel:
 
 
 def rows_at_once(config: Any, *, on_gpu: bool) -> int:
-    """Return how many rows are computed at once: as many as on a server, or more, on a GPU all that are converted.
+    """Return how many rows are computed at once: at least a server's limit, and on a GPU all rows converted at once.
 
-    A server's limit keeps requests from waiting for each other. No answer depends on it.
+    A server's limit keeps requests from waiting for each other. No answer depends on this number.
     """
     asked: int = config.max_batch_size
     width = sum(int(tensor.dims[0]) for tensor in config.input)
@@ -240,7 +240,7 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
 
 
 def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> LocalModel:
-    """Return the model, which this process loads once; `digest` tells an entry from one that took its place."""
+    """Return the model, which this process loads once; `digest` distinguishes an entry from one that replaced it."""
     with _LOADING:
         return _loaded(entry, on_gpu, number, digest)
 
@@ -251,7 +251,7 @@ def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> LocalModel
 
 
 def _after_fork() -> None:
-    """Let a forked process begin with locks that no thread holds: the threads that held them stayed behind."""
+    """Give a forked process new locks: the threads that held the old ones do not exist in it."""
     global _LOADING
     _LOADING = threading.Lock()
     _ON_GPU.clear()
@@ -263,7 +263,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_plain() -> bool:
-    """Return whether torch is as in a process of its own: no mode is on, and every default is torch's."""
+    """Return whether torch is in its default state: no mode is on, and every default is torch's own."""
     return (
         torch.get_default_dtype() is torch.float32
         and not torch.is_inference_mode_enabled()
@@ -275,7 +275,7 @@ def _is_plain() -> bool:
 
 @contextmanager
 def _plain_torch() -> Iterator[None]:
-    """Undo what the caller has told torch and what would reach the model: modes, autocast and defaults."""
+    """Undo the caller's settings of torch that would affect the model: modes, autocast and defaults."""
     if _is_plain():
         yield
         return
@@ -297,7 +297,7 @@ def _model_class(version: Path) -> Any:
     """Import a version's `model.py` under a name of its own; nothing is written beside it."""
     package = f"triton_regressors_entry_{hashlib.sha256(str(version.resolve()).encode()).hexdigest()[:16]}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
-        del sys.modules[name]  # of an entry that lay there before
+        del sys.modules[name]  # from an earlier entry at this path
     spec = ModuleSpec(package, None, is_package=True)
     spec.submodule_search_locations = [str(version.resolve())]
     with _importing():
@@ -308,7 +308,7 @@ def _model_class(version: Path) -> Any:
 
 @contextmanager
 def _importing() -> Iterator[None]:
-    """Have the module there that the backend gives a model, and no caches written into the repository."""
+    """Provide the module that the backend gives a model, and keep caches out of the repository."""
     before, wrote = sys.modules.get(UTILS), sys.dont_write_bytecode
     sys.modules[UTILS], sys.dont_write_bytecode = utils(), True
     try:

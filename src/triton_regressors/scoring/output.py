@@ -1,4 +1,4 @@
-"""Where answers go: one file for all rows, or one for each file of rows; made of parts, and there only when whole."""
+"""The output of answers: one file for all rows, or one for each file of rows; it appears only when complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triton_regressors.scoring.parts import GROUP_ROWS, writing
 
 
 def check_output(output: Path, given: Sequence[Any], files: Sequence[str]) -> None:
-    """Raise ScoringError where an output cannot be made, or a later run would take it for rows."""
+    """Raise ScoringError if an output cannot be made, or a later run would take it for rows."""
     if output.suffix and output.suffix.lower() not in SUFFIXES and not output.is_dir():
         raise ScoringError(f"Cannot write to {output}: the suffix must be {', '.join(SUFFIXES)}, or none for a folder.")
     if not output.parent.is_dir():
@@ -29,7 +29,7 @@ def check_output(output: Path, given: Sequence[Any], files: Sequence[str]) -> No
 
 
 def targets(output: Path, sources: Sequence[Source]) -> dict[Path, set[int]]:
-    """Return each file of answers and the sources whose rows it has, by their places.
+    """Return each file of answers and the positions of the sources whose rows it has.
 
     Raises:
         ScoringError: two files would have the same name.
@@ -47,7 +47,7 @@ def targets(output: Path, sources: Sequence[Source]) -> dict[Path, set[int]]:
 
 
 def join(files: Sequence[Path], target: Path, schema: pa.Schema) -> None:
-    """Make a file of the answers in parts, one below the other; a single part is moved."""
+    """Join the answers of parts into one file, in order; a single part is moved."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if len(files) == 1 and target.suffix.lower() == ".parquet":
@@ -63,7 +63,7 @@ def join(files: Sequence[Path], target: Path, schema: pa.Schema) -> None:
 
 
 def list_refused(output: Path, refused: Sequence[tuple[str, str, str]]) -> Path | None:
-    """Write file, row and reason of what was refused beside the output, and return where; None if there is nothing."""
+    """Write file, row and reason of each refusal beside the output, and return the path; None without refusals."""
     path = output.with_name(f"{output.stem if output.suffix.lower() in SUFFIXES else output.name}.refused.csv")
     path.unlink(missing_ok=True)  # of an earlier run
     if not refused:

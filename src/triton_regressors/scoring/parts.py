@@ -1,7 +1,7 @@
-"""One part of the rows, scored: what a process, or an actor of Ray's, does at a time.
+"""Scoring of one part of the rows: the unit of work of a process, or of a Ray actor.
 
-A part's answers are a .parquet file of their own in the run's work folder. It is written under another name, and has
-its own once it is whole: that is how a later run knows that it is done.
+A part's answers are a .parquet file of their own in the run's work folder. The file is written under another name and
+renamed when complete; a later run recognises a finished part by this name.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
-"""Rows of a row group that is written."""
+"""Rows of a row group in the output."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all parts have in common: how they are scored, where they go, and whether refused rows stay empty."""
+    """The common settings of all parts: the scorer, the work folder, and whether refused rows stay empty."""
 
     scorer: Scorer
     work: Path
@@ -46,10 +46,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a part: rows that were scored, and of these refused ones; or why it was not, and where.
+    """The result of a part: the number of scored rows and of refused ones among them; or the error and its place.
 
-    `refused` says of an error that the model does not take a row, `fatal` that it is not the file that is wrong.
-    `computing_s` are the seconds in which the model computed, without reading, converting and writing.
+    `refused` says that the error is a row that the model does not take, `fatal` that the fault is not in the file.
+    `computing_s` is the model's computing time in seconds, without reading, converting and writing.
     """
 
     part: int
@@ -75,18 +75,18 @@ class Stopwatch:
 
 
 def part_file(work: Path, number: int) -> Path:
-    """Return where a part's answers are when they are whole."""
+    """Return the file of a part's complete answers."""
     return work / f"{number:06}.parquet"
 
 
 def refused_rows(work: Path, number: int) -> list[tuple[int, str]]:
-    """Return the rows of a part that were refused, by their place in their file, with the reason of each."""
+    """Return the refused rows of a part, by their number in their file, with the reason of each."""
     path = part_file(work, number).with_suffix(".json")
     return [tuple(pair) for pair in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
 
 
 def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], None] | None = None) -> Outcome:
-    """Score a part and write its answers; `advance` is told of rows as they are done."""
+    """Score a part and write its answers; `advance` receives the number of finished rows."""
     rows, wrong = part.first_row, list[tuple[int, str]]()
     path, clock = part_file(job.work, part.number), Stopwatch()
     try:
@@ -112,7 +112,7 @@ def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], No
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Give a name to write under; the file gets its own, in place of one that has it, once it is whole on the disk."""
+    """Yield a temporary path; once the file is complete on disk, rename it to `path`, replacing a file there."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -131,7 +131,7 @@ def _answered(
     clock: Stopwatch,
     advance: Callable[[int], None] | None,
 ) -> Iterator[pa.Table]:
-    """Yield the kept columns and answers of a part; what is refused has no answers, and comes to `wrong`.
+    """Yield the kept columns and answers of a part; refused rows have no answers, and are added to `wrong`.
 
     `clock` runs while the model computes.
     """
@@ -163,7 +163,7 @@ def _answered(
 
 
 def _kept(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return a column in the type that the output has it in; a number that this type does not hold is null."""
+    """Return a column in its type in the output; a number that this type cannot hold is null."""
     if column.type == kind or not (is_number(column.type) and is_number(kind)):
         return column.cast(kind)
     made, given = column.cast(kind, safe=False), column.cast(pa.float64(), safe=False)
@@ -174,9 +174,9 @@ def _kept(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def _converted(
     source: Source, part: Part, scorer: Scorer, *, by_row: bool
 ) -> Iterator[tuple[pa.Table, Tensors | None, dict[int, str]]]:
-    """Yield tables, their tensors, and the reason for each row that holds no number where one belongs.
+    """Yield tables, their tensors, and the reason for each row with another value in place of a number.
 
-    The tensors are None where a table does not fit, which is said when it is asked for.
+    The tensors are None if a table does not fit; the error is raised when the table is scored.
     """
     for table in batches(source, part, scorer):
         numbers, refused = as_numbers(table, scorer) if by_row and source.csv else (table, {})
@@ -189,7 +189,7 @@ def _converted(
 
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
-    """Yield tables in lists that make a row group."""
+    """Yield lists of tables that each form a row group."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)

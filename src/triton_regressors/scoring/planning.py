@@ -1,4 +1,4 @@
-"""What is to be scored: the scorer, the files that it fits, and their parts."""
+"""The plan of a scoring run: the scorer, the files that it fits, and their parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from triton_regressors.scoring.scorer import Scorer
 
 @dataclass(frozen=True)
 class Plan:
-    """Files and their parts, in order; schema: of the output. left_out: file → why it is not scored, which may grow."""
+    """Files and their parts, in order; schema: of the output. left_out: file → reason; it may grow during the run."""
 
     scorer: Scorer
     sources: list[Source]
@@ -25,7 +25,7 @@ class Plan:
     left_out: dict[str, str]
 
     def told(self, on_gpu: bool) -> dict[str, Any]:
-        """Return what decides the answers, for the journal."""
+        """Return all that determines the answers, for the journal."""
         scorer = self.scorer
         return {
             "entry": str(scorer.entry.directory),
@@ -49,7 +49,7 @@ def make_plan(
         given: files, folders and globs.
         options: the scorer's.
         leave_out: whether files that do not fit are left out; else they are errors.
-        by_row: whether a cell of a .csv that is no number is the matter of its row alone.
+        by_row: whether a cell of a .csv that is not a number concerns only its row.
 
     Raises:
         ScoringError: there are no files, or one does not fit.

@@ -1,4 +1,4 @@
-"""`score`: files of rows, larger than memory, to files of answers."""
+"""`score`: scoring of files of rows, which may be larger than memory, into files of answers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from triton_regressors.scoring.workers import here, in_processes, on_ray, ray_ha
 
 ERRORS = ("stop", "row", "file")
 Progress = Callable[[int, int | None], None]
-"""Is told of the rows that are done and of all rows; None where there is a .csv, whose rows nobody has counted."""
+"""A function that receives the finished rows and all rows; None instead of all if there is a .csv."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """What came of scoring files.
+    """The result of scoring files.
 
-    rows: in the output. empty: of these, refused ones, whose outputs are null. left_out: file → why none of its rows is
-    in the output. listed: the file that names both, or None. before: rows that an earlier run had done. seconds: from
-    the call until the output was there, with loading, reading, writing and joining. computing_s: how long of that the
-    model computed, in all processes together. where: what computed, in words.
+    rows: in the output. empty: the refused ones among them, whose outputs are null. left_out: file → the reason why
+    none of its rows is in the output. listed: the file that names both, or None. before: rows finished by an earlier
+    run. seconds: from the call to the complete output, with loading, reading, writing and joining. computing_s: the
+    model's computing time, over all processes. where: the engine and device in words.
     """
 
     output: Path
@@ -80,36 +80,36 @@ def score(
 ) -> Score:
     """Write an entry's answers to the rows of files, in their order, without a server.
 
-    Rows go part by part, a million or a row group at a time, whatever the files' size. Parts that are done lie beside
-    the output, in a folder of its name and `.partial`, until all are: then the output appears, whole. After a crash the
-    same call goes on with the parts that are left; it refuses to where the model or a file has changed.
+    Rows are scored part by part, a million or a row group at a time, for files of any size. Finished parts lie beside
+    the output, in a folder of its name and `.partial`; when all are finished, the complete output appears. After a
+    crash the same call continues with the remaining parts; it refuses to if the model or a file has changed.
 
     Args:
-        entry: the entry's directory, whose own code runs: score entries that you trust.
+        entry: the entry's directory. Its own code runs: score only entries that you trust.
         inputs: files, folders and globs of .parquet and .csv; those of a folder, at any depth, in the order of their
             paths. Columns that folders state, as in date=2026-01-31/, count as the files'.
         output: a .parquet or .csv for all of them, or a folder for a .parquet of each.
         version: see `load`, as for columns and device.
         outputs: their names.
         keep: columns that the output has too.
-        columns: those that are the features, if not the ones that the entry names.
+        columns: the feature columns, if they differ from the entry's names.
         device: "auto", "cpu", "gpu", "gpu:1".
-        errors: what happens where the model refuses a row, or a file cannot be read. "stop" ends the run. "row" leaves
-            the outputs of refused rows null. "file" leaves out files with a refused row, and those that cannot be read.
-            What is refused is listed, with the reasons, in a .csv beside the output.
-        workers: processes that score parts side by side, each in one thread on a CPU, or on the GPUs in turn; by
-            default this one alone.
+        errors: the response to a refused row or an unreadable file. "stop" ends the run. "row" leaves the outputs of
+            refused rows null. "file" leaves out files with a refused row, and unreadable ones. A .csv beside the output
+            lists refused rows and files with the reasons.
+        workers: processes that score parts in parallel, each in one thread on a CPU, or on the GPUs in turn; by
+            default only this one.
         ray: address of a Ray cluster ("auto", "local", "HOST:PORT"), whose actors score the parts: `workers` of them,
             by default as many as it has GPUs, or else cores. All its machines need to see the files by the same paths.
-        overwrite: replace an output that is there.
-        restart: forget what an earlier run of the same output has done.
+        overwrite: replace an existing output.
+        restart: forget the finished parts of an earlier run of the same output.
         progress: see `Progress`.
 
     Raises:
-        ScoringError: an argument, a file or an earlier run does not allow it; with errors="stop" also what a row or a
-            file met, with the row counted in its file from 0.
+        ScoringError: an argument, a file or an earlier run does not allow it; with errors="stop" also the error of a
+            row or a file, with the row counted in its file from 0.
         InvalidRequest: there is no such output, or names clash.
-        MissingExtra: pyarrow, what entries compute with, or Ray is not installed.
+        MissingExtra: pyarrow, the packages that entries compute with, or Ray is not installed.
     """
     began = time.perf_counter()
     require("score", "Scoring files")
@@ -159,14 +159,14 @@ def score(
 
 
 def _for_actors(device: str, plan: Plan) -> str:
-    """Return the device of Ray's actors: none needs a GPU for an entry that stays on CPUs."""
+    """Return the device of Ray's actors; an entry that stays on CPUs needs no GPU."""
     stays = device == "auto" and only_on_cpus(read_config(plan.scorer.entry.directory))
     return "cpu" if stays else device
 
 
 @dataclass
 class _Run:
-    """The parts of a plan on their way. rows: of each part that is done. `done` are those of an earlier run."""
+    """A run over the parts of a plan. rows: of each finished part. done: the parts finished by an earlier run."""
 
     plan: Plan
     work: Path
@@ -179,7 +179,7 @@ class _Run:
     where: str = ""
 
     def score(self, on_gpu: bool, workers: int | None, ray: str | None) -> None:
-        """Score what is not done; raise `ScoringError` where the run is to end at a refused row or a file."""
+        """Score the remaining parts; raise `ScoringError` if a refused row or a file ends the run."""
         plan, sources = self.plan, self.plan.sources
         self.rows = {number: pq.read_metadata(part_file(self.work, number)).num_rows for number in self.done}
         self.before = sum(self.rows.values())
@@ -211,7 +211,7 @@ class _Run:
         self.plan.left_out.setdefault(source.path, outcome.error)
 
     def _advance(self, rows: int) -> None:
-        """Tell of rows that are done, and of `rows` more of the part under way."""
+        """Report the finished rows, plus `rows` of the current part."""
         if self.progress is not None:
             counts = [part.rows for part in self.plan.parts]
             total = None if None in counts else sum(count or 0 for count in counts)
