@@ -1,4 +1,4 @@
-"""What all tests share: without a GPU the kernels run through the Triton language's interpreter."""
+"""The fixtures of all tests; without a GPU the kernels run through the Triton language's interpreter."""
 
 import gc
 import os
@@ -73,12 +73,12 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(engine: str) -> torch.device:
-    """Where the engine's tensors are."""
+    """Return the device of the engine's tensors."""
     return torch.device("cuda" if engine == "triton" else "cpu")
 
 
 @pytest.fixture(scope="session")
 def numpy1() -> None:
-    """Skips where numpy 1, beside which alone the embedded Triton server reads strings, cannot be given to it."""
+    """Skip if numpy 1, which the embedded Triton server needs to read strings, is not available."""
     if sys.version_info[:2] > NEWEST_PYTHON and np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         pytest.skip("numpy 1 has no wheel for this Python")

@@ -105,9 +105,9 @@ def describe_each_shape_once() -> None:
 
 
 def convert_operands_as_before() -> None:
-    """Which types and which shape operands are given depends on their types alone, and on a number among them.
+    """Convert operands as before, but with types and shape that depend only on their types and on a number among them.
 
-    NumPy stretches operands in the operation itself, so that they need not be copied before.
+    NumPy broadcasts operands in the operation itself, so that they need no copy before.
     """
     convert, stretch, expand = (
         TritonSemantic.binary_op_type_checking_impl,

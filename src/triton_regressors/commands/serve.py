@@ -101,9 +101,9 @@ def serve(
 
 
 def _keep_running(server: TritonServer, log: Console) -> None:
-    """Start a server again whenever it ends by itself, which one crafted request can cause.
+    """Start a server again whenever it ends by itself, which one crafted request can cause; it then answers as before.
 
-    The function waits for 1, 2, 4, ... seconds before, so that a server that ends repeatedly uses little of the machine.
+    Before each start there is a wait of 1, 2, 4, ... seconds, so that repeated ends use little of the machine.
 
     Raises:
         ServerError: the server ended for the sixth time in succession, none of them later than 60 s after it was

@@ -106,7 +106,7 @@ class Scorer(Model):
     def _by_row(
         self, columns: Columns, first: int, tensors: Tensors | None = None
     ) -> tuple[Answers, list[tuple[int, str]]]:
-        """Cut the table until each failing piece is one row if it cannot be converted; the model's refusals need no cut."""
+        """Answer a table. If it cannot be converted, cut it until each failing piece is a single row."""
         rows = len(columns)
         try:
             tensors = self.tensors(columns) if tensors is None else tensors
