@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests.processes import guard_descendants
 from triton_regressors.clients.numpy1 import NEWEST_PYTHON
 
-# A deadline would make each drawn example a test of how busy the machine is.
+# With a deadline, each drawn example would depend on the machine's load.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let nothing that tests start outlive this process, though it is killed."""
+    """End everything that tests start with this process, even if it is killed."""
     guard_descendants()
 
 

@@ -51,9 +51,9 @@ ROOMS = {
     "serving": {"engine", "format"},
     "backend": {"serving", "engine", "plan", "entry", "format"},
 }
-"""Each folder of kernels/ and the folders that it may import besides itself.
+"""Each room of kernels/ and the rooms that it may import besides itself.
 
-An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No folder names a family except the two
+An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No room names a family except the two
 with linear maps inside.
 """
 
