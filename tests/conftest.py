@@ -1,4 +1,4 @@
-"""What all tests share: without a GPU the kernels run through the Triton language's interpreter."""
+"""The fixtures of all tests; without a GPU the kernels run through the Triton language's interpreter."""
 
 import gc
 import os
@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests.processes import guard_descendants
 from triton_regressors.clients.numpy1 import NEWEST_PYTHON
 
-# A deadline would make each drawn example a test of how busy the machine is.
+# With a deadline, each drawn example would depend on the machine's load.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let nothing that tests start outlive this process, though it is killed."""
+    """End everything that tests start with this process, even if it is killed."""
     guard_descendants()
 
 
@@ -73,12 +73,12 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(engine: str) -> torch.device:
-    """Where the engine's tensors are."""
+    """Return the device of the engine's tensors."""
     return torch.device("cuda" if engine == "triton" else "cpu")
 
 
 @pytest.fixture(scope="session")
 def numpy1() -> None:
-    """Skips where numpy 1, beside which alone the embedded Triton server reads strings, cannot be given to it."""
+    """Skip if numpy 1, which the embedded Triton server needs to read strings, is not available."""
     if sys.version_info[:2] > NEWEST_PYTHON and np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         pytest.skip("numpy 1 has no wheel for this Python")

@@ -1,4 +1,4 @@
-"""What `plan.json` holds beside a plan, for versions that tests write themselves."""
+"""The content of `plan.json` besides a plan, for versions that tests write themselves."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

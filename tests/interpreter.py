@@ -1,4 +1,4 @@
-"""Spares the Triton language's interpreter work that it does anew in every operation of a kernel."""
+"""Caches work that the Triton language's interpreter would repeat in every operation of a kernel."""
 
 import functools
 from typing import Any
@@ -10,7 +10,7 @@ from triton.runtime import interpreter
 
 
 def spare_repeated_work() -> None:
-    """Have kernels take about an eighth of the time, and compute what they computed."""
+    """Make kernels take about an eighth of the time, with unchanged results."""
     call_functions_directly()
     look_up_number_types_once()
     replace_the_language_once()
@@ -105,9 +105,9 @@ def describe_each_shape_once() -> None:
 
 
 def convert_operands_as_before() -> None:
-    """Which types and which shape operands are given depends on their types alone, and on a number among them.
+    """Cache the types and shape of converted operands, which depend only on their types and on a number among them.
 
-    NumPy stretches operands in the operation itself, so that they need not be copied before.
+    NumPy broadcasts operands in the operation itself, so that they need no copy before.
     """
     convert, stretch, expand = (
         TritonSemantic.binary_op_type_checking_impl,

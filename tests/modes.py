@@ -1,4 +1,4 @@
-"""Has tests that run as root meet the modes of files."""
+"""Makes file modes apply to tests that run as root."""
 
 import contextlib
 import ctypes

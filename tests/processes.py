@@ -1,4 +1,4 @@
-"""Processes that tests start, and that end with them: with the block, and with a pytest that is killed."""
+"""Processes that tests start, and that end with the test's block or with a killed pytest."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
 """The same under every processor's BLAS kernels: `python -m tests.processors` tries every case of the catalogue.
 
 Cases are fitted once and exported in a process for each core type of OpenBLAS, NumPy's and SciPy's BLAS, which reads
-OPENBLAS_CORETYPE once, when it is loaded; a type that it does not have for this machine means the machine's own. What
-differs is printed, and a failure where exporter/products.py does not say so.
+OPENBLAS_CORETYPE once, when it is loaded; a type that it does not have for this machine means the machine's own.
+Differences are printed, and are a failure if exporter/products.py does not announce them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tests run in the same process and which begin first, where pytest-xdist runs them in several."""
+"""The choice of tests that share a process and of those that begin first, for pytest-xdist."""
 
 from typing import Any
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""What `describe --advise` says, from made-up times."""
+"""Tests of the advice of `describe --advise`, from made-up times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a wheel and a source distribution hold, and that they work, installed into an empty environment."""
+"""Tests of a wheel's and a source distribution's content, and of their use in an empty environment."""
 
 import os
 import re

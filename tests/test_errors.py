@@ -1,4 +1,4 @@
-"""The tree of errors in the docstring of errors.py is the tree that there is."""
+"""The tree of errors in the docstring of errors.py matches the classes."""
 
 import re
 

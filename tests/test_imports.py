@@ -51,10 +51,10 @@ ROOMS = {
     "serving": {"engine", "format"},
     "backend": {"serving", "engine", "plan", "entry", "format"},
 }
-"""What each room of kernels/ may import besides itself.
+"""Each room of kernels/ and the rooms that it may import besides itself.
 
-An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No room names a family but the two that
-have linear maps inside.
+An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No room names a family except the two
+with linear maps inside.
 """
 
 TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.builder")}
@@ -187,7 +187,7 @@ def test_nothing_in_the_package_imports_what_stands_beside_it():
 
 
 def test_imports_inside_functions_are_those_that_have_a_reason():
-    """What a module imports when it runs hides from who reads its head; each stands here with its reason."""
+    """Imports inside functions are not visible at a module's head; each is listed here with its reason."""
     found = {
         (name.removeprefix(f"{PACKAGE}."), other.removeprefix(f"{PACKAGE}."))
         for name, arrows in ARROWS.items()

@@ -1,4 +1,4 @@
-"""What a saved model of MLflow says of itself is read without MLflow, and not believed where it leads elsewhere."""
+"""A saved model's description is read without MLflow, and refused if it leads out of the model's folder."""
 
 import json
 

@@ -324,7 +324,7 @@ def printed(descriptor: Any, value: Any) -> str:
 
 
 def stays(places: list[Path], gone: set[Path]) -> bool:
-    """Whether one of the places is left, and everything around it."""
+    """Return whether one of the places is left, and everything around it."""
     return not places or any(all(place[: n + 1] not in gone for n in range(len(place))) for place in places)
 
 

@@ -79,7 +79,7 @@ CELLS: dict[str, tuple[list[Any], list[float] | str]] = {
     "a word": ([1.5, "old"], "it holds 'old' in row 1"),
     "a boolean and a word": ([True, "old"], "it holds 'old' in row 1"),
 }
-"""What two cells of a table hold → the numbers, or the end of the sentence that refuses them."""
+"""Two cells of a table → the numbers, or the end of the message that refuses them."""
 
 TEXT: dict[str, tuple[str, str, list[float] | str]] = {
     "booleans": ("True", "false", [1, 0]),
@@ -94,7 +94,7 @@ TEXT: dict[str, tuple[str, str, list[float] | str]] = {
     "Python's own": ("1.5", "1_000", "it holds '1_000' in row 1"),
     "other digits": ("1.5", "\u0663", "it holds '\u0663' in row 1"),
 }
-"""What two cells of a .csv hold → the same."""
+"""Two cells of a .csv → the numbers, or the end of the message that refuses them."""
 
 REFUSALS = (tr.ExportError, tr.InvalidRequest, tr.RowsError, tr.ScoringError)
 
@@ -150,7 +150,7 @@ DOORS = [(door, kind) for door in ("export", "Client", "load") for kind in ("pan
 
 
 def has_type(column: list[Any]) -> bool:
-    """Whether Arrow has a type for a column."""
+    """Return whether Arrow has a type for a column."""
     return len({type(cell) for cell in column if cell is not None and cell is not pd.NA}) <= 1
 
 

@@ -1,4 +1,4 @@
-"""Waits for what another process does in its own time."""
+"""Waiting for an event in another process."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One Triton server for all tests of the clients, with a small model whose rows say how it shall behave."""
+"""One Triton server for all tests of the clients, with a small model whose rows control its behaviour."""
 
 import asyncio
 import contextlib

@@ -66,7 +66,7 @@ def elsewhere(server: TritonServer, protocol: Protocol) -> str:
 
 
 def cross_site_post(server: TritonServer, key: str | None = None) -> tuple[int, str]:
-    """What any web page can send to a server on its reader's machine: no preflight asks that server first."""
+    """Send a request that any web page can send to a server on its reader's machine, without a CORS preflight."""
     config = {"backend": "python", "max_batch_size": 1, "instance_group": [{"kind": "KIND_CPU"}]}
     for kind, name in (("input", "X"), ("output", "y")):
         config[kind] = [{"name": name, "data_type": "TYPE_FP32", "dims": [1]}]
@@ -201,7 +201,7 @@ def test_private_arguments_reach_the_program_alone() -> None:
 
 
 def test_run_as_a_program_it_passes_on_signals_and_exit_codes() -> None:
-    """As docker/compose.yaml has it."""
+    """docker/compose.yaml runs it in this way."""
     run = [sys.executable, private_arguments.__file__]
     show = "import sys, time; print(sys.argv[1], flush=True); time.sleep(60)"
     environment = {**os.environ, VARIABLE: KEY}

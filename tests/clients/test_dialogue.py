@@ -1,4 +1,4 @@
-"""Which requests a prediction takes, and that models which are loaded anew meanwhile make no answer wrong."""
+"""Tests of a prediction's requests, and of its answers if models are loaded again meanwhile."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is known of a repository before a server starts on it."""
+"""Tests of the checks of a repository before a server starts on it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which Triton server is started, and with which interpreter for its models."""
+"""Tests of the choice of the Triton server and of the interpreter for its models."""
 
 import subprocess
 import sys

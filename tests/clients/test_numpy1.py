@@ -1,4 +1,4 @@
-"""numpy 1 for the server alone: fetched once, and what is said where it cannot be. test_strings.py serves with it."""
+"""numpy 1 for the server alone: it is fetched once, or an error says why not. test_strings.py serves with it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A child process is looked at, waited for and reaped, whatever became of its `Popen`'s lock."""
+"""A child process is polled, waited for and reaped, whatever the state of its `Popen`'s lock."""
 
 import os
 import signal

@@ -28,7 +28,7 @@ ROWS = np.array([[1, 2, 3]], np.float32)
 
 
 def leftovers(pid: int, shm_prefix: str) -> list[str]:
-    """What a server has left: processes of its group, and its files in shared memory."""
+    """Return a server's leftovers: processes of its group, and its files in shared memory."""
     found = [path.name for path in Path("/dev/shm").glob(f"{shm_prefix}*")]
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -117,7 +117,7 @@ def test_the_signal_that_ended_it_is_named(repository: Path) -> None:
 def test_a_shape_that_ends_it_over_http_is_refused_over_grpc(
     repository: Path, start: Callable[..., TritonServer]
 ) -> None:
-    """As docs/serving.md has it of this Triton server; it is the server's own fault."""
+    """docs/serving.md describes this fault of the Triton server itself."""
     server, shape = start([repository]), [2**31, 3]
     tensor = grpc_client.InferInput("X", shape, "FP32")
     tensor._raw_content = ROWS.tobytes()

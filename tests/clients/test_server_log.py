@@ -1,4 +1,4 @@
-"""What is read from the Triton server's log."""
+"""Tests of the reading of the Triton server's log."""
 
 import pytest
 
@@ -41,7 +41,7 @@ E1122 10:25:39.812657 29953 a.cc:1] "instance group m_0 of model m specifies inv
 
 
 def test_lines_that_only_tell_that_there_is_no_gpu() -> None:
-    """As a server of the wheel writes them; one that tells anything else is none of them."""
+    """The lines are those of the wheel's server; lines that report anything else do not count."""
     assert all(means_nothing(line, has_gpu=False) for line in WITHOUT_GPU.splitlines())
     assert not any(means_nothing(line, has_gpu=True) for line in WITHOUT_GPU.splitlines())
     assert not any(means_nothing(line, has_gpu=False) for line in FAULTS.splitlines())

@@ -1,4 +1,4 @@
-"""What rows become before they are sent, without a server."""
+"""Tests of the conversion of rows before they are sent, without a server."""
 
 import json
 from collections.abc import Callable

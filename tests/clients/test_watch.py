@@ -1,4 +1,4 @@
-"""What happens beside a running server: model processes that die, and entries that appear, change and go away."""
+"""Tests of the watcher beside a running server: dying model processes, and new, changed and removed entries."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def processes(server: TritonServer, model: str) -> list[int]:
 
 
 def said(server: TritonServer) -> list[str]:
-    """What the watcher wrote into the log."""
+    """Return the watcher's messages in the log."""
     return [readable_log_line(line).message for line in server.log.splitlines() if "triton_regressors]" in line]
 
 

@@ -1,4 +1,4 @@
-"""What the commands' tests share with those of the clients."""
+"""The fixture that the commands' tests share with those of the clients."""
 
 from tests.clients.conftest import write_model
 

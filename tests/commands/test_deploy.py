@@ -47,7 +47,7 @@ def deploy(folder: Path, *arguments: str, models: Path | None = None) -> Any:
 
 
 def build(overlay: Path) -> dict[str, Any]:
-    """What kustomize makes of it, by kind."""
+    """Return kustomize's output for an overlay, by kind."""
     program = shutil.which("kubectl") or shutil.which("kustomize")
     if program is None:
         pytest.skip("neither kubectl nor kustomize is installed")

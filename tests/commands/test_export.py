@@ -138,7 +138,7 @@ def test_describe_of_an_unknown_name_lists_the_entries_that_there_are(run_here, 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]", "[bold]m[/bold]", ":smile:"])
 def test_names_and_paths_are_printed_as_they_are(run_here, folder, name):
-    """They are no markup: an unmatched tag ended in an error after the entry was written, others were swallowed."""
+    """They are not markup: an unmatched tag once ended in an error after the entry was written, others vanished."""
     model, repository = f"{name}.skops", f"{name}/models"
     (folder / model).parent.mkdir(exist_ok=True)
     (folder / model).write_bytes((folder / "poly.skops").read_bytes())

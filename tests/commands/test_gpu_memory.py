@@ -1,4 +1,4 @@
-"""What serving takes of a GPU's memory: how it is told, and on a GPU, how much it is."""
+"""Tests of the GPU memory for serving: the sentence about it, and on a GPU, the amount."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `--help` prints can be read at 80 columns, says what an option takes, and its examples are right."""
+"""The output of `--help` can be read at 80 columns and names each option's value, and its examples are right."""
 
 import re
 import shlex

@@ -84,7 +84,7 @@ def test_a_pipe_gets_every_bit_as_csv(url: str, X: np.ndarray, tmp_path: Path) -
 
 
 def test_a_reader_that_leaves_is_no_error(url: str, X: np.ndarray, tmp_path: Path) -> None:
-    """As in `predict | head -1`, with more rows than a pipe holds."""
+    """The case is `predict | head -1`, with more rows than a pipe holds."""
     with running(predict(url, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -38,7 +38,7 @@ from triton_regressors.registry import Fetched
 
 pytestmark = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs mlflow: pip install mlflow-skinny")
 SERVER = ("alembic", "flask", "sqlalchemy", "uvicorn")
-"""What MLflow's server needs of `pip install mlflow`, and its client alone, mlflow-skinny, does not bring."""
+"""Packages that MLflow's server needs and `pip install mlflow` brings, but the client mlflow-skinny does not."""
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["b", "a", "c"])
 y = X @ [1.0, -2.0, 3.0] + 5
 LOW = QuantileRegressor(quantile=0.1, alpha=0).fit(X, y - X["a"])

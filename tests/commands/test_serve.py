@@ -42,7 +42,7 @@ def serving(repository: Path, stderr: int = subprocess.STDOUT) -> Iterator["subp
 
 
 def test_one_that_nobody_reads_ends(tmp_path: Path, write_model: WriteModel) -> None:
-    """As in `serve 2>&1 | head -1`, while it starts."""
+    """The case is `serve 2>&1 | head -1`, during the start."""
     write_model(tmp_path, "sums")
     with serving(tmp_path) as process:
         assert process.stdout is not None
@@ -95,7 +95,7 @@ def server_of(process: "subprocess.Popen[str]") -> int:
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:
-    """What it prints, up to the line that holds the words."""
+    """Return a process's output up to the line that holds the words."""
     assert process.stdout is not None
     shown = ""
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""What `describe --advise` does: it times a model on this machine, and looks up what is like it."""
+"""The work of `describe --advise`: time a model on this machine, and look up a similar measured model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def advice_on_entry(
     entry: Entry, document: Document, golden: Golden, gpu_usd: float | None, cpu_usd: float | None
 ) -> Advice:
-    """Return advice on an entry, timed on its golden rows; its estimator is not at hand."""
+    """Return advice on an entry, timed on its golden rows, without its estimator."""
     from triton_regressors.kernels.plan.plan import load_plan
 
     return _advice(None, load_plan(entry.version_directory, document), document, golden.X, None, gpu_usd, cpu_usd)
@@ -53,7 +53,7 @@ def _advice(
     gpu_usd: float | None,
     cpu_usd: float | None,
 ) -> Advice:
-    """Time the engines that this machine has, and `predict` where it is at hand, one after the other."""
+    """Time this machine's engines, and `predict` if it is available, one after the other."""
     from triton_regressors.exporter.config import STAGED_NUMBERS
     from triton_regressors.kernels.engine.input_check import Allowed
     from triton_regressors.stopwatch import cores, gpu_name, time_engine

@@ -26,7 +26,7 @@ _WINDOWS, _RESULT = "How long it is measured", "Results"
 
 
 class GeneratorName(str, Enum):
-    """What `--generator` accepts."""
+    """The values of `--generator`."""
 
     BUILTIN = "builtin"
     PERF_ANALYZER = "perf_analyzer"
@@ -284,7 +284,7 @@ def compare(
 
 
 def _windows(quick: bool, warmup_s: float | None, window_s: float | None, max_windows: int | None) -> dict[str, Any]:
-    """Return what was given of the windows, and else the defaults."""
+    """Return the given settings of the windows, with defaults for the others."""
     given = {"warmup_s": warmup_s, "window_s": window_s, "max_windows": max_windows}
     default = (
         {"warmup_s": 0.5, "window_s": 0.5, "max_windows": 6}
@@ -295,12 +295,12 @@ def _windows(quick: bool, warmup_s: float | None, window_s: float | None, max_wi
 
 
 def _exit_code(signals: list[int]) -> int:
-    """Return what a shell makes of a process that the first of these signals ended."""
+    """Return a shell's exit code for a process that the first of these signals ended."""
     return 128 + (signals or [signal.SIGINT])[0]
 
 
 def _check_writable(directory: Path) -> None:
-    """Raise ComparisonError unless files can be written into a directory that is there, or can be made."""
+    """Raise ComparisonError unless a directory exists or can be made, and files can be written into it."""
     from triton_regressors.clients.compare.errors import ComparisonError
 
     try:
@@ -312,7 +312,7 @@ def _check_writable(directory: Path) -> None:
 
 
 def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url: str | None, console: Console) -> None:
-    """Write the recommendation into the file, and have a running server read it."""
+    """Write the recommendation into the file, and make a running server read it."""
     with loading():
         from triton_regressors.clients.compare.batching import write_batching
         from triton_regressors.clients.infer import Client

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolName(str, Enum):
-    """What `--protocol` accepts."""
+    """The values of `--protocol`."""
 
     grpc = "grpc"
     http = "http"
@@ -32,7 +32,7 @@ ProtocolOption = Annotated[ProtocolName, typer.Option(metavar="NAME", help="Prot
 
 
 def entry_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the entries of the model repository whose names begin so, for a shell that completes a name."""
+    """Return the entries of the model repository whose names begin with `incomplete`, for shell completion."""
     repository = Path(ctx.params.get("repository") or DEFAULT_REPOSITORY)
     found = (path.parent.name for path in repository.glob("*/config.pbtxt"))
     return sorted(name for name in found if name.startswith(incomplete))

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "Scaling"
 SHARE = 0.8
-"""Share of what was measured at the latency limit that one replica is to get.
+"""The load of one replica as a share of the throughput measured at the latency limit.
 
 A further replica takes time to be ready, and the autoscaler lets the load exceed its threshold by 10 %.
 """
 
 
 class Platform(str, Enum):
-    """What `--for` accepts."""
+    """The values of `--for`."""
 
     kserve = "kserve"
     kubernetes = "kubernetes"
@@ -38,7 +38,7 @@ class Platform(str, Enum):
 
 
 class Device(str, Enum):
-    """What `--device` accepts."""
+    """The values of `--device`."""
 
     cpu = "cpu"
     gpu = "gpu"
@@ -245,7 +245,7 @@ def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
 
 
 def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tuple[bool, str]:
-    """Return whether replicas have a GPU, and where that comes from."""
+    """Return whether replicas have a GPU, and the source of this decision."""
     with loading():
         from triton_regressors.clients.compare.threshold import read_processors
         from triton_regressors.deployment import needs_gpu, uses_gpu
@@ -279,9 +279,9 @@ def _scaling(
     numbers: list[Number],
     scale: Callable[[float, float | None], Scaling],
 ) -> Scaling | None:
-    """Return what `scale` makes of the thresholds, which are added to the numbers.
+    """Return the result of `scale` for the thresholds, and add these to the numbers.
 
-    None without a comparison, unless scaling was asked for, which is an error then.
+    Without a comparison the result is None, or an error if scaling was asked for.
     """
     with loading():
         from triton_regressors import deployment
@@ -309,7 +309,7 @@ def _scaling(
     else:
         return None
     if waiting is not None and waiting < deployment.LEAST_WAITING:
-        waiting = None  # chance would add replicas
+        waiting = None  # random variation would add replicas
     numbers.append(deployment.Number(of_rate, deployment.threshold(rate), source))
     if waiting is not None:
         numbers.append(deployment.Number(of_queue, deployment.threshold(waiting), "the same share, at the same load"))
@@ -319,7 +319,7 @@ def _scaling(
 def _resources(
     configs: dict[str, Any], repository: Path, memory_mib: int | None, gpu: bool, numbers: list[Number]
 ) -> Resources:
-    """Return what a replica asks for, and add to the numbers where that comes from."""
+    """Return a replica's resources, and add their sources to the numbers."""
     with loading():
         from triton_regressors import deployment
         from triton_regressors.commands import serving_memory
@@ -366,7 +366,7 @@ def _resources(
 def _report(
     platform: Platform, directory: Path, numbers: list[Number], scaling: Scaling | None, gpu: bool, storage: str
 ) -> None:
-    """Print what was written, where each number comes from, and what to type next."""
+    """Print the written directory, the source of each number, and the next commands."""
     from triton_regressors.deployment import Number
 
     console = Console(highlight=False)

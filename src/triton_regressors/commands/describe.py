@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 ADVICE = "Whether a GPU makes sense"
 WIDEST = 100
-"""How many characters lines of advice have at most."""
+"""The most characters in a line of advice."""
 
 GPU_MEMORY_ROWS = 4096
-"""The largest batch of an entry unless it was given another."""
+"""The default of an entry's largest batch."""
 
 ModelOrEntry = Annotated[
     Path,
@@ -151,7 +151,7 @@ def describe(
     version = None if entry is None else entry.version
     text = Text(contract_of(name, version, document, golden, profile).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
-    console.print(text, soft_wrap=True)  # what is too long for the terminal is code, to be copied
+    console.print(text, soft_wrap=True)  # only code, to be copied, is too long for the terminal
     if entry is not None and gpu_memory:
         from triton_regressors.commands.gpu_memory import measure
 
@@ -162,14 +162,14 @@ def describe(
 
 
 def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
-    """Return the entry that is meant by its directory or its name in the repository, or None for a model's file.
+    """Return the entry of a directory or of a name in the repository, or None for a model's file.
 
-    Raises `PlanError` where there is none, with the names of those that there are.
+    Raises `PlanError` with the names of the existing entries if there is no such entry.
     """
     from triton_regressors.kernels.entry import find_entry, versions
     from triton_regressors.kernels.format.errors import PlanError
 
-    if os.path.isfile(what):  # which is False, and no error, for a name that is too long
+    if os.path.isfile(what):  # False, without an error, for a name that is too long
         return None
     for directory in (what, repository / what):
         if os.path.isdir(directory) and versions(directory):
@@ -187,7 +187,7 @@ def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
 
 
 def _stage_table(title: str, steps: Sequence[StepSummary]) -> Table:
-    """Return a plan as a table: its steps, and what they launch and hold."""
+    """Return a plan as a table: its steps, with their launches and numbers."""
     table = Table(title=title, title_justify="left", show_footer=True)
     table.add_column("step", footer=f"{len(steps)} step{'s' * (len(steps) != 1)}")
     table.add_column("reads")

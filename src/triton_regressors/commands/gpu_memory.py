@@ -1,8 +1,8 @@
-"""What a process that serves an entry takes of a GPU's memory, measured in a process made for that.
+"""The GPU memory of a process that serves an entry, measured in a new process.
 
     python -m triton_regressors.commands.gpu_memory VERSION_DIRECTORY MAX_ROWS      prints it as JSON
 
-A bare CUDA context is most of it, and no process that uses a GPU does without; the driver says by process what is used.
+Most of it is the bare CUDA context that every process on a GPU needs; the driver reports the memory of each process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GpuMemory:
     process: int
 
     def text(self) -> str:
-        """Return it as a sentence."""
+        """Return the memory as a sentence."""
         rest = self.process - self.context - self.weights
         return (
             f"GPU memory of a process that serves the entry: {self.process / MIB:,.0f} MiB, of which a CUDA context "
@@ -40,10 +40,10 @@ class GpuMemory:
 
 
 def measure(version: Path, max_rows: int) -> GpuMemory:
-    """Measure it for a version of an entry, on the first GPU.
+    """Measure the memory for a version of an entry, on the first GPU.
 
     Raises:
-        TritonRegressorsError: it cannot be measured here; it says why.
+        TritonRegressorsError: the memory cannot be measured here; the message says why.
     """
     command = [sys.executable, "-m", __spec__.name, str(version.resolve()), str(max_rows)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,10 +56,10 @@ def measure(version: Path, max_rows: int) -> GpuMemory:
 
 
 def used_by(process: int, answer: str) -> int:
-    """Return the bytes that a process uses, by the lines "PID, MiB" of `nvidia-smi`.
+    """Return the bytes that a process uses, from the lines "PID, MiB" of `nvidia-smi`.
 
     Raises:
-        LookupError: it is not among them, as in a container that numbers its processes by itself.
+        LookupError: the process is not listed, as in a container with its own process numbers.
     """
     rows = [line.split(",") for line in answer.splitlines() if "," in line]
     found = [memory.strip() for number, memory in rows if number.strip() == str(process)]

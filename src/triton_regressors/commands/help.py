@@ -1,4 +1,4 @@
-"""What `--help` prints: the usage, what the command does, its options in groups, and examples."""
+"""The output of `--help`: the usage, the command's purpose, its options in groups, and examples."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 WIDEST = 100
 NAMES_WIDTH = 28
-"""Columns for an option and what it takes; a longer one is folded."""
+"""Columns for an option and its value; a longer one is folded."""
 
 
 class Command(TyperCommand):
-    """A command whose help reads well at 80 columns, and names what an option takes in place of its type."""
+    """A command whose help reads well at 80 columns, and names an option's value instead of its type."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print it."""
@@ -38,8 +38,8 @@ class Group(TyperGroup):
 def _print_help(command: TyperCommand | TyperGroup, ctx: Any) -> None:
     """Print the help of a command.
 
-    Its docstring is refilled but for indented lines, and what follows `Examples:` comes last. Options without a panel
-    of their own come after those that have one.
+    The docstring is refilled except for indented lines, and the text after `Examples:` comes last. Options without a
+    panel come after those with one.
     """
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = min(console.width, WIDEST)
@@ -78,12 +78,12 @@ def _print_section(console: Console, title: str, rows: Iterable[tuple[Text, Text
 
 
 def _takes(parameter: Any) -> str:
-    """Return what stands for its value: PORT."""
+    """Return the placeholder for a parameter's value: PORT."""
     return parameter.metavar or str(parameter.name).upper()
 
 
 def _names(option: Any) -> Text:
-    """As it is typed: -o, --output FILE."""
+    """Return an option in its typed form: -o, --output FILE."""
     names = ", ".join(sorted(option.opts, key=len))
     if option.secondary_opts:
         names += " / " + ", ".join(option.secondary_opts)
@@ -92,7 +92,7 @@ def _names(option: Any) -> Text:
 
 
 def _words(parameter: Any) -> Text:
-    """Its help, and its default where that says something."""
+    """Return a parameter's help, and its default if that is informative."""
     default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
     if isinstance(default, bool):
         default = parameter.opts[0] if default and parameter.secondary_opts else ""

@@ -1,4 +1,4 @@
-"""How a command imports what it works with: when it runs, because torch and scikit-learn take seconds."""
+"""Imports of a command's dependencies when it runs, because torch and scikit-learn take seconds."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Have Ctrl-C end the process at once: what it raises within an import may come out as an ImportError."""
+    """Let Ctrl-C end the process at once: a KeyboardInterrupt within an import may become an ImportError."""
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -27,10 +27,10 @@ def loading() -> Iterator[None]:
 
 
 def import_modules(names: Sequence[str] | None) -> None:
-    """Import a user's modules, whose lowerings are then registered; those of the current directory too.
+    """Import a user's modules, also from the current directory, which registers their lowerings.
 
     Raises:
-        TritonRegressorsError: A module is not there, or an error is raised in it.
+        TritonRegressorsError: a module is missing, or raises an error.
     """
     here = os.getcwd()
     if names and here not in sys.path:
@@ -44,7 +44,7 @@ def import_modules(names: Sequence[str] | None) -> None:
 
 
 def _why_not(name: str, error: BaseException) -> str:
-    """Return why a module was not imported, and where in it that showed."""
+    """Return why a module was not imported, and the place in the module."""
     if name.endswith(".py") or os.sep in name:
         return "--import takes a module's name, such as my_module, and not a path"
     if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):

@@ -1,4 +1,4 @@
-"""What the commands share that read a fitted estimator's file: their options, the estimator and its sample."""
+"""Common parts of the commands that read a fitted estimator's file: options, the estimator and its sample."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def read_model(
     largest_mb: int,
     missing: float | None,
 ) -> tuple[Any, Any | None]:
-    """Return the estimator in a file, once the user's modules are imported, and the rows of a file or None.
+    """Import the user's modules, and return the estimator in a file, and the rows of a file or None.
 
-    Strings are as they are written there in the columns that the estimator reads as such.
+    Columns that the estimator reads as strings keep the file's text unchanged.
     """
     with loading():
         from triton_regressors.exporter.loading import load_estimator
@@ -117,7 +117,7 @@ def read_model(
 def read_rows(path: Path, estimator: Any) -> Any:
     """Return the rows of a file.
 
-    Strings are as they are written in the columns that the estimator reads as strings; an empty cell is missing there.
+    Columns that the estimator reads as strings keep the file's text unchanged; an empty cell is a missing value there.
     """
     with loading():
         from triton_regressors.clients.rows import read_table
@@ -130,8 +130,8 @@ def read_rows(path: Path, estimator: Any) -> Any:
 def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:
     """Return the rows of a file and their targets, which `export` takes as `calibrate`.
 
-    The targets are the named columns. Without a name it is the one column that the model does not know, or the last one
-    where the model or the file has no names.
+    The targets are the named columns. Without names, the target is the one column that the model does not know, or the
+    last one if the model or the file has no names.
 
     Raises:
         RowsError: the file cannot be read, or does not say which column is the target.
@@ -164,5 +164,5 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
 
 
 def make_console() -> Console:
-    """Return a console that prints names and paths as they are, brackets and colons included."""
+    """Return a console that prints names and paths unchanged, including brackets and colons."""
     return Console(markup=False, emoji=False, highlight=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Errors(str, Enum):
-    """What `--errors` accepts."""
+    """The values of `--errors`."""
 
     stop = "stop"
     row = "row"
@@ -97,7 +97,7 @@ def predict(
         notes.print(Text(f"{len(answers.refused):,} of {len(table):,} rows were refused; their answers are nan."))
     if output == _STDOUT or (output is None and not sys.stdout.isatty()):
         _write_csv(table, sys.stdout)
-        sys.stdout.flush()  # here, where typer ends the command quietly if nobody reads any more
+        sys.stdout.flush()  # flushed here, so that typer ends the command quietly if the reader is gone
     elif sys.stdout.isatty():
         Console().print(_preview(table))
         if output is None and len(table) > _SHOWN_ROWS:
@@ -146,7 +146,7 @@ def verify(
 
 
 def _as_columns(answers: dict[str, np.ndarray]) -> Any:
-    """Return a DataFrame with a column y, or y_0, y_1, ... where an output has several."""
+    """Return a DataFrame with a column y, or y_0, y_1, ... for an output with several columns."""
     import pandas as pd
 
     columns = {}
@@ -178,7 +178,7 @@ def _check_writable(output: Path) -> None:
 
 
 def _write_csv(table: Any, to: Path | TextIO) -> None:
-    """Write each number in as few digits as read back to the same float32."""
+    """Write each number with the fewest digits that read back to the same float32."""
     table.to_csv(to, index=False, na_rep="nan", lineterminator="\n")
 
 

@@ -1,4 +1,4 @@
-"""Which models `export` reads: those in files, and those in MLflow, which it downloads."""
+"""The models that `export` reads: those in files, and those in MLflow, which it downloads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from triton_regressors.registry import Fetched
 
 RETRIES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
-"""How often MLflow's client asks again, where the user does not say. Its own default, 7, is four minutes of silence."""
+"""The default number of retries of MLflow's client. The client's own default, 7, means four minutes of silence."""
 
 
 @dataclass(frozen=True)
 class ModelRead:
-    """A model as the user named it, its estimator, and where that came from if it was in MLflow."""
+    """A model under the user's name for it, its estimator, and its source if it was in MLflow."""
 
     path: Path
     estimator: Any
@@ -32,17 +32,17 @@ class ModelRead:
 
     @property
     def columns(self) -> list[str] | None:
-        """The names of its columns: its signature's, else those that it was fitted on; None where it has none."""
+        """The names of its columns: its signature's, or else those that it was fitted on; None if it has none."""
         with loading():
             from triton_regressors.exporter.oracle import feature_names
         signed = None if self.fetched is None else self.fetched.model.names
         return feature_names(self.estimator) if signed is None else signed
 
     def rows(self, sample: Path | None) -> Any | None:
-        """Return the rows of a file, else those of the model's input example if it is one of rows, else None.
+        """Return the rows of a file, or else those of the model's input example if it holds rows, or else None.
 
         Raises:
-            RegistryError: the example is not what the signature says.
+            RegistryError: the example does not match the signature.
             RowsError: the file cannot be read.
         """
         if sample is not None:
@@ -58,7 +58,7 @@ class ModelRead:
 
 @contextmanager
 def naming_optional_columns(read: ModelRead, rows: Any | None) -> Iterator[None]:
-    """Add to a refusal which optional columns of the signature are missing in every one of the sample's `rows`."""
+    """Add the signature's optional columns that are missing in every one of the sample's `rows` to a refusal."""
     with loading():
         from triton_regressors.exporter.errors import ExportError
     try:
@@ -76,7 +76,7 @@ def naming_optional_columns(read: ModelRead, rows: Any | None) -> Iterator[None]
 
 
 def optional_columns(read: ModelRead, compilation: Compilation) -> str | None:
-    """Return what becomes of a signature's optional columns in an entry, None where there are none."""
+    """Return a sentence on a signature's optional columns in an entry, None if there are none."""
     optional = [] if read.fetched is None else read.fetched.model.optional
     if not optional:
         return None
@@ -87,9 +87,9 @@ def optional_columns(read: ModelRead, compilation: Compilation) -> str | None:
 
 
 def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading: Any) -> ModelRead:
-    """Return the model in a file or at an address in MLflow, whose files are there until `kept` ends.
+    """Return the model in a file or at an address in MLflow; the downloaded files exist until `kept` ends.
 
-    `reading` says how its file is read, see `read_model`.
+    `reading` holds the arguments of `read_model` for its file.
 
     Raises:
         RegistryError: MLflow does not have it, or its signature names other columns than the estimator.
@@ -109,7 +109,7 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
     model, address = fetched.model, fetched.source.uri
     try:
         estimator, _ = read_model(model.file, None, **reading)
-    except (ExportError, MissingExtra) as error:  # of a file that the user does not know
+    except (ExportError, MissingExtra) as error:  # the file is one that the user does not know
         raise type(error)(str(error).replace(str(model.file), f"{model.file.name} of {address}")) from error
     difference = None if model.names is None else unlike(model.names, feature_names(estimator))
     if difference is not None:
@@ -120,12 +120,12 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
 def read_quantiles(
     lower: Path | None, upper: Path | None, middle: ModelRead, kept: ExitStack, tracking_uri: str | None, **reading: Any
 ) -> tuple[Any, Any] | None:
-    """Return the estimators of two quantiles' models, read as `read_named` does, or None where there are none.
+    """Return the estimators of two quantiles' models, read as `read_named` does, or None if there are none.
 
     `middle` is the model of `y`, which may be one of them. Errors are those of `read_named`, and name the option.
 
     Raises:
-        ExportError: also where one has other columns than the model of `y`.
+        ExportError: also if one has other columns than the model of `y`.
     """
     if lower is None or upper is None:
         return None

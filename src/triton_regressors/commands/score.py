@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _WHAT, _HOW, _AGAIN = "What is written", "Where it runs", "An earlier run"
 SHOWN = 3
-"""How many files that were left out are shown with the reason."""
+"""The number of left-out files that are shown with the reason."""
 
 
 class Errors(str, Enum):
-    """What `--errors` accepts."""
+    """The values of `--errors`."""
 
     stop = "stop"
     row = "row"
@@ -159,7 +159,7 @@ def score(
 
 @contextmanager
 def _kept_parts(console: Console) -> Iterator[None]:
-    """Say what is left of a run that Ctrl-C ends."""
+    """Print a note on the finished parts of a run that Ctrl-C ends."""
     try:
         yield
     except KeyboardInterrupt:
@@ -168,7 +168,7 @@ def _kept_parts(console: Console) -> Iterator[None]:
 
 
 def _bar(console: Console) -> Progress:
-    """Return the progress bar, which is shown on a terminal alone."""
+    """Return the progress bar, which is shown only on a terminal."""
     shown = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(*shown, *times, console=console, transient=True, disable=not console.is_terminal)

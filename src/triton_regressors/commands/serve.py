@@ -22,9 +22,9 @@ from triton_regressors.extras import require
 if TYPE_CHECKING:
     from triton_regressors.clients.server import TritonServer
 
-_TICK_S = 0.2  # how often the server is looked after
+_TICK_S = 0.2  # the interval between checks of the server
 _RESTARTS = 5  # in succession
-_STEADY_S = 60.0  # one that ran longer is not counted with those that ended before
+_STEADY_S = 60.0  # a server that ran longer resets the count of restarts
 _LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "red", "fatal": "bold red", "": ""}
 
 
@@ -66,7 +66,7 @@ def serve(
         from triton_regressors.clients.server_log import gpu_is_visible, means_nothing
     console, log = Console(), Console(stderr=True)
     has_gpu = gpu_is_visible()
-    starting = log.status("")  # on a terminal alone
+    starting = log.status("")  # only on a terminal
     if directory.is_dir() and poll is None and not any(directory.glob("*/config.pbtxt")):
         raise ServerError(f"{directory} holds no entry to serve; `triton-regressors export` writes them.")
 
@@ -75,7 +75,7 @@ def serve(
         if not means_nothing(line, has_gpu):
             try:
                 log.print(_readable(line), soft_wrap=True)
-            except (SystemExit, BrokenPipeError):  # nobody reads any more, as after `serve | head`
+            except (SystemExit, BrokenPipeError):  # the reader is gone, as after `serve | head`
                 signal.raise_signal(signal.SIGTERM)  # this is a thread of the server's: the main one is to end
 
     server = TritonServer(
@@ -101,9 +101,9 @@ def serve(
 
 
 def _keep_running(server: TritonServer, log: Console) -> None:
-    """Start a server again whenever it ends by itself, as one crafted request can make it; it answers as before then.
+    """Start a server again whenever it ends by itself, which one crafted request can cause; it then answers as before.
 
-    It waits for 1, 2, 4, ... seconds before, so that a server that ends again and again takes little of the machine.
+    Before each start there is a wait of 1, 2, 4, ... seconds, so that repeated ends use little of the machine.
 
     Raises:
         ServerError: the server ended for the sixth time in succession, none of them later than 60 s after it was
@@ -132,7 +132,7 @@ def _keep_running(server: TritonServer, log: Console) -> None:
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt as Ctrl-C does. Only the first of them counts: stopping is not interrupted."""
+    """Let SIGTERM raise KeyboardInterrupt as Ctrl-C does. Only the first signal raises: stopping is not interrupted."""
     stopping = False
 
     def on_signal(number: int, frame: Any) -> None:

@@ -1,8 +1,8 @@
-"""What a Triton server and the processes of its models take of this machine's memory, by Linux' own account.
+"""The memory of a Triton server and of its models' processes on this machine, from Linux's own figures.
 
-What a process has for itself (anonymous pages, Linux' RssAnon) is added up. Files that are mapped, libraries above all,
-and shared memory count once, as much as the process has that maps most. Every model has answered its warm-up by then,
-which is a full batch as entries are exported.
+The processes' own memory (anonymous pages, Linux's RssAnon) is added up. Mapped files, mostly libraries, and shared
+memory count once, with the amount of the process that maps most. Every model has answered its warm-up before the
+measurement; as exported, the warm-up is a full batch.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Resident:
 
 @dataclass(frozen=True)
 class ServingMemory:
-    """What the server's process has in memory, and each process of a model; whether there is a GPU that they use."""
+    """The memory of the server's process and of each model process, and whether there is a GPU that they use."""
 
     server: Resident
     instances: Sequence[Resident]
     gpu: bool
 
     def total(self, least: int = 0) -> int:
-        """Return the bytes of all, where each process of a model has `least` of its own at least."""
+        """Return the bytes of all processes; each process of a model counts at least `least` bytes of its own."""
         everything = [self.server, *self.instances]
         own = self.server.own + sum(max(each.own, least) for each in self.instances)
         return own + max(each.files for each in everything) + max(each.shared for each in everything)
 
 
 def measure(repository: Path) -> ServingMemory:
-    """Start a Triton server on the whole repository, and return what it takes when every model is ready.
+    """Start a Triton server on the whole repository, and return its memory when every model is ready.
 
     Raises:
-        TritonRegressorsError: the server cannot be started here, or a model does not load; it says why.
+        TritonRegressorsError: the server cannot be started here, or a model does not load; the message says why.
     """
     from triton_regressors.clients.server import TritonServer
     from triton_regressors.clients.server_log import gpu_is_visible
@@ -56,7 +56,7 @@ def measure(repository: Path) -> ServingMemory:
 
 
 def family(pid: int, proc: Path = PROC) -> list[int]:
-    """Return a process and all that it or its children started, itself first."""
+    """Return a process and all its descendants, the process itself first."""
     parents = {}
     for path in proc.glob("[0-9]*"):
         try:
@@ -71,10 +71,10 @@ def family(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def resident(pid: int, proc: Path = PROC) -> Resident:
-    """Return what a process has in memory.
+    """Return the memory of a process.
 
     Raises:
-        TritonRegressorsError: it has ended, or this system does not tell.
+        TritonRegressorsError: the process has ended, or this system does not report its memory.
     """
     try:
         text = (proc / str(pid) / "status").read_text()

@@ -1,10 +1,10 @@
-"""Tables as the tensors of requests, by the rules of `clients/tensors.py` and faster where nothing can go wrong.
+"""Conversion of tables to the tensors of requests, by the rules of `clients/tensors.py`, with a fast path.
 
-Columns of plain numbers are copied one below the other, and the matrix is a view of them. On a CPU the entry lays each
-batch row by row where it stages it, in memory that a core keeps near, so that no number is written far from the one
-before it; for a GPU the columns lie in pinned memory, and the GPU turns them.
-Whatever needs a word, a category, a number that float32 does not hold or a column that is not there, goes the way that
-a client's table goes, and gets its sentences.
+Columns of plain numbers are copied contiguously, and the matrix is a view of them. On a CPU the entry transposes each
+batch when it stages it, in memory that stays in a core's cache, so that consecutive numbers are written close together;
+for a GPU the columns lie in pinned memory, and the GPU transposes them.
+A table with strings, categories, a number beyond float32 or a missing column takes the slower path of a client's table,
+and gets its messages.
 """
 
 from __future__ import annotations

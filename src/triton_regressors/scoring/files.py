@@ -263,7 +263,7 @@ def _csv_schema(path: str, scorer: Scorer, *, by_row: bool) -> pa.Schema:
     """Return the columns of a .csv; the first block gives the types of the entry's number columns.
 
     Raises:
-        InvalidRequest: the block holds a value there that is not a number, unless that concerns only its row (`by_row`).
+        InvalidRequest: the block holds a value there that is not a number, and `by_row` is False.
     """
     with pyarrow.csv.open_csv(path) as reader:
         kinds = _kinds(scorer)

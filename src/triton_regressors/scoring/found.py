@@ -71,7 +71,7 @@ def answers_column(entry: Entry) -> bool:
 
 
 def digest_of(entry: Entry, config: Any) -> str:
-    """Return a digest of all that determines an answer: the version's files, through plan.json, and the configuration."""
+    """Return a digest of all that determines an answer: the version's files, by plan.json, and the configuration."""
     told = {name: value.string_value for name, value in config.parameters.items()}
     tensors = [(each.name, each.data_type, list(each.dims)) for each in (*config.input, *config.output)]
     configured = json.dumps([sorted(told.items()), tensors, config.max_batch_size]).encode()

@@ -41,7 +41,7 @@ _ON_GPU: dict[int, threading.RLock] = {}
 _MODELS: weakref.WeakSet[LocalModel] = weakref.WeakSet()
 
 CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
-"""Batch limits on a CPU: with fewer rows a light model spends more time in Python; more numbers leave a core's cache."""
+"""CPU batch limits: with fewer rows a light model spends more time in Python; more numbers exceed a core's cache."""
 
 MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""

@@ -1,4 +1,4 @@
-"""An entry as a function of tables, which scores files; `predictor` makes a class of it for Ray's actors."""
+"""An entry as a function of tables, used to score files; `predictor` makes a class of it for Ray's actors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from triton_regressors.scoring.loaded import Answers, Model
 from triton_regressors.tables import in_words, is_table
 
 GROUPS = 64
-"""Into so many requests a refused batch is cut, to find the rows that are refused."""
+"""The number of requests into which a refused batch is cut, in order to find the refused rows."""
 
 
 class Scorer(Model):
-    """A model that answers a table with columns beside those that are kept.
+    """A model that answers a table with kept columns and output columns.
 
     Args:
         entry: see `load`, as for version, columns and device.
-        outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... where one has several.
-        keep: columns of a table that its answer has too, before the outputs.
-        options: version, columns, device. Without names of columns all that are not kept are taken in their order.
+        outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... for an output of several.
+        keep: columns of a table to copy into its answer, before the outputs.
+        options: version, columns, device. Without names of columns, all that are not kept are taken in their order.
 
     Raises:
         ScoringError, MissingExtra: see `load`.
@@ -55,7 +55,7 @@ class Scorer(Model):
             table: a pandas DataFrame, a pyarrow Table, or a mapping of columns to arrays, such as a batch of Ray's.
 
         Returns:
-            The same kind of table; a DataFrame has the index of the one that was given.
+            The same kind of table; a DataFrame has the index of the given one.
         """
         columns = Columns(table)
         answers = self.answers(columns)
@@ -70,17 +70,17 @@ class Scorer(Model):
         return pa.table({**kept, **made})
 
     def tensors(self, columns: Columns) -> Tensors:
-        """Return the tensors of a table; `InvalidRequest` where it does not fit."""
+        """Return the tensors of a table; raise `InvalidRequest` if it does not fit."""
         return super().tensors(columns if all(each.columns for each in self.inputs) else columns.without(self.keep))
 
     def answers(self, columns: Columns, tensors: Tensors | None = None) -> Answers:
-        """Return the outputs of a table, by their names; `tensors` are the table's, if they are at hand."""
+        """Return the outputs of a table, by their names; `tensors` are the table's, if already converted."""
         if not len(columns):
             return self.no_answers(0)
         return self._of_table(columns, self.asked) if tensors is None else self._answers(tensors, self.asked)
 
     def by_row(self, table: Any, tensors: Tensors | None = None) -> tuple[Answers, list[tuple[int, str]]]:
-        """Return the outputs of a table, NaN where a row is refused, and the refused rows with the reason of each."""
+        """Return the outputs of a table, NaN for refused rows, and the refused rows with the reason of each."""
         return self._by_row(Columns(table), 0, tensors)
 
     def no_answers(self, rows: int) -> Answers:
@@ -88,7 +88,7 @@ class Scorer(Model):
         return {name: np.full((rows, len(fields)), np.nan, np.float32) for name, fields in self.fields.items()}
 
     def as_columns(self, answers: Answers) -> dict[str, np.ndarray]:
-        """Return outputs column by column, by their names in a table."""
+        """Return the columns of outputs by their names in a table."""
         return {
             field: np.ascontiguousarray(answers[name][:, place])
             for name, fields in self.fields.items()
@@ -96,7 +96,7 @@ class Scorer(Model):
         }
 
     def _kept(self, table: Any) -> Any:
-        """Return the kept columns of a DataFrame, or their names where there is only a list or a mapping of these."""
+        """Return the kept columns of a DataFrame, or only their names for a list or a mapping."""
         names = list(table.columns) if is_table(table) else list(table)
         missing = [name for name in self.keep if name not in names]
         if missing:
@@ -106,7 +106,7 @@ class Scorer(Model):
     def _by_row(
         self, columns: Columns, first: int, tensors: Tensors | None = None
     ) -> tuple[Answers, list[tuple[int, str]]]:
-        """The table is cut until what cannot be converted is one row; what the model refuses is found at once."""
+        """Answer a table. If it cannot be converted, cut it until each failing piece is a single row."""
         rows = len(columns)
         try:
             tensors = self.tensors(columns) if tensors is None else tensors
@@ -126,7 +126,7 @@ class Scorer(Model):
     def _fill(
         self, answers: Answers, wrong: list[tuple[int, str]], tensors: Tensors, spans: Sequence[tuple[int, int]]
     ) -> None:
-        """Ask for spans of rows in one batch, and for those that are refused again in smaller ones."""
+        """Ask for spans of rows in one batch, and again in smaller spans for refused ones."""
         replies = self._model().execute([take(tensors, slice(*span)) for span in spans], self.asked)
         total = row_count(tensors)
         for (start, stop), reply in zip(spans, replies, strict=True):
@@ -152,7 +152,7 @@ def predictor(entry: Path | str, **options: Any) -> type[Scorer]:
     Ray Data makes an instance in each actor, which loads the entry once and keeps it.
 
     Raises:
-        ScoringError, InvalidRequest: as `Scorer` does; at once, not in the actors.
+        ScoringError, InvalidRequest: as `Scorer` does, in this call and not in the actors.
     """
     version = Scorer(entry, **options).entry.version
     path, options = Path(entry).resolve(), {**options, "version": version}

@@ -1,7 +1,7 @@
-"""What the Triton server's Python backend gives a model, where a model runs without it.
+"""A stand-in for the Triton server's Python backend, for a model that runs without the server.
 
-An entry's model imports the module `triton_python_backend_utils` and takes requests as the backend makes them: this is
-both, as far as an entry asks for it (see `kernels/serving/backend_types.py`).
+An entry's model imports the module `triton_python_backend_utils` and takes the backend's requests: this file provides
+both, as far as an entry needs them (see `kernels/serving/backend_types.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UTILS = "triton_python_backend_utils"
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a request, an array or torch's on a GPU, or of an answer, torch's over the model's own memory."""
+    """A request's tensor (an array, or torch's on a GPU) or an answer's (torch's over the model's own memory)."""
 
     name: str
     values: Any
@@ -31,11 +31,11 @@ class Tensor:
         return self.values if isinstance(self.values, np.ndarray) else self.values.numpy()
 
     def is_cpu(self) -> bool:
-        """Whether it lies in the memory of the CPU."""
+        """Return whether the tensor is in CPU memory."""
         return isinstance(self.values, np.ndarray) or not self.values.is_cuda
 
     def to_dlpack(self) -> Any:
-        """Return a capsule over its memory; numpy makes none over an array that must not be written to."""
+        """Return a capsule over the tensor's memory; numpy makes none over a read-only array."""
         return (unlocked(self.values) if isinstance(self.values, np.ndarray) else self.values).__dlpack__()
 
     @classmethod
@@ -56,17 +56,17 @@ class Request:
         return list(self.outputs)
 
     def parameters(self) -> str:
-        """Return its parameters, of which it has none, as JSON."""
+        """Return the parameters as JSON; there are none."""
         return "{}"
 
     def is_cancelled(self) -> bool:
-        """Whether it was cancelled, which it never is."""
+        """Return whether the request was cancelled: never."""
         return False
 
 
 @dataclass(frozen=True)
 class Error:
-    """Why a request was not answered."""
+    """The reason why a request was not answered."""
 
     message: str
     code: str
@@ -85,7 +85,7 @@ class Response:
 
 
 def utils(**more: Any) -> types.ModuleType:
-    """Return the module that an entry imports, with `more` attributes, or others."""
+    """Return the module that an entry imports, with `more` attributes added or replaced."""
     module = types.ModuleType(UTILS)
     vars(module).update(
         Tensor=Tensor,

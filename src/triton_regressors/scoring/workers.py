@@ -1,4 +1,4 @@
-"""Who scores the parts: this process, several of this machine, or a Ray cluster's actors."""
+"""The workers that score the parts: this process, several processes of this machine, or a Ray cluster's actors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Task = tuple[Source, Part]
 def here(
     job: Job, tasks: Sequence[Task], left_out: Container[str], advance: Callable[[int], None]
 ) -> Iterator[Outcome]:
-    """Score parts one after another, but for those of files that come to be left out; `advance` is told of rows."""
+    """Score parts one after another, except those of left-out files; `advance` receives the finished rows."""
     for source, part in tasks:
         if source.path not in left_out:
             done = [0]
@@ -36,7 +36,7 @@ def here(
 
 
 def in_processes(job: Job, tasks: Sequence[Task], workers: int, gpus: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Score parts side by side in new processes, each of which loads the entry once, on the GPUs in turn if any."""
+    """Score parts in parallel in new processes, each of which loads the entry once, on the GPUs in turn if any."""
     context = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
     begun = context.Value("i", 0)
     pool = ProcessPoolExecutor(max(min(workers, len(tasks)), 1), context, _begin, (gpus, begun))
@@ -53,7 +53,7 @@ def in_processes(job: Job, tasks: Sequence[Task], workers: int, gpus: Sequence[s
 
 
 def ray_has_gpus(address: str, device: str) -> bool:
-    """Connect to a cluster, unless this process has, and return whether the entry is to run on its GPUs."""
+    """Connect to a cluster, unless already connected, and return whether the entry is to run on its GPUs."""
     if device.startswith("gpu:"):
         raise ScoringError(f"device is {device!r}; Ray gives each actor a GPU of its own: name auto, gpu or cpu.")
     ray = _connected(address)
@@ -87,7 +87,7 @@ def on_ray(job: Job, tasks: Sequence[Task], address: str, workers: int | None, o
 
 
 class _Actor:
-    """What scores parts in Ray: a batch is a part's number."""
+    """An actor that scores parts in Ray: a batch is a part's number."""
 
     def __init__(self, job: Job, tasks: Sequence[Task]) -> None:
         self._job, self._tasks = job, tasks
@@ -113,13 +113,13 @@ def _connected(address: str) -> Any:
 
 
 def _begin(gpus: Sequence[str], begun: Any) -> None:
-    """Have Ctrl-C end a worker without a word, as the process that began it says what there is to say."""
+    """Let Ctrl-C end a worker without output, because the parent process prints the message."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     take_gpu(gpus, begun)
 
 
 def take_gpu(gpus: Sequence[str], begun: Any) -> None:
-    """Leave this process the next of some GPUs alone, before it uses one; `begun` counts processes among them all."""
+    """Restrict this process to the next of some GPUs before it uses one; `begun` counts all such processes."""
     with begun.get_lock():
         number, begun.value = begun.value, begun.value + 1
     if gpus:

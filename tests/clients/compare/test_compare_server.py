@@ -316,8 +316,8 @@ def test_an_open_loop_within_capacity_offers_its_rate(server: TritonServer, repo
     (point,) = comparison.points
     assert not point.model.errors
     assert point.model.answers_checked > 0
-    # All that were due in the 1.5 s after the warm-up, and no other. How many are answered in them depends on the
-    # machine: no more than were due until then.
+    # All requests due in the 1.5 s after the warm-up, and no others. The number answered in that time depends on the
+    # machine: at most the number due until then.
     due = list(itertools.takewhile(lambda at: at < 1.7, poisson_arrivals(200, (3, 0))))
     assert point.model.requests == len([at for at in due if at >= 0.2])
     assert 0 < point.model.requests_per_s * 1.5 <= len(due) + 1e-6
@@ -366,7 +366,7 @@ def test_what_ends_it_early_restores_the_model(
 
 
 def test_a_model_that_dies_half_way(server: TritonServer, repository: Path, tmp_path: Path) -> None:
-    """What was measured is reported, and a dead model is not asked again and again."""
+    """The measured points are reported, and a dead model is not asked repeatedly."""
 
     def kill(point: Point) -> None:
         for stub in processes("backend_stub"):

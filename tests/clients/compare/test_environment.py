@@ -1,4 +1,4 @@
-"""What a report says of where it was measured, of a model whose configuration a server completed."""
+"""Tests of a report's environment, for a model whose configuration a server completed."""
 
 import pytest
 from google.protobuf import text_format

@@ -15,14 +15,14 @@ from triton_regressors.clients.tensors import text_rows
 
 TENSORS = {"X": np.arange(6, dtype=np.float32).reshape(2, 3), "cat": text_rows([["a"], ["Köln"]], "cat")}
 
-# As its report writer lays it out; "Inferences/Second" counts rows.
+# The layout of perf_analyzer's report writer; "Inferences/Second" counts rows.
 REPORT = """\
 Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,\
 Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 latency,p99 latency
 8,12000.5,1,220,95,14,180,9,2,500,700,900,1400
 """
 
-# As its profile data exporter lays it out; times in ns since 1970. The report is about the last 3 of the 4 windows.
+# The layout of its profile data exporter; times in ns since 1970. The report covers the last 3 of the 4 windows.
 PROFILE = {
     "experiments": [
         {
@@ -41,8 +41,8 @@ PROFILE = {
     "endpoint": "",
 }
 
-# Stands in for the program: takes the real command line, and does not overwrite a file. As there, a result that differs
-# by more than is allowed is no result.
+# A stand-in for the program: it takes the real command line, and does not overwrite a file. Like the program, it gives
+# no result if the windows differ too much.
 PROGRAM = """#!/bin/sh
 set -e
 while [ $# -gt 0 ]; do

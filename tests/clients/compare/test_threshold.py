@@ -1,4 +1,4 @@
-"""What one server answers within a limit, read from a report that `compare` wrote."""
+"""Tests of one server's capacity within a limit, read from a report that `compare` wrote."""
 
 from __future__ import annotations
 
