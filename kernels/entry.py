@@ -380,7 +380,7 @@ def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:
 
 
 def _document(path: Path, whole: dict[str, Any]) -> Document:
-    """Return the document in a `plan.json` of which the digests are taken out."""
+    """Return the document in a `plan.json` whose digests were removed."""
     from .format.inputs import Inputs
     from .format.parity import Parity
     from .format.records import from_json, to_json
@@ -395,7 +395,7 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
         found |= {"plan": whole, "inputs": tensors}
         document = from_json(Document, found, names={"Inputs": Inputs, "Parity": Parity})
-    except (TypeError, ValueError) as error:  # its digest fits: somebody's own
+    except (TypeError, ValueError) as error:  # the digest fits, but no export wrote this
         raise PlanError(f"{path} does not hold what an export writes ({error}).") from error
     tolerance = document.parity.tolerance
     if not 0 < tolerance < 1:
