@@ -26,7 +26,7 @@ Launch = Callable[[int], None]
 
 
 class Task(NamedTuple):
-    """A launch, the values that it reads and the value that it makes; values that no earlier task makes exist already."""
+    """A launch, the values that it reads and the value that it makes; values made by no earlier task exist already."""
 
     reads: Sequence[str]
     makes: str

@@ -116,13 +116,13 @@ class RowProfile:
         """The largest expected share of rows like these that lie outside the range of a column of numbers.
 
         If m numbers and a new one are exchangeable, each of the m + 1 is the smallest with the same probability, and
-        likewise the largest. The new number lies outside with probability 2 / (m + 1), or less if numbers are equal. If
-        the share p of a column is missing, the probability is p' · 2 / (p' · m + 1) with p' = 1 − p, which is less.
+        likewise the largest. The new number lies outside with probability 2 / (m + 1), or less if numbers are equal.
+        With a share p of missing values the probability is p' · 2 / (p' · m + 1) with p' = 1 − p, which is less.
         """
         return 2 / (self.rows + 1)
 
     def outside(self, X: np.ndarray, coded: Sequence[int] = ()) -> np.ndarray:
-        """Return the number of columns in which each row of the plan's matrix is unlike the profile, float64 `[rows, 1]`.
+        """Return in float64 `[rows, 1]` the number of columns in which each row of the matrix is unlike the profile.
 
         A column is unlike the profile if it has a number outside the range, an unknown category, or NaN although the
         profile has none. The columns `coded` hold the places of categories.

@@ -1,8 +1,8 @@
-"""Functions of numbers that are sums of two float32 numbers, to eight digits: no float64 unit of a GPU is needed.
+"""Double-float functions to eight digits, on sums of two float32 numbers: they need no float64 unit of a GPU.
 
-Of such a pair the second number is small against the first, mostly 2⁻²⁴ of it, and what is rounded is the second. A sum
-of two numbers and what rounding takes from it are exact (Dekker, A floating-point technique for extending the available
-precision, 1971); so are a product and its rest by a multiplication fused with an addition.
+The second number of such a pair is small against the first, mostly 2⁻²⁴ of it, and rounding affects only the second. A
+sum of two numbers and its rounding error together are exact (Dekker, A floating-point technique for extending the
+available precision, 1971). A product and its rounding error, from a fused multiply-add, are exact too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def pair_reciprocal(a, rest):
 
 @triton.jit
 def pair_sqrt(a, rest, LEAST: tl.constexpr):
-    """Return the root of the sum of a number and a small one, as a pair; for less than `LEAST` nearly that of it."""
+    """Return the square root of a number plus a small one, as a pair; below `LEAST` nearly the root of `LEAST`."""
     a_rounded = tl.maximum(a + rest, LEAST)
     y = 1.0 / tl.sqrt(a_rounded) if INTERPRETED else instruction(a_rounded, "rsqrt.approx.ftz.f32 $0, $1;")
     root = rounded_product(a_rounded, y)

@@ -1,8 +1,8 @@
 """Functions of float64 blocks to ten digits, for a third of what all sixteen cost, and of float32 blocks to seven.
 
-They serve operations whose other errors are as large: see `fp16_digits.py`. Polynomials have the smallest largest
-relative error on their interval; what begins as a float32 number is corrected by one step of Newton's method. Of
-float32 a GPU has an instruction for each, which is off by a few units in the last place.
+They serve operations whose other errors are as large: see `fp16_digits.py`. Polynomials minimise the largest relative
+error on their interval. Functions that start from a float32 approximation correct it by one step of Newton's method.
+For float32 a GPU has an instruction for each function, with an error of a few units in the last place.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def exp2_of_fixed(t, least_high):
 
 @triton.jit
 def instruction(x, NAME: tl.constexpr):
-    """Return what one instruction makes of float32 numbers."""
+    """Return the result of one instruction on float32 numbers."""
     return tl.inline_asm_elementwise(NAME, "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
 
@@ -75,7 +75,7 @@ def halves(x):
     if INTERPRETED:
         bits = x.to(tl.int64, bitcast=True)
         low, high = bits.to(tl.int32), (bits >> 32).to(tl.int32)
-    else:  # which a compiler that is given 64-bit integers does not find
+    else:  # a compiler does not find this for 64-bit integers
         low, high = tl.inline_asm_elementwise(
             "mov.b64 {$0, $1}, $2;", "=r,=r,d", [x], (tl.int32, tl.int32), is_pure=True, pack=1
         )

@@ -1,4 +1,4 @@
-"""Special functions of float64 blocks, which the Triton language has not or has only through a device library.
+"""Special functions of float64 blocks that the Triton language lacks or has only through a device library.
 
 `arctan` and `erfc` follow Moshier's Cephes library, `ndtri` Wichura's algorithm AS 241 (Applied Statistics 37, 1988),
 `expm1` and `log1p` Kahan (Higham, Accuracy and Stability of Numerical Algorithms, section 1.14).
@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def log1p(x):
-    """Return `log(1 + x)`, to the last places near zero too."""
+    """Return `log(1 + x)`, accurate to the last digits near zero too."""
     u = 1.0 + x
     d = u - 1.0
     far = tl.where(d == x, 1.0, x / d)  # exactly 1 where nothing was rounded off, and for infinity
@@ -23,7 +23,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """Return `exp(x) − 1`, to the last places near zero too."""
+    """Return `exp(x) − 1`, accurate to the last digits near zero too."""
     u = tl.exp(x)
     near = tl.where(u == 1.0, x, (u - 1.0) * (x / tl.log(u)))
     return tl.where(tl.abs(x) < 0.5, near, u - 1.0)

@@ -35,7 +35,7 @@ def has_many_float64_units(device: torch.device) -> bool:
 
 @functools.cache
 def has_matrix_units(device: torch.device) -> bool:
-    """Return whether the Triton language multiplies float16 and int8 on matrix units: from compute capability 8.0 on."""
+    """Return whether the Triton language multiplies float16 and int8 on matrix units: from compute capability 8.0."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 

@@ -81,7 +81,7 @@ class Operation(ABC):
         """Return `output_width` of widths that `check` accepts; an operation is checked once for the same widths."""
         if self.__dict__.get("_checked") != widths:
             self.check(*widths)
-            self.__dict__["_checked"] = widths  # `functools.cached_property` also stores its result in a frozen object this way
+            self.__dict__["_checked"] = widths  # as `functools.cached_property` writes to a frozen object
         return self.output_width(*widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -126,7 +126,7 @@ class Operation(ABC):
         return self
 
     def in_steps(self) -> tuple[Operation, ...]:
-        """Return the operations whose kernels compute this one: itself, or several, each on the output of the previous."""
+        """Return the operations whose kernels compute this one: itself, or several, each on the previous one's output."""
         return (self,)
 
     def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> Joined | None:
@@ -140,7 +140,7 @@ class Operation(ABC):
         return None
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
-        """Compute on any machine the kernel's answer at this precision, float64; used if there are several precisions.
+        """Compute on any machine the kernel's answer at this precision, float64; used with several precisions.
 
         The order of the sums may differ from the kernel's.
         """
