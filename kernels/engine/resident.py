@@ -38,7 +38,7 @@ SEARCHED_BLOCK, SEARCHED_WARPS = 8192, 8
 
 ADDRESS, NUMBERS, ROWS, WRONG, ANSWERS = range(5)
 """Places of a call's table: the address of its rows, the count of their numbers, the count of rows, a flag for
-numbers that are not allowed, and from `ANSWERS` on the addresses of its answers."""
+forbidden numbers, and from `ANSWERS` on the addresses of its answers."""
 
 Outputs = tuple[str, ...]
 

@@ -83,7 +83,7 @@ def pair_reciprocal(a, rest):
 
 @triton.jit
 def pair_sqrt(a, rest, LEAST: tl.constexpr):
-    """Return the square root of a number plus a small one, as a pair; below `LEAST` nearly the root of `LEAST`."""
+    """Return the square root of a number plus a small one, as a pair; below `LEAST` a step from the root of `LEAST`."""
     a_rounded = tl.maximum(a + rest, LEAST)
     y = 1.0 / tl.sqrt(a_rounded) if INTERPRETED else instruction(a_rounded, "rsqrt.approx.ftz.f32 $0, $1;")
     root = rounded_product(a_rounded, y)

@@ -16,7 +16,7 @@ ROW_TOP = 13
 """The exponent for rows: a row's largest number is scaled to at least 2¹³, at most twice that; float16 ends at 2¹⁶."""
 
 COLUMN_TOP = 10
-"""The same exponent for the largest weight of a column."""
+"""The exponent for columns: a column's largest weight is scaled to at least 2¹⁰, at most twice that."""
 
 
 @triton.jit
@@ -24,7 +24,7 @@ def float16_parts(value, TOP: tl.constexpr):
     """Return two float16 blocks, `high + low = value · 2ᵏ` with 22 bits of it, and `2⁻ᵏ` for each row.
 
     `value`: float32 `[rows, columns]`. Each row's `k` brings its largest magnitude to `2^TOP` or more; integers make
-    the powers of two. What lies beyond 2⁻¹¹⁰ is not brought nearer.
+    the powers of two. Rows below 2⁻¹¹⁰ are scaled no further.
     """
     exponent = tl.max(tl.abs(value), axis=1).to(tl.int32, bitcast=True) & 0x7F800000
     exponent = tl.minimum(tl.maximum(exponent, 0x08000000), 0x7F000000)

@@ -140,7 +140,7 @@ class Operation(ABC):
         return None
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
-        """Compute on any machine the kernel's answer at this precision, float64; used with several precisions.
+        """Compute on any machine the kernel's answer at this precision, float64; used if there are several.
 
         The order of the sums may differ from the kernel's.
         """

@@ -2,7 +2,7 @@
 
 A metric of the Python backend goes to the server's process and back, which takes longer than a small request. A
 request's thread therefore only adds its rows to a number and copies some rows and answers into rings. The observer's
-own thread counts these and tells the server. Neither can fail a request: the first error is logged, and serving goes on.
+own thread counts these and tells the server. Neither can fail a request: the first error is logged and serving goes on.
 """
 
 from __future__ import annotations
