@@ -50,7 +50,7 @@ Prepared = Callable[[torch.Tensor, bool], Answers | None]
 
 @triton.jit
 def note_refused(x, start, here, nan_allowed, wrong, n_features, NAN: tl.constexpr, BLOCK: tl.constexpr):
-    """Store 1 to `wrong` if one of the numbers from index `start` on is infinite, or NaN in a column that allows none."""
+    """Store 1 to `wrong` if one of the numbers from index `start` on is infinite, or NaN in a column without NaN."""
     refused = here & ~(tl.abs(x) < float("inf"))
     if tl.max(refused.to(tl.int32), 0) > 0:
         if NAN:

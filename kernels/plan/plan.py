@@ -126,7 +126,7 @@ class Operation(ABC):
         return self
 
     def in_steps(self) -> tuple[Operation, ...]:
-        """Return the operations whose kernels compute this one: itself, or several, each on the previous one's output."""
+        """Return the operations whose kernels compute this one: itself, or several, each on the previous output."""
         return (self,)
 
     def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> Joined | None:
