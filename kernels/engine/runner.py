@@ -136,7 +136,7 @@ class Runner:
         """Return a function that answers `rows` rows like `predict_on_device`, without its checks of the matrix.
 
         The function launches one captured graph. If its second argument is true, it returns an output of one column as
-        `[rows]`. The result is None if `predict_on_device` has captured no graph yet or so many rows use none.
+        `[rows]`. The result is None if `predict_on_device` has captured no graph yet or if this many rows use none.
         """
         return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
 

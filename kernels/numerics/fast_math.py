@@ -34,7 +34,7 @@ SMALLEST = tl.constexpr(1e-30)
 
 @triton.jit
 def exp2(u):
-    """Return 2ᵘ for `u < 1000`, to 2e-10 of it; below −1000 next to nothing, and anything for NaN."""
+    """Return 2ᵘ for `u < 1000`, to 2e-10 of it; below −1000 nearly 0, and an arbitrary number for NaN."""
     if u.dtype == tl.float32:
         y = tl.exp2(u) if INTERPRETED else instruction(u, "ex2.approx.ftz.f32 $0, $1;")
     else:

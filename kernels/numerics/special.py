@@ -3,7 +3,7 @@
 `arctan` and `erfc` follow Moshier's Cephes library, `ndtri` Wichura's algorithm AS 241 (Applied Statistics 37, 1988),
 `expm1` and `log1p` Kahan (Higham, Accuracy and Stability of Numerical Algorithms, section 1.14).
 
-A number meets a float64 block where it is written: a variable that holds nothing but a number would be float32.
+Constants stand directly in expressions with a float64 block: a variable that holds only a number would be float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def expm1(x):
 
 @triton.jit
 def arctan(x):
-    """Return the arc tangent: with the argument brought below tan(π/8), `x + x³ P(x²) / Q(x²)`."""
+    """Return the arc tangent: `x + x³ P(x²) / Q(x²)`, with the argument reduced below tan(π/8)."""
     a = tl.abs(x)
     large, middle = a > 2.414213562373095, a > 0.66
     y = (large.to(tl.float64) + middle.to(tl.float64)) * 0.7853981633974483
@@ -58,7 +58,7 @@ def arcsin(x):
 
 @triton.jit
 def erfc(x):
-    """Return `1 − erf(x)`: below 1 by that, then `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
+    """Return `1 − erf(x)`: directly below 1, above as `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
     a = tl.abs(x)
     p = a * 2.46196981473530512524e-10 + 5.64189564831068821977e-1
     p = p * a + 7.46321056442269912687e0
