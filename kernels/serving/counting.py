@@ -98,7 +98,7 @@ class ColumnCounts:
     Each count is int64 `[n_features]`. Without a profile there are no ranges, and only categories that come as strings
     or as places among whole numbers are counted.
 
-    A sampled row counts for the number of rows that it stands for, its weight w. `rows` is the sum of the weights, and
+    Each row counts for the number of rows that it stands for, its weight w. `rows` is the sum of the weights, and
     `squares` is the sum of their squares: rows of unequal weights give as much information about a share as
     (Σ w)² / Σ w² rows of equal weight (Kish, "Survey Sampling" (1965), section 11.7). `ranged` are the columns that
     have a range.
