@@ -1,18 +1,19 @@
-"""Ask a Triton server whether it and its entries live, or whether they can answer: exit code 0 if they do, else 1.
+"""Ask a Triton server whether it and its entries are alive, or ready to answer: exit code 0 if they are, else 1.
 
     python3 probe.py [URL [REPOSITORY [live|ready]]]        by default http://127.0.0.1:8000, /models and live
 
-`live` finds what a restart mends: a server that does not answer, an entry whose process has died, and an entry that is
-stuck, which finishes no request for a minute while one waits. An entry whose other processes answer is stuck too if one
-of them has computed the same batch for five minutes. An entry that is slow finishes requests and lives, and an entry
-that is not loaded is left out. `ready` also wants every entry of the repository loaded, and waits 10 seconds.
+`live` finds the problems that a restart solves: a server that does not answer, an entry whose process has died, and a
+stuck entry. An entry is stuck if it finishes no request for a minute while one waits, or if one of its processes has
+computed the same batch for five minutes although others answer. A slow entry finishes requests and is alive, and an
+entry that is not loaded is skipped. `ready` also requires every entry of the repository to be loaded, and waits 10
+seconds.
 
-Each entry is sent its first golden row. An entry passes as soon as it answers that row or any other request: the second
-is read from the server's statistics, which wait in no queue. The server itself goes on calling a model ready whose
-process has died.
+The script sends each entry its first golden row. An entry passes as soon as it answers that row or any other request.
+The server's statistics, which wait in no queue, report the other requests. The server itself still calls a model ready
+after its process has died.
 
-The script runs where the server runs, and reads /proc. It needs numpy and safetensors, and no key. A model that holds
-no code of this project's to read golden rows with is not asked.
+The script runs beside the server and reads /proc. It needs numpy and safetensors, and no key. It skips a model without
+this project's code for reading golden rows.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ import numpy as np
 
 TYPES = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64}
 PATIENCE_S = {"live": 60.0, "ready": 10.0}
-"""How long the server, and an entry that finishes no request, are waited for."""
+"""The time to wait for the server, and for an entry that finishes no request."""
 FIRST_S = 2.0
-"""How long the first golden row is waited for before the statistics are read; each further one twice as long.
+"""The time to wait for the first golden row before reading the statistics; each further wait is twice as long.
 
-The server takes a second to say that an entry's process has died.
+The server takes a second to report that an entry's process has died.
 """
 STATISTICS_S = 5.0
-"""How long the server's statistics are waited for, also when patience has ended."""
+"""The time to wait for the server's statistics, even after `PATIENCE_S` has passed."""
 STUCK_S = 300.0
-"""A process that computes one batch for longer is taken for stuck."""
+"""A process that computes one batch for longer counts as stuck."""
 WORKING = "/memfd:triton_regressors_working"
-"""The memory in which an entry's process says since when it computes a batch, as /proc calls it."""
+"""The name in /proc of the memory in which an entry's process notes when its current batch began."""
 SILENCE = (OSError, http.client.HTTPException, ValueError)
-"""What reading an answer raises: no connection, a refusal, half an answer, or one that is not JSON."""
+"""The errors of reading an answer: no connection, a refusal, half an answer, or an answer that is not JSON."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A loaded entry: its name, its URL with the version, and its golden row as a request that infers.
 
-    instances: how many processes the server started for it. running: how many of them run, by /proc. computing_s: for
-    how long the one of them that began first has computed its batch.
+    instances: the number of processes that the server started for it. running: the number of them that run, by /proc.
+    computing_s: the longest time that one of them has computed its current batch.
     """
 
     name: str
@@ -73,7 +74,7 @@ def main(
     question: str = "live",
     patience_s: float | None = None,
 ) -> int:
-    """Return the exit code; what is wrong is printed."""
+    """Print the problems and return the exit code."""
     end = time.monotonic() + (PATIENCE_S[question] if patience_s is None else patience_s)
     try:
         get(f"{url}/v2/health/{question}", end)
@@ -96,7 +97,7 @@ def main(
             continue
         try:
             entries.append(read(url, version, metadata["inputs"], end))
-        except Exception as error:  # whatever it is, this entry cannot be asked
+        except Exception as error:  # after any error this entry cannot be asked
             problems.append(f"{folder.name} cannot be queried: {reason(error)}")
     if entries:
         with ThreadPoolExecutor(len(entries)) as pool:
@@ -123,7 +124,7 @@ def read(url: str, version: Path, inputs: list[dict[str, Any]], end: float) -> E
 
 
 def problem(entry: Entry, end: float) -> str | None:
-    """Return what is wrong with an entry, or None if it answers its golden row or finishes others' requests."""
+    """Return an entry's problem, or None if it answers its golden row or finishes other requests."""
     if 0 < entry.running < entry.instances:
         return f"{entry.name} has {entry.running} of its {entry.instances} processes; the others have ended"
     if entry.computing_s > STUCK_S:
@@ -161,7 +162,7 @@ def finished(entry: Entry) -> int:
 def processes(version: Path) -> list[Path]:
     """Return the /proc folders of the Python backend's processes that run a version's model.py.
 
-    A process that has ended names no file.
+    A process that has ended shows no file.
     """
     model, found = str(version / "model.py").encode(), []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -174,7 +175,7 @@ def processes(version: Path) -> list[Path]:
 
 
 def computing_s(process: Path) -> float:
-    """Return for how long a process has computed its batch; 0 between batches, and for an entry that does not say."""
+    """Return the seconds that a process has computed its batch; 0 between batches and for an entry without the note."""
     try:
         for link in (process / "fd").iterdir():
             if str(link.readlink()).startswith(WORKING):
@@ -217,7 +218,7 @@ def request(url: str, inputs: list[dict[str, Any]], tensors: dict[str, np.ndarra
 
 
 def get(request: str | urllib.request.Request, end: float) -> bytes:
-    """Return the answer's body, asked for without a proxy and waited for until `end` on the monotonic clock."""
+    """Return the answer's body; use no proxy and wait until `end` on the monotonic clock."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=max(end - time.monotonic(), 0.01)) as answer:
         body: bytes = answer.read()
@@ -225,7 +226,7 @@ def get(request: str | urllib.request.Request, end: float) -> bytes:
 
 
 def reason(error: Exception) -> str:
-    """Return what the server said, or what went wrong on the way to it."""
+    """Return the server's message, or the error on the way to it."""
     return error.read().decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else repr(error)
 
 

@@ -1,10 +1,10 @@
-"""Fill the kernel cache for a repository, ahead of the first replica: load it once, ask every entry, and stop.
+"""Fill the kernel cache for a repository before the first replica starts: load it once, ask every entry, and stop.
 
     python3 warm.py [REPOSITORY]        by default /mnt/models
 
-Runs in the server's image on a GPU like those that will serve: what is compiled is for its architecture. The cache is
-where $TRITON_CACHE_DIR and $CUDA_CACHE_PATH say, and is found again only under the same path. Exit code 1 and a
-sentence if an entry does not load or answer, or if nothing was compiled.
+The script runs in the server's image on a GPU like those that will serve: kernels are compiled for its architecture.
+$TRITON_CACHE_DIR and $CUDA_CACHE_PATH locate the cache, which is found again only under the same path. The script
+prints a sentence and exits with code 1 if an entry does not load or answer, or if nothing was compiled.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(
 
 
 def listens(server: subprocess.Popen[bytes], url: str) -> bool:
-    """Wait until the server answers, which it does when everything is loaded; False if it ended or took too long."""
+    """Wait until the server answers, that is, has loaded everything; return False if it ended or took too long."""
     end = time.monotonic() + LIMIT_S
     while server.poll() is None and time.monotonic() < end:
         try:

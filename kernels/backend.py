@@ -1,10 +1,11 @@
 """The Python-backend model of every entry, which its `model.py` names.
 
 All requests of a batch become one run of the plan: their rows are gathered into one buffer and the answers are cut from
-another. A request that cannot be answered gets an error of its own, and its neighbours in the batch get their answers.
+another. A request that cannot be answered gets an error of its own, and the other requests of the batch get answers.
 
-Most of its neighbours are imported when the model loads: their files are checked first, and the Triton language reads
-TRITON_INTERPRET, which the configuration decides, when it is imported. What is imported here must not import it.
+This module imports most modules of its folder only when the model loads. Their files are checked first, and the Triton
+language reads TRITON_INTERPRET, which the configuration decides, when it is imported. The imports at the top of this
+module must not import the Triton language.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ if TYPE_CHECKING:
 pb_utils: Utils = triton_python_backend_utils
 
 DATATYPES = {"TYPE_FP32": "FP32", "TYPE_FP64": "FP64", "TYPE_INT64": "INT64", "TYPE_STRING": "BYTES"}
-"""What a configuration calls the types that requests call so."""
+"""The type names of requests by the type names of a configuration."""
 
 LARGE_BYTES = 2**20
-"""From this size on a request is asked whether it was cancelled. The question goes to the server and back, which takes
-longer than answering a small request; the server itself drops what is cancelled while it waits in the queue."""
+"""From this size on the model asks whether a request was cancelled. The question goes to the server and back, which
+takes longer than answering a small request. The server itself drops requests that are cancelled in the queue."""
 
 NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
 
 WORKING = "triton_regressors_working"
-"""The name of the memory in which an instance says since when it computes; docker/probe.py reads it."""
+"""The name of the memory in which an instance notes when its current batch began; docker/probe.py reads it."""
 
 SHOWN_CHARACTERS = 80
-"""How much of a request's string an error quotes: over gRPC, 16 kB of error are no error any more."""
+"""Characters of a request's string that an error quotes: gRPC does not deliver an error of 16 kB as an error."""
 
 
 class TritonPythonModel:
@@ -101,7 +102,7 @@ class TritonPythonModel:
         if max_rows < 1:
             raise ValueError("max_batch_size must be at least 1: the first dimension of X is rows.")
 
-        np.seterr(over="ignore", invalid="ignore")  # what the search for NaN meets: no warning in the log
+        np.seterr(over="ignore", invalid="ignore")  # the search for NaN would log warnings
         plan = load_plan(version, document)
         if max_rows * plan.n_features > MAX_NUMBERS:
             raise ValueError(
@@ -162,8 +163,8 @@ class TritonPythonModel:
         """Answer each request of the batch, in order.
 
         The server has checked X's type and width against config.pbtxt. The common case, in which every request can be
-        answered, is kept to a few operations a request, and what does not need the answers is done while the device
-        computes them; `_refuse` looks at requests one by one.
+        answered, takes a few operations a request, and work that does not need the answers is done while the device
+        computes them. `_refuse` looks at requests one by one.
         """
         self.working[0] = time.monotonic_ns()
         rows: list[int] = []
@@ -188,14 +189,15 @@ class TritonPythonModel:
             self.working[0] = 0
 
     def finalize(self) -> None:
-        """Hand over the last counts, and let go of the device's memory."""
+        """Hand over the last counts and release the device's memory."""
         self.observer.close()
         vars(self).clear()
 
     def _launch(self, requests: list[Request], parts: list[Part], rows: list[int]) -> list[Response]:
-        """Start the plan once for the rows of all requests; return what holds the answers once it is done.
+        """Start the plan once for the rows of all requests; return responses that hold the answers once it is done.
 
-        The server's tensors lie over the runner's own: they are read when `execute` returns, before the next batch.
+        The responses' tensors share the runner's memory. The server reads them when `execute` returns, before the
+        next batch.
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
@@ -273,7 +275,7 @@ class TritonPythonModel:
         return reason, _error(message)
 
     def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
-        """Return the reason, and say where a request's first NaN, infinity or string stands that cannot be taken."""
+        """Return the reason for a refusal, and a message that locates the request's first value that is not allowed."""
         tensor, place = self.inputs.place(column)
         name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
@@ -298,15 +300,15 @@ class TritonPythonModel:
 
 
 def _working() -> memoryview:
-    """Return one int64: when the batch under way began, in nanoseconds of the monotonic clock; 0 between batches.
+    """Return one int64: when the current batch began, in nanoseconds of the monotonic clock; 0 between batches.
 
-    It lies in memory that processes of the same user see in /proc/PID/fd and that ends with this process. Where the
-    system gives none, nobody else sees it.
+    It lies in memory that processes of the same user see in /proc/PID/fd and that ends with this process. If the
+    system provides no such memory, only this process sees the number.
     """
     try:
         with os.fdopen(os.memfd_create(WORKING), "r+b") as file:
             file.truncate(8)
-            return memoryview(mmap.mmap(file.fileno(), 8)).cast("q")  # which keeps the memory open
+            return memoryview(mmap.mmap(file.fileno(), 8)).cast("q")  # the mapping keeps the memory open
     except OSError:
         return memoryview(bytearray(8)).cast("q")
 
@@ -322,7 +324,7 @@ def _check_outputs(configured: list[dict[str, Any]], widths: dict[str, int]) -> 
 
 
 def _warm_ups(config: dict[str, Any]) -> list[int]:
-    """Return how many rows each batch has that the server sends before the model is ready."""
+    """Return the row counts of the batches that the server sends before the model is ready."""
     found = []
     for sample in config.get("model_warmup", []):
         rows = int(sample.get("batch_size", 0))
@@ -331,7 +333,7 @@ def _warm_ups(config: dict[str, Any]) -> list[int]:
 
 
 def _quoted(string: bytes) -> str:
-    """Return the beginning of a string as an error shows it, and of a longer one its length."""
+    """Return the beginning of a string as an error shows it, with its length if it was cut."""
     text = string[: 4 * SHOWN_CHARACTERS + 4].decode(errors="replace")  # a character has at most 4 bytes
     if len(text) <= SHOWN_CHARACTERS:
         return repr(text)

@@ -2,18 +2,18 @@
 
     <entry>/<version>/
       model.py                names the model of `kernels/backend.py` where the Python backend looks for it
-      plan.json               a `Document`: the plan, and what is known of it
+      plan.json               a `Document`: the plan and facts about it
       weights.safetensors     the plan's arrays
       golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
       profile.safetensors     a `RowProfile` of the rows that the export was given, if it was
       kernels/                the modules of this folder that the plan needs, as they were at the export
 
-`plan.json` has two more keys: "files" is the SHA-256 of every other file of its version, by path, and "digest" that of
-the bytes of `plan.json` itself with the 64 digits of this digest left out. See `format/digests.py`.
+`plan.json` has two more keys. "files" holds the SHA-256 of every other file of its version, by path. "digest" is the
+SHA-256 of `plan.json` itself without the 64 digits of this digest. See `format/digests.py`.
 
-No other module knows these names and keys, but for the keys of the plan itself, which are `kernels/plan/plan.py`'s.
-This one does without torch. In an entry it runs before the files are checked, of which its neighbours are some: it
-imports most of them afterwards.
+Only this module knows these names and keys, except for the keys of the plan itself, which `kernels/plan/plan.py`
+defines. This module does not use torch. In an entry it runs before the files are checked. The other modules are among
+these files, so this module imports most of them afterwards.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from .kernels.backend import TritonPythonModel
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text")
-"""The keys of "inputs", which is null where the tensor of numbers, FP32, is the plan's matrix.
+"""The keys of "inputs", which is null if the tensor of numbers, FP32, is the plan's matrix.
 
-"float32" is absent where no column of the rows behind the entry was float32."""
+"float32" is absent if no column of the rows behind the entry was float32."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class Entry:
 
     @property
     def version_directory(self) -> Path:
-        """Where the version's files are."""
+        """The directory of the version's files."""
         return self.directory / str(self.version)
 
     @property
     def exported(self) -> bool:
-        """Whether the version is this project's: any other model of the server has no plan."""
+        """Return whether this project exported the version: any other model of the server has no plan."""
         return (self.version_directory / PLAN).is_file()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where an estimator was fetched from: its address, its file's SHA-256, and the run that trained it if known."""
+    """The origin of a fetched estimator: its address, its file's SHA-256, and the run that trained it if known."""
 
     uri: str
     sha256: str
@@ -91,9 +91,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a plan came from: the estimator's `repr`, its class with its module, its columns' names if it has them.
+    """The origin of a plan: the estimator's `repr`, its class with its module, its columns' names if it has them.
 
-    `source` is where the estimator was fetched from, None where it was not.
+    `source` is None if the estimator was not fetched.
     """
 
     estimator: str
@@ -106,9 +106,9 @@ class Provenance:
 
 @dataclass(frozen=True)
 class OutputParity:
-    """How far an output lay from the estimator's own at export, see `Parity`, in units of `unit`, one for each column.
+    """The distance of an output from the estimator's own at export, see `Parity`, in `unit`, one for each column.
 
-    The numbers are of the rows as they were given; `rounded` those of the rows as the inputs' types hold them, if they
+    The numbers are for the rows as they were given. `rounded` is for the rows as the inputs' types hold them, if they
     differ.
     """
 
@@ -121,13 +121,12 @@ class OutputParity:
 
 @dataclass(frozen=True)
 class Float32Rows:
-    """What the export of a sample with float32 columns found.
+    """The findings of an export whose sample has float32 columns.
 
-    `answered` says that the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it
-    answers what `predict` answers to the same rows as float64. `moved` of the sample's `rows` rows have another answer
-    from `predict` in float32 than in float64, by up to `max_error` standard deviations. `sums` are the
-    transformers that sum in float32 before a decision, such as a tree's threshold, in an order that depends on the
-    processor.
+    If `answered`, the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it answers
+    what `predict` answers to the same rows as float64. For `moved` of the sample's `rows` rows the answers of `predict`
+    in float32 and in float64 differ, by up to `max_error` standard deviations. `sums` are the transformers that sum in
+    float32 before a decision, such as a tree's threshold, in an order that depends on the processor.
     """
 
     answered: bool
@@ -139,13 +138,13 @@ class Float32Rows:
 
 @dataclass(frozen=True)
 class ParityReport:
-    """What was measured at export: on how many rows and whose, by which engine, and what each output's parity was.
+    """The measurement at export: the number and the source of its rows, the engine, and each output's parity.
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
-    input tensors as the server calls them, and `why` is what chose them. `precision` says what kernels may lose by
-    computing in less than float64, and what was chosen; None in entries of before it was a choice. `ties` says what
-    neighbours at equal distance did to the answers; None where they did nothing. `float32` is None where the
-    estimator's float32 is answered and no sum in float32 comes before a decision.
+    input tensors as the server calls them, and `why` is the reason for them. `precision` says what kernels may lose by
+    computing in less than float64, and what was chosen; it is None in entries from before there was a choice. `ties`
+    says how neighbours at equal distance changed the answers; it is None if they changed none. `float32` is None if the
+    entry answers the estimator's float32 and no sum in float32 comes before a decision.
     """
 
     tolerance: float
@@ -162,17 +161,17 @@ class ParityReport:
 
 @dataclass(frozen=True)
 class IntervalReport:
-    """How the prediction interval from `lower` to `upper` was calibrated; tuples have a number for each target.
+    """The calibration of the prediction interval from `lower` to `upper`; tuples have a number for each target.
 
-    It is `y ± quantile` with the method `ABSOLUTE`, `y ± quantile · std` with `SCALED`, and with `QUANTILES` two
-    quantiles of one model or of two, moved outwards by `quantile`. This is the ⌈(rows + 1) · level⌉-th smallest score
-    of the calibration rows, and `mean_width` is over these. `coverage` says in which share of the last `held_out_rows`
-    of them the target lies in the interval that the rows before these give, as it is served; None, and 0 rows, where
-    those are too few for the level.
+    The interval is `y ± quantile` with the method `ABSOLUTE` and `y ± quantile · std` with `SCALED`. With `QUANTILES`
+    it is two quantiles of one model or of two, moved outwards by `quantile`. `quantile` is the
+    ⌈(rows + 1) · level⌉-th smallest score of the calibration rows, and `mean_width` is the mean over these rows.
+    `coverage` is the share of the last `held_out_rows` calibration rows whose target lies in the served interval that
+    the earlier rows give; it is None, with 0 rows, if the earlier rows are too few for the level.
 
-    With `QUANTILES`, `ends` are the two: which quantiles, where `y` holds them, or the models' `repr`. `crossed` counts
-    the rows where the upper one lies below the lower one, and `y_outside` those where `y` lies outside the interval;
-    None where `y` holds the quantiles.
+    With `QUANTILES`, `ends` are the two quantiles if `y` holds them, or else the models' `repr`. `crossed` counts the
+    rows whose upper end lies below the lower end, and `y_outside` the rows whose `y` lies outside the interval; both
+    are None if `y` holds the quantiles.
     """
 
     method: str
@@ -210,12 +209,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Document:
-    """What `plan.json` holds.
+    """The content of `plan.json`.
 
-    `plan` is the plan's own JSON, whose keys stand beside the others. NaN may stand in the columns `nan_columns` of the
-    plan's matrix. `interval` is None where the model has no outputs `lower` and `upper`. `answers_column` is True where
-    the estimator's `predict` answers its one target as `[rows, 1]`, and None where it answers `[rows]` or has several.
-    `boolean_columns` held booleans in the sample, or in training where an encoder says so; None where no column did.
+    `plan` is the plan's own JSON, whose keys stand beside the others. The columns `nan_columns` of the plan's matrix
+    may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`. `answers_column` is True if the
+    estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
+    `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did.
     """
 
     plan: Mapping[str, Any]
@@ -231,10 +230,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Golden:
-    """Rows to try an entry on, and what the estimator predicts of them.
+    """Rows to try an entry on, and the estimator's predictions for them.
 
-    `X` is `[rows, n_features]`, the plan's matrix, which has numbers in place of strings; the predictions are, for each
-    output, float64 `[rows, width]`.
+    `X` is `[rows, n_features]`, the plan's matrix, which has numbers in place of strings. The predictions for each
+    output are float64 `[rows, width]`.
     """
 
     X: np.ndarray
@@ -244,7 +243,7 @@ class Golden:
 def version_number(name: str) -> int | None:
     """Return the version whose directory has this name, or None.
 
-    Versions are what the Triton server takes for them: numbers from 0 to 2⁶³ − 1 without leading zeros.
+    The Triton server accepts numbers from 0 to 2⁶³ − 1 without leading zeros as versions.
     """
     number = int(name) if _VERSION.fullmatch(name) else LARGEST_VERSION + 1
     return number if number <= LARGEST_VERSION else None
@@ -302,7 +301,7 @@ def write_version(
     except Exception as error:  # of safetensors' own type, see `read_weights`
         raise OSError(str(error)) from error
     write_document(version, document)
-    shutil.copymode(version / PLAN, version / WEIGHTS)  # it is its owner's alone, and the server may be another user
+    shutil.copymode(version / PLAN, version / WEIGHTS)  # only its owner may read it, and the server may be another user
 
 
 def write_golden(version: Path, golden: Golden) -> None:
@@ -324,9 +323,9 @@ def write_document(version: Path, document: Document) -> None:
 
 
 def read_document(version: Path, *, check_files: bool = True) -> Document:
-    """Return what a version's `plan.json` holds; raise `PlanError` unless it, and every file, is as it was exported.
+    """Return the content of a version's `plan.json`; raise `PlanError` unless it and every file are as exported.
 
-    Without `check_files` no other file is read, and `plan.json` alone is known to be whole.
+    Without `check_files` no other file is read, and only `plan.json` is checked.
     """
     path = version / PLAN
     try:
@@ -381,7 +380,7 @@ def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:
 
 
 def _document(path: Path, whole: dict[str, Any]) -> Document:
-    """Return the document in a `plan.json` of which the digests are taken out."""
+    """Return the document in a `plan.json` whose digests were removed."""
     from .format.inputs import Inputs
     from .format.parity import Parity
     from .format.records import from_json, to_json
@@ -396,7 +395,7 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
         found |= {"plan": whole, "inputs": tensors}
         document = from_json(Document, found, names={"Inputs": Inputs, "Parity": Parity})
-    except (TypeError, ValueError) as error:  # its digest fits: somebody's own
+    except (TypeError, ValueError) as error:  # the digest fits, but no export wrote this
         raise PlanError(f"{path} does not hold what an export writes ({error}).") from error
     tolerance = document.parity.tolerance
     if not 0 < tolerance < 1:

@@ -11,26 +11,26 @@ import torch
 from .tiles import LARGEST_TRIAL, Scratch, matmul, row_tiles, sizes_alike, tile_sizes
 
 LARGE = 2**17
-"""Weights of which a processor's cache does not hold so many beside what they are multiplied with."""
+"""The number of weights that a processor's cache does not hold beside the numbers to multiply them with."""
 
 BLOCK_ROWS, BLOCK_COLUMNS = 192, 128
 
 SIZES = tuple(sorted({*tile_sizes(BLOCK_ROWS), 128, 64, 32, 16, 8}, reverse=True))
-"""The rows of tiles, of which processors take those that have the bits of the largest."""
+"""The row counts of tiles; a processor uses those sizes that give the bits of the largest tile."""
 
 Source = Callable[[int, int], Iterable[tuple[int, torch.Tensor]]]
-"""Yields so many rows `[*, features]` from one on, in pieces to be copied at once, each with its place among them."""
+"""Given a first row and a count, yields these rows in pieces `[*, features]`, each with its place among the rows."""
 
 EIGHT = 8
-"""Of rows of so many float64 numbers, each begins where a vector does."""
+"""Rows whose length is a multiple of this many float64 numbers each begin at a vector boundary."""
 
 
 class LargeWeight:
-    """A weight `[features, columns]` as blocks of columns, of which each has the features it needs.
+    """A weight `[features, columns]` as blocks of columns, each with the features that it needs.
 
-    These are the first ones of an order, that of the first column for which a feature has a weight: of a triangular
-    matrix, whatever the order of its rows, half is left out. Blocks are kept column by column, which a library
-    multiplies without a copy of the rows.
+    Features are ordered by the first column in which they have a weight, and a block holds the first features of this
+    order. Half of a triangular matrix is left out this way, whatever the order of its rows. Blocks are stored column
+    by column, so that a library multiplies them without a copy of the rows.
     """
 
     def __init__(self, weight: np.ndarray) -> None:
@@ -49,13 +49,14 @@ class LargeWeight:
 
     @staticmethod
     def suits(weight: np.ndarray) -> bool:
-        """Whether a weight is so large."""
+        """Return whether a weight is large enough for blocks."""
         return weight.size >= LARGE and weight.shape[1] > 2 * BLOCK_COLUMNS
 
     def products(self, rows: int, source: Source) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row and the product of some rows at a time, to be changed at will.
+        """Yield the first row and the product of some rows at a time; the caller may change the product.
 
-        Each of them, float64 `[*, columns]`, lies where the one before lay. Its rows are whole eights of numbers apart.
+        Each product, float64 `[*, columns]`, reuses the memory of the previous one. The distance between its rows is a
+        multiple of eight numbers.
         """
         direct, sizes = self._way
         filled = filled_tiles(rows, self._ordered(source), self._features, sizes, self._tile)
@@ -95,7 +96,7 @@ def filled_tiles(
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
     """Yield the first row, the number of rows and a tile of one of the sizes, float64 `[size, width]`, that holds them.
 
-    What a source does not fill is zero, or holds rows of a tile before.
+    The part of a tile that the source does not fill is zero or holds rows of an earlier tile.
     """
     for start, count, size in row_tiles(rows, sizes):
         block = room.rows(size, width)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 FEW_NUMBERS = 8
-"""Fewer columns than these numpy adds up one by one; of more it adds rows to each other, never a column in parts."""
+"""Below this many columns, use `accumulate`; otherwise `np.add.reduce` adds whole rows and splits no column."""
 
 
 def add_in_order(terms: torch.Tensor) -> torch.Tensor:

@@ -12,30 +12,30 @@ import torch
 TILE_ELEMENTS = 2**16
 
 SHORT, SHORTER = 24, (12, 4)
-"""The rows of the smallest tile that surely is a whole number of a library's blocks, and of smaller ones to try."""
+"""The rows of the smallest tile that is certainly a whole number of a library's blocks, and of smaller tiles to try."""
 
 LARGEST_TRIAL = 2**22
-"""A weight of more numbers is not tried out."""
+"""The largest number of weights for which smaller tiles are tried out."""
 
 ALIGNED = 64
-"""The bytes of which torch's own memory begins at a multiple, and so do the rows of every tile."""
+"""Alignment in bytes of the memory that torch allocates and of every tile."""
 
 BLOCK = 64
-"""Of so many elements, a vectorised loop leaves none over."""
+"""A vectorised loop over a multiple of this many elements has no remainder."""
 
 
 class Scratch(threading.local):
-    """Memory for tiles that a thread keeps from one batch to the next: what is new takes long to be written to."""
+    """Memory for tiles that a thread keeps from one batch to the next: the first write to new memory is slow."""
 
     _kept = torch.empty(0, 0)
 
     def rows(self, rows: int, columns: int, value: float = 0.0) -> torch.Tensor:
-        """Return float64 `[rows, columns]` that holds what was written to it before, and the value elsewhere.
+        """Return float64 `[rows, columns]` that holds earlier writes, and the value elsewhere.
 
-        For one and the same memory, the number of columns and the value must always be the same.
+        Every call on the same object must give the same number of columns and the same value.
         """
         if len(self._kept) < rows:
-            with torch.inference_mode(mode=False):  # in which it may be written to in either mode
+            with torch.inference_mode(mode=False):  # so that either mode may write to it
                 self._kept = torch.full((rows, columns), value, dtype=torch.float64)
         return self._kept[:rows]
 
@@ -45,15 +45,15 @@ def in_tiles(
 ) -> torch.Tensor:
     """Return `compute(x)` as float64 `[rows, width]`, computed on float64 tiles `[tile, features]` of one shape.
 
-    A matrix library picks its algorithm, and so the order of its sums, by the shape it is given, and vectorised loops
-    compute what is left over at their end in another way. Rows therefore go through `compute` in tiles of one size, the
-    last one filled up with whatever was there before, and a row's answer depends neither on how many rows come with it
-    nor on its place: 24 rows times a power of two are a whole number of the blocks that matrix libraries work in.
+    A matrix library picks its algorithm, and thus the order of its sums, by the shape, and vectorised loops compute
+    their remainder in another way. Rows therefore go through `compute` in tiles of one size; the last tile is filled
+    up with whatever its memory held. A row's answer then depends neither on the number of other rows nor on its place:
+    24 rows times a power of two are a whole number of the blocks that matrix libraries work in.
 
     Args:
         x: `[rows, features]`, float32 or float64.
         compute: maps a float64 tile `[tile, features]` to `[tile, width]`.
-        width: the answer's.
+        width: the width of the answer.
         elements_per_row: how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
     tile = tile_rows(elements_per_row)
@@ -65,7 +65,7 @@ def in_tiles(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have torch compute in one thread: of several, each takes a share of a tile that is no whole number of blocks."""
+    """Make torch compute in one thread: several threads split a tile into parts that are not whole blocks."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield
@@ -85,14 +85,14 @@ def tile_rows(elements_per_row: int) -> int:
 def product(
     x: torch.Tensor, weight: torch.Tensor, finish: Callable[[torch.Tensor], object] | None = None
 ) -> torch.Tensor:
-    """Return `x @ weight` as float64 `[rows, columns]`, made of tiles as `in_tiles` makes them, without its copies.
+    """Return `x @ weight` as float64 `[rows, columns]`, computed in tiles like those of `in_tiles`, without its copies.
 
-    What is left below a whole tile goes through smaller ones, as far as they have the same bits on this processor.
+    Rows that do not fill a whole tile go through smaller tiles if these give the same bits on this processor.
 
     Args:
         x: `[rows, features]`, of any dtype.
         weight: float64 `[features, columns]`, contiguous.
-        finish: is given the rows of each tile of the product, contiguous, and changes them in place.
+        finish: changes the rows of each tile of the product, which are contiguous, in place.
     """
     rows, (features, columns) = x.shape[0], weight.shape
     direct, sizes = _way(features, columns)
@@ -113,7 +113,7 @@ def product(
     for start, count, size in tiles:
         block = x[start : start + count]
         if not (aligned and count == size and start * features * x.itemsize % ALIGNED == 0):
-            if room < size:  # what no row fills is zero: memory that was never written may hold what is slow
+            if room < size:  # unfilled rows are zero: unwritten memory may hold numbers that are slow
                 new, room = torch.empty if count == size else torch.zeros, size
                 copied = new(size, features, dtype=torch.float64, device=x.device)
             copied[:count].copy_(block)
@@ -131,7 +131,7 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
     if features * columns > LARGEST_TRIAL:
         return False, sizes[:1]
     for direct in (True, False):
-        if direct and columns % 2:  # the rows of the product would lie at all sorts of places
+        if direct and columns % 2:  # the rows of the product would not be aligned
             continue
 
         def multiply(block: torch.Tensor, weight: torch.Tensor, direct: bool = direct) -> torch.Tensor:
@@ -146,7 +146,7 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
 
 
 def tile_sizes(rows: int) -> tuple[int, ...]:
-    """Return how many rows tiles may have, at most so many, which are 24 times a power of two; the largest first."""
+    """Return the row counts that tiles may have, the largest first; `rows`, the largest, is 24 times a power of two."""
     halved = [rows >> halvings for halvings in range((rows // SHORT).bit_length())]
     between = [3 * size // 2 for size in halved[1:]]
     return (*sorted(halved + between, reverse=True), *SHORTER)
@@ -155,15 +155,16 @@ def tile_sizes(rows: int) -> tuple[int, ...]:
 def sizes_alike(
     multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], features: int, columns: int, sizes: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the sizes of tiles that have the bits of the first one wherever a row stands; none if that one has not.
+    """Return the sizes that give the bits of the first size at every place; none if the first itself does not.
 
-    A library chooses its way by shape alone and not by the numbers. So tiles whose rows are all the same tell, on this
-    processor, whether every place in a tile gives the same bits, and which smaller tiles give those of a whole one.
+    A library chooses its algorithm by shape alone and not by the numbers. Tiles of identical rows therefore show, on
+    this processor, whether every place in a tile gives the same bits, and which smaller tiles give the bits of the
+    largest.
 
     Args:
         multiply: returns the product of a tile `[rows, features]` and a weight `[features, columns]`, both contiguous.
-        features: the tile's.
-        columns: the weight's.
+        features: the features of a tile.
+        columns: the columns of the weight.
         sizes: the rows of tiles, the largest first.
     """
     generator, trials = torch.Generator().manual_seed(0), max(16 // columns, 2)
@@ -180,9 +181,9 @@ def sizes_alike(
 
 
 def row_tiles(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield the first row, the number of rows and the size of tiles, of these sizes, that hold all rows in order.
+    """Yield each tile's first row, number of rows and size; tiles have these sizes and hold all rows in order.
 
-    The last tile may have room for more rows: if more than three quarters of it are filled, or none is smaller.
+    The last tile may stay partly empty if more than three quarters of it are filled or no tile is smaller.
     """
     if rows <= sizes[-1]:
         yield from [(0, rows, sizes[-1])] * bool(rows)
@@ -202,10 +203,10 @@ def apply(
 ) -> torch.Tensor:
     """Replace each element of a contiguous float64 tensor by the function of it, and return the tensor.
 
-    The function is given some elements `at_once`, a multiple of 64, may change them, and return these.
+    The function receives up to `at_once` elements, a multiple of 64. It may change them in place and return them.
 
-    Vectorised loops compute what is left over at their end in another way, so there is nothing left over: the last
-    elements are filled up to 64.
+    Vectorised loops compute a remainder in another way, so the last elements are filled up to 64 and leave no
+    remainder.
     """
     count = values.numel()
     whole = count - count % BLOCK
@@ -236,9 +237,9 @@ def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, dire
 
 
 def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield each tile's first row and its rows as float64 `[tile, features]`, copied to one and the same memory.
+    """Yield each tile's first row and its rows as float64 `[tile, features]`, always in the same memory.
 
-    What no row has filled is zero: memory that was never written may hold what is slow to compute with.
+    Rows that were never filled are zero: unwritten memory may hold numbers that are slow to compute with.
     """
     count = x.shape[0]
     new = torch.empty if count >= tile else torch.zeros
@@ -251,8 +252,8 @@ def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
 def matmul(tile: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return `tile @ weight`, float64, with every row summed in the same order wherever it stands in the tile.
 
-    A matrix library treats the last rows and columns of a product in other ways; with the rows of a tile along the
-    product's contiguous dimension, a whole number of blocks of them, only the columns have such a rest.
+    A matrix library treats the last rows and columns of a product in other ways. Here a tile's rows lie along the
+    product's contiguous dimension and are a whole number of blocks, so only the columns have such a remainder.
     """
     if weight.shape[1] == 1:
         return torch.mv(tile, weight[:, 0])[:, None]

@@ -1,9 +1,9 @@
 """Brings the rows of requests to the device by one kernel, from where the Triton server has put them.
 
-The server hands its Python backend the rows of requests in shared memory, or in the memory of a GPU. Staged, the rows
-of large requests are read by one core to be copied, once more to be searched for NaN, and then by the device. Here the
-device reads them where they lie, which the CUDA driver allows once that memory is registered with it, and searches them
-while it copies them.
+The server hands its Python backend the rows of requests in shared memory, or in the memory of a GPU. With staging, one
+core reads the rows of large requests to copy them and again to search them for NaN, and then the device reads them.
+Here the device reads the rows in place, which the CUDA driver allows once the memory is registered with it, and
+searches them while it copies them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ except ImportError:
 MOST_PARTS = 64
 
 LEAST_BYTES = 2**17
-"""What is less is staged: a kernel more takes longer than copying it."""
+"""Smaller batches are staged: an additional kernel takes longer than the copy."""
 
 BLOCK = 4096
 WARPS = 8
 
 WORDS = {4: tl.uint32, 8: tl.uint64}
-"""By the bytes of a number."""
+"""The unsigned integer type by the bytes of a number."""
 
 SHARED_MEMORY = "/dev/shm/"
 
 Part = np.ndarray | torch.Tensor
-"""A request's rows, `[*, n_features]`: a tensor in a GPU's memory, or an array; what is not staged is contiguous."""
+"""A request's rows, `[*, n_features]`: a tensor in a GPU's memory, or an array; unstaged rows are contiguous."""
 
 
 @triton.jit
 def shifted(low, high, shift, BITS: tl.constexpr):
-    """Return the `BITS` bits that begin with bit `shift` of words, each followed by the word that it is given with."""
+    """Return the `BITS` bits that begin at bit `shift` of each word `low`, which the word `high` follows."""
     return tl.where(shift == 0, low, (low >> shift) | (high << ((BITS - shift) % BITS)))
 
 
@@ -51,7 +51,7 @@ def gather_kernel(
     nan_allowed,  # uint8 [n_features]: whether a column may hold NaN
     wrong,  # int32 [1]: becomes 1 where a number is not allowed
     out,  # [size]
-    first,  # which number of the batch is the first of `out`
+    first,  # the index of the batch's number that comes first in `out`
     size,
     n_features,
     NAN: tl.constexpr,  # whether any column may hold NaN
@@ -59,9 +59,9 @@ def gather_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program copies `BLOCK` numbers, of one part after the other.
+    """Copy `BLOCK` numbers with each program, part by part.
 
-    The server's numbers may lie between two words of memory, of which a GPU reads whole ones.
+    The server's numbers may straddle two words of memory, and a GPU reads whole words only.
     """
     BITS: tl.constexpr = WORD.primitive_bitwidth
     part = tl.arange(0, PARTS)
@@ -95,7 +95,7 @@ def gather_kernel(
 
 
 class Gathering:
-    """What `launch` reads: where the parts of a batch lie, and which columns may hold NaN (`nan_allowed`, `nan`)."""
+    """The inputs of `launch`: addresses of a batch's parts, and columns that may hold NaN (`nan_allowed`, `nan`)."""
 
     def __init__(self, n_features: int, nan_columns: Sequence[int], dtype: str, device: torch.device) -> None:
         kind: torch.dtype = getattr(torch, dtype)
@@ -116,7 +116,7 @@ class Gathering:
         """Note where the parts of a batch lie, `rows` in all.
 
         Returns:
-            Whether the device can read them there, and that takes less time than staging them.
+            True if the device can read the parts in place and this takes less time than staging them.
         """
         count = len(parts)
         if count > MOST_PARTS or (rows * self._n_features * self._item_bytes < LEAST_BYTES and not _on_gpu(parts)):
@@ -131,7 +131,7 @@ class Gathering:
         return True
 
     def launch(self, target: torch.Tensor, first_row: int, rows: int) -> None:
-        """Copy `rows` rows of the batch from `first_row` on to the first of a contiguous matrix, as far as it goes."""
+        """Copy up to `rows` rows of the batch, from `first_row` on, to the first rows of a contiguous matrix."""
         size = rows * self._n_features
         gather_kernel[(triton.cdiv(size, BLOCK),)](
             table=self._table,
@@ -149,19 +149,19 @@ class Gathering:
         )
 
     def _reads(self, part: Part, address: int) -> bool:
-        """Whether the device reads a part where it lies; in the memory of another GPU it may not."""
+        """Return whether the device can read a part in place; it may be unable to read another GPU's memory."""
         return part.device == self._device if isinstance(part, torch.Tensor) else self._shared.holds(address)
 
     def allowed(self) -> bool:
-        """Whether all numbers of the batch are allowed, once its kernels are done."""
+        """Return whether all numbers of the batch are allowed; call it once the kernels are done."""
         return not self._found[0]
 
 
 class SharedMemory:
     """The shared memory of this process that a GPU may read at the CPU's own addresses.
 
-    The Python backend keeps each mapping of its shared memory until the process ends and maps what it adds anew, so
-    that an address which was registered once never becomes other memory.
+    The Python backend keeps each mapping of its shared memory until the process ends and maps added memory anew. A
+    registered address therefore never becomes other memory.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class SharedMemory:
         self._refused = driver is None
 
     def holds(self, address: int) -> bool:
-        """Whether a GPU may read there. What the server has added to its shared memory is registered when met first."""
+        """Return whether a GPU may read there. Memory that the server has added is registered at its first use."""
         return any(start <= address < stop for start, stop in self._regions) or self._register(address)
 
     def _register(self, address: int) -> bool:
@@ -192,7 +192,7 @@ def find_region(address: int) -> tuple[int, int] | None:
 
 def _registered(start: int, stop: int) -> bool:
     """Register memory with the CUDA driver; return whether a GPU can read it at the same addresses."""
-    torch.cuda.synchronize()  # which makes the device's context this thread's
+    torch.cuda.synchronize()  # makes the device's context current in this thread
     (result,) = driver.cuMemHostRegister(start, stop - start, driver.CU_MEMHOSTREGISTER_PORTABLE)
     if result != driver.CUresult.CUDA_SUCCESS:
         return False

@@ -1,4 +1,4 @@
-"""What computes some of the staged rows of a batch: launches, and captured graphs of them."""
+"""Computes some of the staged rows of a batch by launches or by captured CUDA graphs of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ except ImportError:
 SMALLEST_GRAPH_ROWS = 16
 
 MOST_STREAMS = 64
-"""The number of the caller's streams whose launches are kept."""
+"""The largest number of the caller's streams whose launches are kept."""
 
 
 class Lane:
-    """What chunks that are computed one after the other share: streams, device buffers, and the memory of graphs.
+    """The streams, device buffers and graph memory that chunks share if they are computed one after the other.
 
-    The first stream is the lane's own, others may serve several lanes; there are none where kernels are interpreted.
+    The first stream is the lane's own, and other streams may serve several lanes. With the interpreter there are none.
     """
 
     def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
@@ -35,7 +35,7 @@ class Lane:
 
 
 class Chunk:
-    """The tasks that make a set of outputs of some of the staged rows, and what starts each number of them."""
+    """The tasks that compute a set of outputs for some of the staged rows, with a start function for each row count."""
 
     def __init__(self, tasks: Sequence[Task], lane: Lane) -> None:
         self._branches = Branches(tasks, lane.streams)
@@ -44,7 +44,7 @@ class Chunk:
         self._starters: dict[int, Callable[[], None]] = {}
 
     def starter(self, rows: int) -> Callable[[], None]:
-        """Return what begins to compute the first `rows`: the smallest graph that covers them, or the launches."""
+        """Return a function that starts the first `rows`, by the smallest graph that covers them or by the launches."""
         start = self._starters.get(rows)
         if start is None:
             graph = self._graphs.get(graph_rows(rows))
@@ -53,9 +53,9 @@ class Chunk:
         return start
 
     def replayer(self, rows: int, device: torch.device) -> Callable[[], Callable[[], None]]:
-        """Return what begins to compute the first `rows` on torch's current stream, and returns what waits for it.
+        """Return a function that starts the first `rows` on torch's current stream and returns a function that waits.
 
-        On a GPU this is a captured graph. The device is the current one.
+        On a GPU it starts a captured graph. The device must be the current one.
         """
         if device.type != "cuda":
             return lambda: functools.partial(self.launch, rows)
@@ -75,8 +75,8 @@ class Chunk:
             if rows not in self._graphs:
                 graph = torch.cuda.CUDAGraph()
                 stream = self._lane.streams[0]
-                torch.cuda.graph.default_capture_stream = stream  # or some releases make one of torch's
-                # Other threads of the process may use the device meanwhile: the caller's own, where there is no server.
+                torch.cuda.graph.default_capture_stream = stream  # otherwise some releases make a stream of torch's
+                # Without a server, the caller's other threads may use the device meanwhile.
                 with torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"):
                     self.launch(rows)
                 self._graphs[rows] = graph
@@ -84,7 +84,7 @@ class Chunk:
 
 
 class Piece:
-    """Rows of a large batch, from `start` and before `stop`: what brings them to the device and what computes them.
+    """The rows of a large batch from `start` up to but excluding `stop`, and the chunks that bring and compute them.
 
     There are one or two `ways`: from staging, and by gathering.
     """
@@ -97,24 +97,24 @@ class Piece:
         self._done = _event(lane)
 
     def begin(self, rows: int, *, gathered: bool = False) -> None:
-        """Begin to bring its first `rows` and to compute them."""
+        """Start to bring and compute the piece's first `rows`."""
         for chunk in self._ways[gathered]:
             chunk.starter(rows)()
         if self._done is not None:
             self._done.record(self._stream)
 
     def wait(self) -> None:
-        """Wait until it is computed."""
+        """Wait until the piece is computed."""
         if self._done is not None:
             self._done.synchronize()
 
     def launch(self) -> None:
-        """Launch all of its kernels."""
+        """Launch all kernels of the piece."""
         for chunk in itertools.chain(*self._ways):
             chunk.launch(self.stop - self.start)
 
     def capture(self) -> None:
-        """Capture graphs of all of its rows."""
+        """Capture graphs for all rows of the piece."""
         for chunk in itertools.chain(*self._ways):
             chunk.capture([self.stop - self.start])
 
@@ -124,13 +124,14 @@ def _event(lane: Lane) -> torch.cuda.Event | None:
 
 
 _STREAMS: dict[torch.device, list[torch.cuda.Stream]] = {}
-"""The streams of this process by device. Those who work one after the other share them."""
+"""The streams of this process by device. Lanes that never run concurrently share streams."""
 
 
 def streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
-    """Return so many different streams of a GPU, the same in each call.
+    """Return `count` different streams of a GPU, the same in each call.
 
-    They are the driver's, where it can be had: with its first stream torch makes a hundred, which take 70 MB of a GPU.
+    The CUDA driver makes them if its bindings are available: torch makes a hundred streams with its first one, which
+    take 70 MB of a GPU.
     """
     found = _STREAMS.setdefault(device, [])
     while len(found) < count:
@@ -148,9 +149,9 @@ def _make_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
-    """Return what launches a captured graph on a stream: the driver itself where it can be had, as torch takes longer.
+    """Return a function that launches a captured graph on a stream, by the CUDA driver's call if it is available.
 
-    Between a small batch and its answer lie some ten microseconds; torch's part of the launch is one to three of them.
+    A small batch takes some ten microseconds; a launch through torch would add one to three of them.
     """
     if driver is None or not hasattr(graph, "raw_cuda_graph_exec"):
 
@@ -176,9 +177,10 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
 
 
 def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
-    """Return what launches a captured graph on torch's current stream of a GPU, and returns what waits for the stream.
+    """Return a function that launches a captured graph on torch's current stream and returns a function that waits.
 
-    The stream is asked for by its handle, and what belongs to a handle is kept: torch takes microseconds to make it.
+    It looks up the stream by its handle and keeps the two functions for each handle: torch takes microseconds to make
+    a stream object.
     """
     handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
     known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
@@ -199,7 +201,7 @@ def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], 
 
 
 def graph_rows(rows: int) -> int:
-    """Return how many rows the smallest graph computes that covers so many: a power of two."""
+    """Return the row count of the smallest graph that covers `rows`: a power of two."""
     return max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length())
 
 

@@ -1,7 +1,7 @@
-"""Which numbers a request may hold.
+"""Checks the numbers of a request.
 
-No infinity anywhere, NaN only in the columns whose NaN the model answers, and no unknown category in the columns where
-scikit-learn refuses it.
+A request may hold no infinity, NaN only in the columns whose NaN the model answers, and no unknown category in the
+columns where scikit-learn refuses it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from ..format.inputs import UNKNOWN
 
 THREADED_DOT = 2**13
-"""From 10,000 numbers on OpenBLAS computes `dot` in threads."""
+"""Below this many numbers use `dot`; OpenBLAS computes `dot` in threads from 10,000 numbers on."""
 
 
 class Allowed:
     """Looks for numbers that a model with `n_features` columns cannot take.
 
-    NaN may stand in `nan_columns`, and `UNKNOWN` not in `closed_columns`.
+    The columns `nan_columns` may hold NaN, and `closed_columns` may not hold `UNKNOWN`.
     """
 
     def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
@@ -32,7 +32,7 @@ class Allowed:
         self._n_features = n_features
 
     def holds(self, numbers: np.ndarray) -> bool:
-        """Whether all of `[rows * n_features]`, one row after the other, are allowed."""
+        """Return whether all of `[rows * n_features]`, one row after the other, are allowed."""
         if self._all_finite:
             return _finite(numbers)
         rows = numbers.reshape(-1, self._n_features)
@@ -52,11 +52,11 @@ class Allowed:
 
 
 def _finite(numbers: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite: then what they add up to is finite too, unless it is too large.
+    """Return whether no number is NaN or infinite; the sum of finite numbers is finite too, unless it overflows.
 
-    A few numbers are squared, as NumPy's `dot` begins soonest. Of more a BLAS makes parts for threads, which wait for
-    each other for as long as other programs keep the cores: torch adds those up, in as many threads as it is told to
-    have.
+    Few numbers are squared and added by NumPy's `dot`, which starts fastest. For more numbers a BLAS uses threads,
+    which wait for each other while other programs occupy the cores. torch adds these up in its configured number of
+    threads.
     """
     if numbers.size < THREADED_DOT:
         total = float(numbers.dot(numbers))

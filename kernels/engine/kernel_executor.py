@@ -1,10 +1,10 @@
-"""Runs the steps of a plan: what every executor does, and the kernels on a GPU or through the interpreter.
+"""Runs the steps of a plan: the interface of every executor, and the kernels on a GPU or through the interpreter.
 
-On a GPU a small batch costs latency, not bandwidth. Rows are staged in pinned host memory that the first kernel reads,
-and the last kernel writes, across the bus itself, and the launches of a batch are one captured graph. There is a graph
-for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. A large batch
-costs bandwidth: of the CPU's memory, of the bus and of the device, which chunks of rows use at the same time. Since no
-row's arithmetic depends on another, neither this nor the batch's size changes an answer.
+On a GPU a small batch costs latency, not bandwidth. Rows are staged in pinned host memory. The first kernel reads it
+and the last kernel writes to it directly across the bus, and the launches of a batch are one captured CUDA graph. There
+is a graph for each power of two of rows; rows past the batch are computed from whatever lies there and not returned. A
+large batch costs bandwidth of the CPU's memory, of the bus and of the device, which chunks of rows use at the same
+time. Since no row's arithmetic depends on another, neither this nor the batch's size changes an answer.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .streams import MOST_BRANCHES, Task
 from .upload import upload
 
 LANES = 4
-"""How many pieces of a batch are under way: while the bus carries some, the device computes the others."""
+"""The number of pieces of a batch in flight: while the bus carries some, the device computes the others."""
 
 MOST_PIECES = 2**14
-"""How many tensors over rows of an output's buffer are kept: making one takes as long as the rest of a small answer."""
+"""The number of cached slices of an output's buffer: making a slice takes as long as the rest of a small answer."""
 
 Pieces = Callable[[int, int], torch.Tensor]
-"""Returns the tensor over the rows from one number on and before another."""
+"""Given `start` and `stop`, returns the tensor over the rows `start:stop`."""
 
 Way = tuple[tuple[Task, ...], ...]
-"""Tasks that bring rows to the device, and such that compute them; or both as one."""
+"""Tasks that bring rows to the device and tasks that compute them, or one group that does both."""
 
 Search = Callable[[np.ndarray], bool]
 """Returns whether all of the numbers are allowed."""
@@ -46,7 +46,7 @@ Search = Callable[[np.ndarray], bool]
 class Answers(NamedTuple):
     """Each output's rows in CPU memory, float32 `[rows, width]`, as a tensor and as an array over the same numbers.
 
-    `pieces` makes tensors of some of the rows.
+    `pieces` returns tensors over some of the rows.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -62,39 +62,40 @@ class Answers(NamedTuple):
 
 
 class Executor(Protocol):
-    """One way to run a plan, whose rows lie in a `Staging`."""
+    """One way to run a plan on rows in a `Staging`."""
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
-        """Bring matrices, `rows` in all, one below the other, to where they are computed, and begin with their outputs.
+        """Bring matrices, `rows` in all, one below the other, to the device, and start to compute their outputs.
 
-        Returns what holds them after `wait`, until the next launch.
+        The returned answers are valid after `wait` and until the next launch.
         """
 
     def allowed(self, rows: int, search: Search) -> bool:
-        """Wait until what was launched is computed; return whether all of its numbers are allowed.
+        """Wait for the launched rows; return whether all of their numbers are allowed.
 
-        `search` is asked, while the device computes, unless the device has searched them itself.
+        `search` runs while the device computes, unless the device itself searches the numbers.
         """
 
     def wait(self) -> None:
-        """Wait until what was launched is computed."""
+        """Wait until the launched rows are computed."""
 
     def staged(self, rows: int) -> np.ndarray | None:
-        """Return the `rows` rows that were launched last, until the next launch, unless they were not staged."""
+        """Return the last launched `rows` rows, valid until the next launch, or None if they were not staged."""
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
-        """Return outputs of rows that need not be staged yet, in arrays that are the caller's."""
+        """Return outputs of rows that need not be staged yet, in arrays that belong to the caller."""
 
     def warm_up(self, outputs: Outputs) -> None:
-        """Do once what would make the first batch wait."""
+        """Do the one-time work that would delay the first batch."""
 
 
 class KernelExecutor:
     """Runs the kernels, on a GPU or through the interpreter.
 
-    A batch of at most a chunk of rows is one graph. A larger one is cut into pieces of a chunk. Each is staged, brought
-    to the device and computed on the stream of a lane; lanes take turns. What a piece makes on its way lies in buffers
-    of its lane, which the lane's next piece uses again. With a `gathering` parts that it can lay are not staged.
+    A batch of at most a chunk of rows is one graph. A larger batch is cut into pieces of a chunk. Each piece is staged,
+    brought to the device and computed on the stream of a lane; lanes take turns. A piece's intermediate values lie in
+    buffers of its lane, which the lane's next piece reuses. With a `gathering`, parts that it can read in place are not
+    staged.
     """
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device, gathering: Gathering | None = None) -> None:
@@ -153,12 +154,12 @@ class KernelExecutor:
         return found
 
     def wait(self) -> None:
-        """Wait for the streams of the lanes that were given a piece."""
+        """Wait for the streams of the lanes that received a piece."""
         for stream in self._busy:
             stream.synchronize()
 
     def staged(self, rows: int) -> np.ndarray | None:
-        """Return the rows that were launched last, unless the device read them where they lay."""
+        """Return the last launched rows, or None if the device read them in place."""
         return None if self._searched is not None else self._staging.rows(rows)
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
@@ -180,7 +181,7 @@ class KernelExecutor:
         return self._residing().answer(X, outputs)
 
     def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
-        """Return what answers so many rows in the device's memory by a captured graph; see `Resident.prepared`."""
+        """Return a function that answers `rows` rows in the device's memory by a graph; see `Resident.prepared`."""
         return None if self._resident is None else self._resident.prepared(rows, outputs)
 
     def _residing(self) -> Resident:
@@ -191,7 +192,7 @@ class KernelExecutor:
         return self._resident
 
     def _settle(self) -> None:
-        """Wait for the stream on which buffers were made: what lay there before may still be read on it."""
+        """Wait for the stream on which buffers were made: it may still read the earlier contents of their memory."""
         if self._on_gpu:
             torch.cuda.current_stream(self._device).synchronize()
 
@@ -237,9 +238,9 @@ class KernelExecutor:
         *,
         direct: bool,
     ) -> list[Way]:
-        """Return what brings rows of a batch, and what computes them: from staging, and by gathering where that can be.
+        """Return the tasks that bring rows of a batch and compute them: from staging, and by gathering if available.
 
-        Where kernels read staged rows across the bus, which `direct` asks for, that is one and the same.
+        With `direct`, kernels read staged rows across the bus, so that one group of tasks does both.
         """
         staged, ways = self._staging.tensor[start:stop], list[Way]()
         if direct:
@@ -256,7 +257,7 @@ class KernelExecutor:
     def _compute(
         self, steps: Sequence[Step], lane: Lane, outputs: Mapping[str, torch.Tensor], start: int, given: torch.Tensor
     ) -> tuple[Task, ...]:
-        """Return what makes outputs, given by name as buffers, of the rows `given`, the batch's from `start` on."""
+        """Return the tasks that write outputs, buffers by name, for `given`, the batch's rows from `start` on."""
         host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
         return self._program.tasks(steps, lane.values, self._chunk_rows, host, given)
 
@@ -268,9 +269,9 @@ class KernelExecutor:
 
 
 class _Schedule:
-    """What makes a set of outputs: of a batch of one chunk, of the pieces of a larger one, and the answers' buffers.
+    """The work for a set of outputs: the chunk of a small batch, the pieces of a larger one, and the answers' buffers.
 
-    `whole` is the chunk of staged rows, and where there is one that of rows that the device gathers itself.
+    `whole` holds the chunk of staged rows and, with a gathering, the chunk of rows that the device gathers itself.
     """
 
     def __init__(self, whole: Sequence[Chunk], pieces: Sequence[Piece], buffers: dict[str, torch.Tensor]) -> None:
@@ -284,9 +285,10 @@ class _Schedule:
         self._batches: tuple[dict[int, tuple[Callable[[], None], Answers]], ...] = tuple({} for _ in whole)
 
     def start(self, rows: int, *, gathered: bool = False) -> Answers:
-        """Begin a batch of one chunk, and return what will hold its answers.
+        """Start a batch of one chunk, and return the answers, which are filled later.
 
-        What this needs is kept for each number of rows: beside a graph's launch, slicing a tensor is slow.
+        The start function and the answers are kept for each number of rows: slicing a tensor is slow compared with a
+        graph's launch.
         """
         batch = self._batches[gathered].get(rows)
         if batch is None:
@@ -300,18 +302,18 @@ class _Schedule:
         return [piece for piece in self._pieces if piece.start < rows]
 
     def answers(self, rows: int) -> Answers:
-        """Return what will hold the answers of a batch."""
+        """Return the answers of a batch, which are filled later."""
         return Answers.of({name: buffer[:rows] for name, buffer in self._buffers.items()}, self._cut)
 
     def warm_up(self, rows: int) -> None:
-        """Launch every kernel of batches of at most `rows`, which compiles it, and of every piece."""
+        """Compile every kernel of batches of at most `rows` rows and of every piece by launching it."""
         for chunk in self._whole:
             chunk.launch(rows)
         for piece in self._pieces:
             piece.launch()
 
     def capture(self, rows: int) -> None:
-        """Capture graphs: of a chunk for powers of two of its `rows`, of each piece for all of them."""
+        """Capture graphs: for a chunk one for each power of two up to `rows`, for a piece one for all of its rows."""
         for chunk in self._whole:
             chunk.capture(graph_sizes(rows))
         for piece in self._pieces:
@@ -325,7 +327,7 @@ def _piece(buffer: torch.Tensor, start: int, stop: int) -> torch.Tensor:
 
 
 def _lanes(device: torch.device, count: int) -> list[Lane]:
-    """Return lanes with the streams that a GPU needs; where kernels are interpreted one lane is enough."""
+    """Return lanes with the streams that a GPU needs; with the interpreter, one lane is enough."""
     if device.type != "cuda":
         return [Lane(())]
     own_and_shared = streams(device, count + MOST_BRANCHES - 1)

@@ -1,4 +1,4 @@
-"""A plan bound to a device: its weights there, and its steps as launches over buffers that somebody else owns."""
+"""A plan bound to a device: its weights there, and its steps as launches over buffers that the caller owns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Program:
     def buffer(
         self, held: dict[str, torch.Tensor], value: str, rows: int, dtype: torch.dtype = torch.float64
     ) -> torch.Tensor:
-        """Return the buffer `[rows, width]` of a value among those held, made where there is none."""
+        """Return the buffer `[rows, width]` of a value from `held`; make it if there is none."""
         if value not in held:
             held[value] = torch.empty(rows, self.widths[value], dtype=dtype, device=self.device)
         return held[value]
@@ -48,11 +48,11 @@ class Program:
         outputs: Mapping[str, torch.Tensor],
         given: torch.Tensor,
     ) -> tuple[Task, ...]:
-        """Return what computes outputs of rows.
+        """Return the tasks that compute outputs of rows.
 
         Args:
-            steps: what makes these outputs.
-            held: buffers of the values between, of `size` rows; those that are missing are made.
+            steps: the steps that make these outputs.
+            held: buffers of the intermediate values, of `size` rows; missing buffers are made.
             size: at least as many rows as `given` has.
             outputs: a buffer for each output by its name, float32 `[len(given), width]`.
             given: the rows.

@@ -1,9 +1,9 @@
 """Answers rows that lie in the device's memory with new tensors there, on torch's current stream.
 
-A small call costs latency. One captured graph brings its rows, searches and computes them, and puts the answers where
-they belong. The addresses of rows and answers and the number of rows change from call to call: they lie in a table in
-pinned memory, which the first kernel reads. A large call costs bandwidth. Its rows are read where they lie, in pieces
-as large as the memory for intermediate values allows.
+A small call costs latency. One captured CUDA graph copies its rows, searches and computes them, and writes the answers
+to their tensors. The addresses of rows and answers and the number of rows change from call to call. They lie in a table
+in pinned memory, which the first kernel reads. A large call costs bandwidth. Its rows are read in place, in pieces as
+large as the memory for intermediate values allows.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from .staging import chunk_rows
 from .streams import Task
 
 MOST_ROWS, MOST_NUMBERS = 2**17, 2**24
-"""Rows of a piece, and numbers of each value made on the way, unless a chunk has more."""
+"""The most rows of a piece and numbers of an intermediate value, unless a chunk has more rows."""
 
 MOST_STREAMED_ROWS, MOST_STREAMED_NUMBERS = 2**20, 2**26
-"""The same where one kernel makes the answers and reads its rows once, so that no other memory is needed."""
+"""The same limits if one kernel makes the answers and reads its rows once, so that it needs no other memory."""
 
 ALIGNED_BYTES = 16
-"""Kernels are compiled for buffers that begin at a multiple of so many bytes; others might change an answer's bits."""
+"""The alignment of buffers that kernels are compiled for; another alignment might change an answer's bits."""
 
 BLOCK, WARPS = 1024, 4
 SEARCHED_BLOCK, SEARCHED_WARPS = 8192, 8
 
 ADDRESS, NUMBERS, ROWS, WRONG, ANSWERS = range(5)
-"""Places of a call's table: the address of its rows, how many numbers and how many rows they are, whether one of the
-numbers is not allowed, and from `ANSWERS` on the addresses of its answers."""
+"""Places of a call's table: the address of its rows, the count of their numbers, the count of rows, a flag for
+forbidden numbers, and from `ANSWERS` on the addresses of its answers."""
 
 Outputs = tuple[str, ...]
 
 Answers = dict[str, torch.Tensor]
 
 Prepared = Callable[[torch.Tensor, bool], Answers | None]
-"""Returns the outputs of rows, or None where a number is not allowed; if asked to, one column as `[rows]`."""
+"""Returns the outputs of rows, or None if a number is not allowed; if the flag is set, one column as `[rows]`."""
 
 
 @triton.jit
 def note_refused(x, start, here, nan_allowed, wrong, n_features, NAN: tl.constexpr, BLOCK: tl.constexpr):
-    """Store 1 to `wrong` if one of the numbers from number `start` on is infinite, or NaN where that is not allowed."""
+    """Store 1 to `wrong` if one of the numbers from index `start` on is infinite, or NaN in a column without NaN."""
     refused = here & ~(tl.abs(x) < float("inf"))
     if tl.max(refused.to(tl.int32), 0) > 0:
         if NAN:
@@ -73,7 +73,7 @@ def take_kernel(
     TABLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program copies and searches `BLOCK` numbers; the first also copies the table, for the last kernels."""
+    """Copy and search `BLOCK` numbers with each program; the first also copies the table for the last kernels."""
     program = tl.program_id(0)
     which = tl.arange(0, 2)
     read = tl.load(table + which)  # the address and the number of numbers
@@ -99,7 +99,7 @@ def give_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program copies `BLOCK` numbers of the call's rows to its answer."""
+    """Copy `BLOCK` numbers of the call's rows to its answer with each program."""
     address = tl.load(copied + PLACE)
     size = tl.load(copied + ROWS) * WIDTH
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -117,7 +117,7 @@ def search_kernel(
     NAN: tl.constexpr,  # whether any column may hold NaN
     BLOCK: tl.constexpr,
 ):
-    """A program searches `BLOCK` numbers; whole blocks are read without a mask, 16 bytes at a time."""
+    """Search `BLOCK` numbers with each program; whole blocks are read without a mask, 16 bytes at a time."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offset = tl.arange(0, BLOCK)
     here = offset < size - start
@@ -129,9 +129,9 @@ def search_kernel(
 
 
 class Resident:
-    """Rows of a program's input in its device's memory to outputs there; one call at a time.
+    """Computes outputs in the device's memory from rows there; one call at a time.
 
-    The device is the current one. No two calls' answers share memory.
+    The device must be the current one. No two calls' answers share memory.
     """
 
     def __init__(self, program: Program, lane: Lane, gathering: Gathering, dtype: torch.dtype) -> None:
@@ -149,19 +149,19 @@ class Resident:
         self._large: dict[Outputs, _Large] = {}
 
     def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
-        """Return what answers so many rows by a graph that is captured; None unless such a call came before."""
+        """Return a function that answers `rows` rows by a captured graph; None unless an earlier call captured it."""
         small = self._small.get(outputs)
         return None if small is None else small.prepared.get(graph_rows(rows))
 
     def answer(self, X: torch.Tensor, outputs: Outputs) -> Answers | None:
-        """Return outputs of rows, or None where a number is not allowed, once they are there.
+        """Return outputs of rows, or None if a number is not allowed, once they are computed.
 
-        What made `X` on torch's current stream comes before. This stream is waited for, and no other one: but a call
-        whose number of rows is met first captures a graph, and waits for that.
+        The work runs after earlier work on torch's current stream, such as the kernels that made `X`. The call waits
+        for this stream only. The first call with a graph size also captures the graph and waits for that.
 
         Args:
             X: contiguous `[rows, n_features]` of the plan's dtype, at least one row.
-            outputs: their names.
+            outputs: the names of the outputs.
         """
         size = graph_rows(len(X))
         if size > self._chunk_rows:
@@ -172,7 +172,7 @@ class Resident:
         return (small.prepared.get(size) or small.prepare(size))(X, False)
 
     def _bind(self, outputs: Outputs) -> _Small:
-        """Lay out what computes at most a chunk of rows."""
+        """Lay out buffers and launches for at most a chunk of rows."""
         program, rows = self._program, self._chunk_rows
         given = torch.zeros(rows, self._n_features, dtype=self._dtype, device=program.device)
         buffers = {name: self._new(rows, name) for name in outputs}
@@ -204,10 +204,10 @@ class Resident:
         )
 
     def _in_pieces(self, X: torch.Tensor, outputs: Outputs) -> Answers | None:
-        """Compute any number of rows where they lie.
+        """Compute any number of rows in place.
 
-        Where an output cannot be finite for a row that holds what is not finite, the outputs are searched, which are
-        less than the rows; these are only searched if one is found.
+        If an output is never finite for a row with a number that is not finite, this method searches that output, which
+        is smaller than the rows. It searches the rows only if the output holds such a number.
         """
         large = self._large.get(outputs)
         if large is None:
@@ -250,7 +250,7 @@ class Resident:
         )
 
     def _search(self, x: torch.Tensor, *, nan: bool) -> None:
-        """Begin to search a contiguous matrix."""
+        """Start to search a contiguous matrix."""
         search_kernel[(triton.cdiv(x.numel(), SEARCHED_BLOCK),)](
             x=x,
             nan_allowed=self._nan_allowed,
@@ -273,9 +273,9 @@ class Resident:
 
 
 class _Large(NamedTuple):
-    """The way to compute any number of rows: the steps, the rows of a piece, and what is searched.
+    """The work for any number of rows: the steps, the rows of a piece, and the output to search.
 
-    `telling` is an output that is not finite where a number of its row is not; None: the rows are searched.
+    `telling` is an output that is not finite if a number of its row is not; if it is None, the rows are searched.
     """
 
     steps: Sequence[Step]
@@ -284,7 +284,7 @@ class _Large(NamedTuple):
 
 
 class _Small:
-    """A set of outputs of at most a chunk of rows; `prepared` has what answers, by the rows of its graph."""
+    """A set of outputs of at most a chunk of rows; `prepared` holds the answering functions by their graph's rows."""
 
     def __init__(
         self, chunk: Chunk, buffers: Mapping[str, torch.Tensor], table: torch.Tensor, given: torch.Tensor
@@ -296,8 +296,8 @@ class _Small:
         self.prepared: dict[int, Prepared] = {}
 
     def prepare(self, size: int) -> Prepared:
-        """Return what answers at most `size` rows, and keep it."""
-        self._table.zero_()  # no rows: what compiles the kernels reads and writes nowhere
+        """Return a function that answers at most `size` rows, and keep it."""
+        self._table.zero_()  # no rows: the launches that compile the kernels read and write nothing
         begin = self._chunk.replayer(size, self._device)
         n_features, widths = self._n_features, self._widths
         table = self._table.numpy().data

@@ -28,8 +28,8 @@ ENGINES = ("auto", "triton", "torch", "interpret")
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
 
-    A batch's way is `launch`, `wait`: between the two the device works and the caller may do something
-    else. `predict` is all of it, for matrices of any number of rows.
+    A batch takes `launch` and then `wait`. Between the two the device works and the caller may do something else.
+    `predict` does both, for matrices of any number of rows.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Runner:
         Args:
             plan: what to run.
             engine: one of `ENGINES`.
-            device: where; None is the current GPU, or the CPU where there is none or the engine is the CPU's.
-            max_rows: at most so many rows are staged at a time.
-            gathered: which numbers `launch` is given. Its parts are then rows as a Triton server hands them to its
-                Python backend, which a GPU may read and search where they lie. None: they are any arrays.
+            device: the device; None means the current GPU, or the CPU if there is no GPU or the engine needs the CPU.
+            max_rows: the most rows that are staged at a time.
+            gathered: the numbers that are allowed in `launch`. Its parts are then rows as a Triton server hands them to
+                its Python backend, which a GPU may read and search in place. If None, the parts are any arrays.
 
         Raises:
             PlanError: the engine cannot run here.
@@ -71,20 +71,20 @@ class Runner:
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs = ("y",)) -> Answers:
         """Gather or stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
 
-        Returns what holds them after `wait`, until the next launch.
+        The returned answers are valid after `wait` and until the next launch.
         """
         return self._executor.launch(parts, rows, outputs)
 
     def allowed(self, rows: int, allowed: Allowed) -> bool:
-        """Wait until the `rows` rows that were launched are computed; return whether all their numbers are allowed."""
+        """Wait for the `rows` launched rows; return whether all their numbers are allowed."""
         return self._executor.allowed(rows, allowed.holds)
 
     def wait(self) -> None:
-        """Wait until what was launched is computed."""
+        """Wait until the launched rows are computed."""
         self._executor.wait()
 
     def staged(self, rows: int) -> np.ndarray | None:
-        """Return the `rows` rows that were launched last, until the next launch, if they were staged."""
+        """Return the last launched `rows` rows, valid until the next launch, or None if they were not staged."""
         return self._executor.staged(rows)
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
@@ -116,13 +116,13 @@ class Runner:
 
         Args:
             X: contiguous `[rows, n_features]` of the plan's dtype on the runner's device, at least one row.
-            outputs: their names.
+            outputs: the names of the outputs.
 
         Returns:
-            Output name → float32 `[rows, width]`, or None where a number is not allowed.
+            Output name → float32 `[rows, width]`, or None if a number is not allowed.
 
         Raises:
-            PlanError: X is another matrix, or the runner was not given what numbers are allowed, or computes on a CPU.
+            PlanError: X does not fit, the runner was made without `gathered`, or it computes on a CPU.
         """
         fits = X.dim() == 2 and X.shape[1] == self.plan.n_features and X.dtype is getattr(torch, self.dtype.name)
         if not isinstance(self._executor, KernelExecutor) or not fits or X.device != self.device:
@@ -133,10 +133,10 @@ class Runner:
         return self._executor.answer_on_device(X.contiguous(), outputs)
 
     def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
-        """Return what answers so many rows in the GPU's memory as `predict_on_device` does, and checks nothing of them.
+        """Return a function that answers `rows` rows like `predict_on_device`, without its checks of the matrix.
 
-        It launches one captured graph. Asked to by its second argument, it gives an output of one column as `[rows]`.
-        None: `predict_on_device` has captured none yet, or so many rows take none.
+        The function launches one captured graph. If its second argument is true, it returns an output of one column as
+        `[rows]`. The result is None if `predict_on_device` has captured no graph yet or if this many rows use none.
         """
         return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
 
@@ -147,7 +147,7 @@ class Runner:
 
 
 def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, torch.device]:
-    """Return the engine and device that these mean on this machine, or raise `PlanError` with why they cannot be."""
+    """Return the engine and device for these arguments on this machine; raise `PlanError` if they cannot be used."""
     if engine not in ENGINES:
         raise PlanError(f"There is no engine '{engine}'; the engines are {', '.join(ENGINES)}.")
     if engine == "auto":

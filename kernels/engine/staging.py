@@ -10,10 +10,10 @@ import torch
 MANY_NUMBERS = 2**17
 
 MAX_NUMBERS = 2**28
-"""Rows × features that an entry may stage: 1 GiB of float32. What asks for much more takes a whole server down."""
+"""Rows × features that an entry may stage: 1 GiB of float32. A much larger buffer takes a whole server down."""
 
 CHUNK_BYTES = 2 * 2**20
-"""How much of a large batch is staged before the device begins with it."""
+"""The bytes of a large batch that are staged before the device begins."""
 
 
 class Staging:
@@ -34,7 +34,7 @@ class Staging:
     def fill(self, parts: Sequence[np.ndarray], start: int, rows: int) -> None:
         """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other, from row `start` on.
 
-        torch copies with several threads, numpy begins sooner, and lays columns that lie in one piece faster.
+        torch copies with several threads. numpy begins sooner and is faster with matrices whose columns are contiguous.
         """
         stop = start + rows
         if len(parts) > 1:
@@ -54,7 +54,7 @@ class Staging:
 
 
 class _Unlocked:
-    """The memory of an array as the object that numpy asks for it: an array over it can be written to."""
+    """An object that exposes an array's memory to numpy as writable."""
 
     def __init__(self, array: np.ndarray) -> None:
         pointer, _ = array.__array_interface__["data"]
@@ -62,17 +62,17 @@ class _Unlocked:
 
 
 def unlocked(array: np.ndarray) -> np.ndarray:
-    """Return an array over the same numbers that torch takes without a warning, though they are not written to."""
+    """Return an array over the same numbers that torch takes without a warning; nothing may write to it."""
     return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
 
 def chunk_rows(row_bytes: int, max_rows: int) -> int:
-    """Return how many rows are a chunk: a power of two, or all of `max_rows` if they are no more."""
+    """Return the number of rows in a chunk: a power of two, or `max_rows` if that is smaller."""
     return min(1 << (max(CHUNK_BYTES // row_bytes, 16).bit_length() - 1), max_rows)
 
 
 def split(parts: Sequence[np.ndarray], size: int) -> Iterator[list[np.ndarray]]:
-    """Yield the rows of matrices in groups of `size` rows, and at the end those that are left."""
+    """Yield the rows of matrices in groups of `size` rows; the last group may have fewer."""
     group: list[np.ndarray] = []
     room = size
     for part in parts:

@@ -1,7 +1,8 @@
-"""Runs what does not read each other's values side by side: each task goes to a branch, and each branch has a stream.
+"""Runs independent tasks side by side: each task goes to a branch, and each branch has a stream.
 
-A branch is a chain of tasks in the order of their launches. Where a task reads what another branch made, its branch
-waits for that task; in a captured graph these waits are edges, and the GPU is free to do the rest in any order.
+A branch is a chain of tasks in the order of their launches. If a task reads a value from another branch, its branch
+waits for the task that makes the value. In a captured graph these waits are edges, and the GPU may run the rest in any
+order.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import torch
 MOST_BRANCHES = 4
 
 MOST_ROWS = 1024
-"""Of more rows each kernel fills a GPU by itself, and another beside it may keep it from processors for too long."""
+"""Above this many rows run the tasks one by one: each kernel fills a GPU, and a second kernel may delay it."""
 
 START = -1
-"""Stands for the task before the first."""
+"""The number that stands for the task before the first."""
 
 Launch = Callable[[int], None]
-"""Puts what computes that many rows on the current stream."""
+"""Launches the work for that many rows on the current stream."""
 
 
 class Task(NamedTuple):
-    """A launch, the values that it reads and the value that it makes; what no task made before it is there already."""
+    """A launch, the values that it reads and the value that it makes; values made by no earlier task exist already."""
 
     reads: Sequence[str]
     makes: str
@@ -33,14 +34,14 @@ class Task(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a task runs: its branch, and the tasks of other branches, by number, that come before it."""
+    """The place of a task: its branch, and the tasks of other branches, by number, that must come before it."""
 
     branch: int
     after: tuple[int, ...]
 
 
 def place(tasks: Sequence[Task]) -> list[Place]:
-    """Return a place for each task: after one that it reads if no other has gone on from there, else a new branch."""
+    """Return a place for each task: the branch that ends with a task whose value it reads, or else a new branch."""
     makers: dict[str, int] = {}
     ends, branch_of = [START], {START: 0}
     places = []
@@ -58,9 +59,9 @@ def place(tasks: Sequence[Task]) -> list[Place]:
 
 
 class Branches:
-    """Tasks and the streams that they run on, the first of which the others begin and end with.
+    """Tasks and the streams that they run on; the other streams fork from the first and join it again.
 
-    Without streams, where kernels are interpreted, and for many rows they run one after the other.
+    The tasks run one after the other for many rows and without streams, that is, with the interpreter.
     """
 
     def __init__(self, tasks: Sequence[Task], streams: Sequence[torch.cuda.Stream]) -> None:
@@ -72,7 +73,7 @@ class Branches:
         self._awaited = {source for spot in self._places for source in spot.after} | set(self._ends)
 
     def launch(self, rows: int) -> None:
-        """Launch the tasks for so many rows."""
+        """Launch the tasks for `rows` rows."""
         if not self._ends or not self._streams or rows > MOST_ROWS:
             with torch.cuda.stream(self._streams[0]) if self._streams else contextlib.nullcontext():
                 for task in self._tasks:

@@ -1,4 +1,4 @@
-"""Runs the steps of a plan by the references of plain torch, on a CPU."""
+"""Runs the steps of a plan by the operations' plain torch references, on a CPU."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TorchExecutor:
         return search(self._staging.numbers(rows))
 
     def wait(self) -> None:
-        """Launching computed everything."""
+        """Return at once: `launch` computed everything."""
 
     def staged(self, rows: int) -> np.ndarray | None:
-        """Return the rows that were launched last."""
+        """Return the last launched rows."""
         return self._staging.rows(rows)
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
-        """Return outputs of rows, which are read where they lie."""
+        """Return outputs of rows, which are read in place."""
         x = torch.from_numpy(unlocked(np.ascontiguousarray(X)))
         return {name: answer.copy() for name, answer in self._compute(x, outputs).arrays.items()}
 
@@ -68,7 +68,7 @@ class TorchExecutor:
 
 
 def with_joined(plan: Plan, steps: Sequence[Step]) -> tuple[Step | Joined, ...]:
-    """Return some steps of a plan, those together that their operations join, in place of the first of them."""
+    """Return steps of a plan with those that an operation joins replaced by the joined one, in place of the first."""
     readers, left = plan.readers(), list(steps)
     joined: dict[str, Joined] = {}
     for step in steps:

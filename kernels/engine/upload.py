@@ -1,7 +1,7 @@
 """Brings rows from pinned host memory to the device by a kernel.
 
-The GPU's copy engine would need half as long again for rows that the CPU's cores have just written and still hold in
-their caches: a kernel has far more reads under way, so that it waits less for each. A graph starts it sooner, too.
+The GPU's copy engine would take 1.5 times as long for rows that the CPU's cores have just written and still hold in
+their caches: a kernel has far more reads in flight and waits less for each. A graph also starts a kernel sooner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BLOCK = 4096
 WARPS = 8
 
 MOST_PROGRAMS = 32
-"""As many have enough reads under way for the bus. More would hold up the kernels that compute other rows."""
+"""This many programs have enough reads in flight for the bus. More would delay the kernels that compute other rows."""
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -24,7 +24,7 @@ def upload_kernel(
     size,
     BLOCK: tl.constexpr,
 ):
-    """Each program copies blocks of `BLOCK` numbers, as far apart as there are programs."""
+    """Copy blocks of `BLOCK` numbers with each program, at a stride of the number of programs."""
     step = tl.num_programs(0).to(tl.int64) * BLOCK
     for start in tl.range(tl.program_id(0).to(tl.int64) * BLOCK, size, step):
         at = start + tl.arange(0, BLOCK)

@@ -1,8 +1,8 @@
-"""Parameters of a configuration about a model's columns and answers, and the one by which a request names them.
+"""Parameters of a configuration about a model's columns and answers, and the digest by which a request names them.
 
-A client takes the columns of a table by their names, and rounds numbers that are no categories, as the configuration
-said when it asked; by then the model may have been loaded anew with other columns. So a request whose tensors depend on
-them carries a digest of what the client was told, and the model refuses it where that is not what it tells itself.
+A client selects a table's columns by name and rounds numbers that are not categories, following the configuration that
+it read. The model may have been reloaded with other columns since then. A request whose tensors depend on the columns
+therefore carries a digest of the parameters that the client read, and the model refuses any other digest than its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ COLUMNS_DIGEST = "columns_digest"
 
 
 def columns_digest(parameters: Mapping[str, str]) -> str:
-    """Return the digest of what a configuration's parameters tell of the columns: of 128 bits, in hexadecimal."""
+    """Return the digest of a configuration's parameters about the columns: 128 bits in hexadecimal."""
     told = json.dumps([parameters.get(COLUMNS, ""), parameters.get(CATEGORIES, "")])
     return hashlib.sha256(told.encode()).hexdigest()[:32]

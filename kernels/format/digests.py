@@ -1,7 +1,7 @@
-"""The SHA-256 of a directory's files: whether each is as it was.
+"""The SHA-256 of a directory's files, to check that each file is unchanged.
 
-A flipped bit, a file cut short, missing or added is found by them. Malice is not: who can write the files can write new
-digests too. Whatever Python keeps in `__pycache__`, and hidden files, do not count.
+The digests reveal a flipped bit and a truncated, missing or added file. They do not reveal an attack: anyone who can
+write the files can write new digests too. `__pycache__` and hidden files do not count.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CHUNK_BYTES = 2**20
 
 
 def file_digests(directory: Path, holder: str) -> dict[str, str]:
-    """Return the digest of each file but the one that will hold them, by its path from there, in the paths' order."""
+    """Return the digest of each file except `holder`, by its path in the directory, sorted by path."""
     return {name: _digest(directory / name) for name in sorted(_files(directory) - {holder})}
 
 
 def check_digests(directory: Path, digests: Mapping[str, str], holder: str) -> None:
-    """Raise `PlanError` unless the files but `holder`, which holds the digests, are those of the digests."""
+    """Raise `PlanError` unless the files match the digests, except `holder`, which holds the digests."""
     try:
         for name in sorted(digests.keys() | _files(directory) - {holder}):
             _check_file(directory / name, digests.get(name), holder)
@@ -40,7 +40,7 @@ def _check_file(path: Path, digest: str | None, holder: str) -> None:
 
 
 def _files(directory: Path) -> set[str]:
-    """Return the paths of the files from their directory, with slashes."""
+    """Return the files' paths relative to their directory, with slashes."""
     found: set[str] = set()
     for folder, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]

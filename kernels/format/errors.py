@@ -1,4 +1,4 @@
-"""What can be wrong between a plan, its weights and the device that is to run it."""
+"""The error for a plan, weights and a device that do not fit together."""
 
 
 class PlanError(ValueError):

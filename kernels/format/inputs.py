@@ -1,11 +1,11 @@
 """An entry's input tensors and the matrix that its plan reads.
 
-Most plans read one tensor `X`, FP32 or FP64, which is that matrix. Where a model was fitted on columns of strings, each
-group of these is a BYTES tensor of its own, and the matrix has for a string its number among the column's categories:
-−1 if it is none of them, NaN for an empty string, or another spelling of a missing value, that is none of them. Columns
-of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`; where float64 would round a
-column's categories too, the matrix has their places among these. `X` holds the other columns, in training order, but
-for those that the model drops: what is in no tensor is read by no kernel, and 0.
+Most plans read one tensor `X`, FP32 or FP64, which is that matrix. If a model was fitted on columns of strings, each
+group of these columns is a BYTES tensor of its own. In place of a string the matrix has its number among the column's
+categories. It has NaN for an empty string or another spelling of a missing value that is not a category, and −1 for any
+other string. Columns of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`. If float64
+would round a column's categories too, the matrix has the places of the numbers among the categories. `X` holds the
+other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ INTEGERS = "integers"
 """Name of the tensor of whole numbers."""
 
 ONLY_CPU_INPUTS = "FORCE_CPU_ONLY_INPUT_TENSORS"
-"""The parameter of a configuration by which the server leaves tensors where they are ("no"), which may be a GPU."""
+"""The parameter of a configuration that lets the server leave tensors in place ("no"), even in a GPU's memory."""
 
 UNKNOWN = -1.0
 
 MAX_STRING_BYTES = 4096
-"""How long a string of a request may be that is no category, unless a configuration says otherwise."""
+"""The most bytes of a request's string that is not a category, unless a configuration says otherwise."""
 
 TOO_LONG = np.inf
-"""Of a string that is longer than a request's may be; no model takes infinity."""
+"""The number of a string that is too long; every model refuses infinity."""
 
 
 @dataclass(frozen=True)
 class TextInput:
     """A BYTES tensor `[rows, len(columns)]`.
 
-    `columns` are the plan's columns, `categories` are the strings of each, and `closed` says of each whether a string
-    that is none of its categories is refused, as scikit-learn refuses it. `missing` are strings that stand for a
-    missing value, as an empty one does, in each column of which they are no category.
+    `columns` are the plan's columns, and `categories` are the strings of each column. `closed` says for each column
+    whether a string outside its categories is refused, as scikit-learn refuses it. `missing` are strings that stand for
+    a missing value, like an empty string, in each column that does not have them as a category.
     """
 
     name: str
@@ -61,7 +61,7 @@ class TextInput:
     def encode(self, strings: np.ndarray, max_bytes: float = np.inf) -> np.ndarray:
         """Return the numbers of strings, bytes `[rows, columns]`, as float64 of the same shape.
 
-        A string of more than `max_bytes` that is no category is `TOO_LONG`.
+        A string of more than `max_bytes` that is not a category is `TOO_LONG`.
         """
         found = np.empty(strings.shape)
         for column, numbers in enumerate(self.numbers):
@@ -88,9 +88,9 @@ class TextInput:
 class IntegerInput:
     """The INT64 tensor `[rows, len(columns)]`, `integers`.
 
-    `columns` are the plan's columns. `categories` are, for a column whose categories float64 does not tell apart, these
-    in the order of their places, and nothing for a column of numbers. `closed` says of each whether a number that is
-    none of its categories is refused.
+    `columns` are the plan's columns. `categories` holds the ordered categories of each column whose categories float64
+    does not tell apart, and nothing for a column of numbers. `closed` says for each column whether a number outside its
+    categories is refused.
     """
 
     columns: tuple[int, ...] = ()
@@ -127,9 +127,9 @@ class Inputs:
     """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own.
 
     `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
-    are the columns of numbers that are compared with categories, for equality: a client must not round these, unless
-    the rows behind the entry had float32 there. `float32` are those columns, in which the estimator's own float32 is
-    answered; None where there are none.
+    are the columns of numbers that are compared with categories for equality. A client must not round these columns
+    unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
+    answers the estimator's own float32; None if there are none.
     """
 
     n_features: int
@@ -142,17 +142,17 @@ class Inputs:
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
-        """Return the inputs of a plan whose every column is a number of that type."""
+        """Return the inputs of a plan whose columns are all numbers of that type."""
         return Inputs(n_features, tuple(range(n_features)), dtype=dtype)
 
     @property
     def plain_matrix(self) -> bool:
-        """Whether `X` alone, as it comes, is the plan's matrix."""
+        """Return whether `X` alone, unchanged, is the plan's matrix."""
         return not self.text and not self.integers.columns and len(self.numeric) == self.n_features
 
     @property
     def matrix_dtype(self) -> str:
-        """What the numbers of the plan's matrix are: float64 where a tensor holds what float32 does not."""
+        """The dtype of the plan's matrix: float64 if a tensor holds numbers that float32 does not."""
         return "float64" if self.integers.columns else self.dtype
 
     def columns(self) -> dict[str, tuple[int, ...]]:
@@ -169,7 +169,7 @@ class Inputs:
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
         """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
-        A string of more than `max_string_bytes` that is no category is `TOO_LONG`.
+        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`.
         """
         rows = len(next(iter(tensors.values())))
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
@@ -182,7 +182,7 @@ class Inputs:
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
-        """Return tensors that `encode` makes this matrix of: numbers of their types, and bytes in object arrays."""
+        """Return tensors that `encode` turns into this matrix: numbers of their types, and bytes in object arrays."""
         tensors = {}
         if self.numeric:
             tensors[NUMBERS] = np.ascontiguousarray(matrix[:, list(self.numeric)].astype(self.dtype))

@@ -1,4 +1,4 @@
-"""How far answers lie from the estimator's own."""
+"""The distance of answers from the estimator's own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Parity:
     """The largest differences between float32 answers and float64 expectations.
 
     `max_error` is in units of the predictions' standard deviation, `max_ulp` in units of the last place of the float32
-    nearest to the expectation. `excess` is what is left of `max_error` when one such unit is taken off each
-    difference: no float32 answer can promise less, however small the spread of predictions far from zero.
+    nearest to the expectation. `excess` is `max_error` after one such unit is subtracted from each difference: no
+    float32 answer can promise less, however small the spread of predictions far from zero.
     """
 
     max_error: float
@@ -22,7 +22,7 @@ class Parity:
     excess: float
 
     def within(self, tolerance: float) -> bool:
-        """Whether the excess is at most `tolerance` standard deviations; NaN never is."""
+        """Return whether the excess is at most `tolerance` standard deviations; NaN never is."""
         return self.excess <= tolerance
 
 

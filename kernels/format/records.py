@@ -1,7 +1,7 @@
 """Frozen dataclasses as JSON and back: one object for each, whose keys are its fields.
 
-A field that is named after one of Python's words ends in an underscore, which its key does not have. A field that is
-None has no key. Keys that a class has no field for are not read.
+A field that is named after a Python keyword ends in an underscore, which its key does not have. A field that is None
+has no key. Keys without a field in the class are not read.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def from_json(kind: type[T], value: Any, where: str = "", names: Mapping[str, An
         kind: the class, a dataclass.
         value: what `json.loads` returned.
         where: the path to the object, for errors.
-        names: those in annotations that the class's module imports for type checkers alone.
+        names: the names in annotations that the class's module imports for type checkers only.
 
     Raises:
-        ValueError: the object is no such record, with the path to what is wrong.
+        ValueError: the object does not fit the class; the message has the path to the error.
     """
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} must be an object")
@@ -74,5 +74,5 @@ def _value(hint: Any, value: Any, where: str, names: Mapping[str, Any] | None) -
 
 
 def _optional(hint: Any) -> bool:
-    """Whether an annotation is `X | None`."""
+    """Return whether an annotation is `X | None`."""
     return get_origin(hint) in (Union, types.UnionType)

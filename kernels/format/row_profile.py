@@ -1,9 +1,9 @@
-"""What the rows that a model was exported with looked like: the profile that served rows are compared with.
+"""The profile of the rows that a model was exported with, which served rows are compared with.
 
-On disk it is a safetensors file of the version, which is there where the export was given rows. Of n rows it holds, for
-each column of the plan's matrix, the deciles of the numbers that are not NaN, the smallest and the largest at their
-ends, and the share of NaN; for columns of numbers that are categories, these; and of each output's first column the
-deciles, and bins with the share of the answers in each.
+On disk it is a safetensors file of the version, which exists if the export was given rows. For each column of the
+plan's matrix it holds the share of NaN and the deciles of the other numbers, from the smallest to the largest. For
+columns of numbers that are categories it holds the categories. For each output's first column it holds the deciles, and
+bins with the share of the answers in each.
 
 A decile is a number of the rows: the smallest that at least a tenth, two tenths, ... of them do not exceed (Hyndman and
 Fan, "Sample Quantiles in Statistical Packages" (1996), definition 1).
@@ -27,12 +27,12 @@ DECILES = np.linspace(0, 1, 11)
 
 @dataclass(frozen=True)
 class AnswerProfile:
-    """What an output's first column looked like.
+    """The profile of an output's first column.
 
-    `deciles` are float64 `[11]`. Bin b has the answers above `edges[b − 1]` and up to `edges[b]`, which ascend: below
-    the first edge is bin 0, above the last the last one. `shares`, `[bins]`, add up to 1, and none is 0. There are ten
-    bins, and fewer where deciles are equal. `rows` is how many finite answers they are of; in profiles that
-    do not say so, all rows.
+    `deciles` are float64 `[11]`. Bin b has the answers above `edges[b − 1]` and up to `edges[b]`. The edges ascend; bin
+    0 lies below the first edge, and the last bin above the last edge. `shares`, `[bins]`, add up to 1, and none is 0.
+    There are ten bins, or fewer if deciles are equal. `rows` is the number of finite answers behind the profile; in
+    profiles that do not hold it, it is the number of all rows.
     """
 
     deciles: np.ndarray
@@ -44,8 +44,8 @@ class AnswerProfile:
     def of(answers: np.ndarray) -> AnswerProfile | None:
         """Return the profile of answers `[rows]`, or None if none of them is finite.
 
-        An edge lies halfway between an answer and the next larger one, so that the last places of an answer, which
-        differ from one processor to another, do not move it into another bin.
+        An edge lies halfway between an answer and the next larger one. The last digits of an answer, which differ
+        between processors, therefore do not move it into another bin.
         """
         known = np.sort(answers[np.isfinite(answers)].astype(np.float64))
         if not len(known):
@@ -61,11 +61,11 @@ class AnswerProfile:
 
 @dataclass(frozen=True)
 class RowProfile:
-    """What rows of a plan's matrix and the answers to them looked like.
+    """The profile of rows of a plan's matrix and of the answers to them.
 
     `deciles` are `[11, n_features]`, NaN for a column of categories or without a number, and `nan_share` is
-    `[n_features]`, float64 both. `known` are, for columns of numbers that are categories, the categories that the model
-    knows, ascending. `answers` are those of outputs that have finite ones.
+    `[n_features]`; both are float64. `known` holds the ascending categories that the model knows, for columns of
+    numbers that are categories. `answers` holds the profiles of outputs that have finite answers.
     """
 
     rows: int
@@ -83,7 +83,7 @@ class RowProfile:
     ) -> RowProfile:
         """Return the profile of rows `[rows, n_features]`, one at least, and answers `[*, width]` of each output.
 
-        The columns `coded` hold the places of categories, which are no quantities.
+        The columns `coded` hold the places of categories, which are not quantities.
         """
         deciles = np.full((len(DECILES), X.shape[1]), np.nan)
         for column, numbers in enumerate(X.T):  # one at a time: all rows may be a large table
@@ -101,7 +101,7 @@ class RowProfile:
 
     @property
     def low(self) -> np.ndarray:
-        """The smallest number of each column, `[n_features]`; NaN where there was none."""
+        """The smallest number of each column, `[n_features]`; NaN if there was none."""
         found: np.ndarray = self.deciles[0]
         return found
 
@@ -113,19 +113,19 @@ class RowProfile:
 
     @property
     def expected_outside(self) -> float:
-        """The share of rows like these that lie out of the range of a column of numbers, at most and on average.
+        """The largest expected share of rows like these that lie outside the range of a column of numbers.
 
         If m numbers and a new one are exchangeable, each of the m + 1 is the smallest with the same probability, and
-        the largest too: so the new one lies outside with probability 2 / (m + 1), and with less where numbers are
-        equal. Of a column with the share p missing it is p' · 2 / (p' · m + 1) with p' = 1 − p, which is less.
+        likewise the largest. The new number lies outside with probability 2 / (m + 1), or less if numbers are equal.
+        With a share p of missing values the probability is p' · 2 / (p' · m + 1) with p' = 1 − p, which is less.
         """
         return 2 / (self.rows + 1)
 
     def outside(self, X: np.ndarray, coded: Sequence[int] = ()) -> np.ndarray:
-        """Return in how many columns each row of the plan's matrix is unlike the profile's, float64 `[rows, 1]`.
+        """Return in float64 `[rows, 1]` the number of columns in which each row of the matrix is unlike the profile.
 
-        That is a number outside the range, a category that is unknown, or NaN where the profile has none. The columns
-        `coded` hold the places of categories.
+        A column is unlike the profile if it has a number outside the range, an unknown category, or NaN although the
+        profile has none. The columns `coded` hold the places of categories.
         """
         missing = np.isnan(X)
         found = (self.low > X) | (self.high < X) | (missing & (self.nan_share == 0))
@@ -145,7 +145,7 @@ class RowProfile:
 
 
 def read_profile(version: Path) -> RowProfile | None:
-    """Return a version's profile, or None where it has none; raise `PlanError` if it is not what an export writes."""
+    """Return a version's profile, or None if it has none; raise `PlanError` if no export wrote it."""
     path = version / PROFILE
     if not path.is_file():
         return None

@@ -1,8 +1,8 @@
 """Matrix products of blocks inside kernels.
 
-On a GPU that is `tl.dot`. The interpreter's `tl.dot` is NumPy's matmul, that is a BLAS, which treats the last rows of a
-product in other ways than the others: on some processors a row's bits would depend on its place in the block. There
-the products are added up one feature after another, in the same order for every row, on every processor.
+On a GPU a product is `tl.dot`. The interpreter's `tl.dot` is NumPy's matmul and thus a BLAS, which treats the last rows
+of a product differently from the others: on some processors a row's bits would depend on its place in the block. In the
+interpreter the products are therefore added in the same order for every row, on every processor.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def dot(a, b, acc):
 def rounded_product(a, b):
     """Return `a · b` for float64 or float32 blocks of one shape, rounded before anything is added to it.
 
-    A compiler fuses a product with the sum that reads it. Where two products are added it may fuse either, and does so
-    in another way from one row to the next: rows would differ by their place in a block.
+    A compiler fuses a product with the sum that reads it. If two products are added, it may fuse either one and choose
+    differently from row to row, so that a row's bits would depend on its place in a block.
     """
     if INTERPRETED:
         product = a * b

@@ -1,8 +1,8 @@
-"""Functions of numbers that are sums of two float32 numbers, to eight digits: no float64 unit of a GPU is needed.
+"""Double-float functions to eight digits, on sums of two float32 numbers: they need no float64 unit of a GPU.
 
-Of such a pair the second number is small against the first, mostly 2⁻²⁴ of it, and what is rounded is the second. A sum
-of two numbers and what rounding takes from it are exact (Dekker, A floating-point technique for extending the available
-precision, 1971); so are a product and its rest by a multiplication fused with an addition.
+The second number of such a pair is small against the first, mostly 2⁻²⁴ of it, and rounding affects only the second. A
+sum of two numbers and its rounding error together are exact (Dekker, A floating-point technique for extending the
+available precision, 1971). A product and its rounding error, from a fused multiply-add, are exact too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import triton.language as tl
 from .dot import INTERPRETED, rounded_product
 from .fast_math import instruction
 
-FRACTION = 14  # bits of an exponent of 2 that are the mantissa of the power's leading part
+FRACTION = 14  # bits of an exponent of 2 that become the mantissa of the power's leading part
 LN2, LOG2_E = 0.6931471805599453, 1.4426950408889634
 
-BIAS = tl.constexpr(512.0 + 127.0 - 583 / 16384)  # what an exponent is added to; the last makes the rest small
+BIAS = tl.constexpr(512.0 + 127.0 - 583 / 16384)  # added to an exponent; the last term makes the rest small
 LEAST = tl.constexpr(512.0)
-NEGATIVE = 256.0  # in a fixed-point number: turns the sign
+NEGATIVE = 256.0  # added to a fixed-point number, it flips the sign of the power
 
 Q0 = tl.constexpr(-0.050471704453229904)  # 2^(x + 1/2 + 583/16384) − x − 3/2 on [−1/2, 1/2], to 3e-9 of the power
 Q1 = tl.constexpr(0.004736488685011864)
@@ -83,7 +83,7 @@ def pair_reciprocal(a, rest):
 
 @triton.jit
 def pair_sqrt(a, rest, LEAST: tl.constexpr):
-    """Return the root of the sum of a number and a small one, as a pair; for less than `LEAST` nearly that of it."""
+    """Return the square root of a number plus a small one, as a pair; below `LEAST` a step from the root of `LEAST`."""
     a_rounded = tl.maximum(a + rest, LEAST)
     y = 1.0 / tl.sqrt(a_rounded) if INTERPRETED else instruction(a_rounded, "rsqrt.approx.ftz.f32 $0, $1;")
     root = rounded_product(a_rounded, y)
@@ -94,9 +94,10 @@ def pair_sqrt(a, rest, LEAST: tl.constexpr):
 def power_of_fixed(fixed, rest):
     """Return `2^(fixed − BIAS + rest)` as `leading + power · correction`.
 
-    `fixed` is a fixed-point number of 14 bits after the point, between 512 and 1024. Moved by nine bits, its whole part
-    becomes a float32 number's exponent and sign, and its fraction `v` the mantissa: that is `leading`, `2ⁿ (1 + v)`. A
-    polynomial corrects it, to 3e-9 of the power. Below 513 the power is zero, if `rest` is no larger than a million.
+    `fixed` is a fixed-point number of 14 bits after the point, between 512 and 1024. Shifted by nine bits, its whole
+    part becomes a float32 number's exponent and sign, and its fraction `v` the mantissa: this is `leading`,
+    `2ⁿ (1 + v)`. A polynomial corrects it, to 3e-9 of the power. Below 513 the power is zero if `rest` is at most a
+    million.
     """
     bits = fixed.to(tl.int32, bitcast=True) << 9
     v = ((bits & MANTISSA) | ONE).to(tl.float32, bitcast=True)
@@ -120,7 +121,7 @@ def pair_exp2(t, rest):
 
 @triton.jit
 def pair_log2(a, rest):
-    """Return the logarithm to the base 2 of the sum of a number and a small one, from float32's and the power of it."""
+    """Return log₂ of a number plus a small one, as a pair: float32's logarithm, corrected by its power of two."""
     a_rounded = a + rest
     y = tl.log2(a_rounded) if INTERPRETED else instruction(a_rounded, "lg2.approx.ftz.f32 $0, $1;")
     fixed = y + BIAS
@@ -132,7 +133,7 @@ def pair_log2(a, rest):
 
 @triton.jit
 def pair_power(a, rest, exponent, exponent_rest, WHOLE: tl.constexpr):
-    """Return the sum of a number and a small one to the power of an exponent, as a pair; see `powers.power`."""
+    """Return a number plus a small one, raised to an exponent, as a pair; see `powers.power`."""
     if WHOLE is None:
         y, y_rest = pair_log2(a, rest)
         t = rounded_product(y, tl.broadcast_to(exponent, y.shape))
@@ -156,7 +157,7 @@ def pair_power(a, rest, exponent, exponent_rest, WHOLE: tl.constexpr):
 
 @triton.jit
 def pair_matern(t, rest, HALVES: tl.constexpr):
-    """Return Matern's function of 3 or 5 halves of `u ≥ 0`, given as a pair that is `u` times `log2 e`."""
+    """Return the Matérn function with ν = `HALVES` / 2 (3/2 or 5/2) of `u ≥ 0`, given as the pair `u · log2 e`."""
     k, k_rest = pair_exp2(-t, -rest)
     if HALVES == 3:
         p = fma(t, LN2_FIRST, 1.0)
@@ -179,14 +180,14 @@ def pair_matern(t, rest, HALVES: tl.constexpr):
 
 @triton.jit
 def pair_tanh(u, rest):
-    """Return the hyperbolic tangent of what, times `2 log2 e`, is the sum of a number and one below a million."""
+    """Return `tanh(x)` as a pair, where `x · 2 log2 e` is the sum of `u` and `rest`, which is below a million."""
     turned = (u.to(tl.int32, bitcast=True) & SIGN) ^ SIGN  # so that t is at most 0, and the power at most 1
     t = tl.maximum(-tl.abs(u), -126.0)
     k, k_rest = pair_exp2(t, (rest.to(tl.int32, bitcast=True) ^ turned).to(tl.float32, bitcast=True))
     rounded = (k + 1.0) + k_rest
     y = 1.0 / rounded if INTERPRETED else instruction(rounded, "rcp.approx.ftz.f32 $0, $1;")
     wrong = fma(-y, k_rest, fma(-y, k, 1.0 - y))
-    twice = -2.0 * y  # an exact product, so that it does not matter what is fused
+    twice = -2.0 * y  # an exact product, so that fusing does not matter
     first, second = 1.0 + twice, rounded_product(twice, wrong)
     first = (first.to(tl.int32, bitcast=True) ^ turned).to(tl.float32, bitcast=True)
     return first, (second.to(tl.int32, bitcast=True) ^ turned).to(tl.float32, bitcast=True)

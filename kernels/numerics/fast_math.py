@@ -1,8 +1,8 @@
 """Functions of float64 blocks to ten digits, for a third of what all sixteen cost, and of float32 blocks to seven.
 
-They serve operations whose other errors are as large: see `fp16_digits.py`. Polynomials have the smallest largest
-relative error on their interval; what begins as a float32 number is corrected by one step of Newton's method. Of
-float32 a GPU has an instruction for each, which is off by a few units in the last place.
+They serve operations whose other errors are as large: see `fp16_digits.py`. Polynomials minimise the largest relative
+error on their interval. Functions that start from a float32 approximation correct it by one step of Newton's method.
+For float32 a GPU has an instruction for each function, with an error of a few units in the last place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SMALLEST = tl.constexpr(1e-30)
 
 @triton.jit
 def exp2(u):
-    """Return 2ᵘ for `u < 1000`, to 2e-10 of it; below −1000 next to nothing, and anything for NaN."""
+    """Return 2ᵘ for `u < 1000`, to 2e-10 of it; below −1000 nearly 0, and an arbitrary number for NaN."""
     if u.dtype == tl.float32:
         y = tl.exp2(u) if INTERPRETED else instruction(u, "ex2.approx.ftz.f32 $0, $1;")
     else:
@@ -46,9 +46,9 @@ def exp2(u):
 def exp2_of_fixed(t, least_high):
     """Return `exp2(t − FIXED)`.
 
-    Added to `FIXED`, `u` is a fixed-point number: the fraction of it is the lower half of the bits, and the whole part
-    the end of the upper half, from where it is moved to the exponent of the answer, and the rest of that half out. With
-    2048 in `u`, and in `least_high`, what is moved turns the sign.
+    Added to `FIXED`, `u` is a fixed-point number. Its fraction is the lower half of the bits, and its whole part the
+    end of the upper half. A shift moves the whole part to the answer's exponent and drops the rest of the upper half.
+    With 2048 added to `u` and to `least_high`, the shifted bits flip the sign.
     """
     low, high = halves(t)
     x = of_halves(low << 20, ((low.to(tl.uint32, bitcast=True) >> 12) | ONE_HIGH).to(tl.int32, bitcast=True))
@@ -65,7 +65,7 @@ def exp2_of_fixed(t, least_high):
 
 @triton.jit
 def instruction(x, NAME: tl.constexpr):
-    """Return what one instruction makes of float32 numbers."""
+    """Return the result of one instruction on float32 numbers."""
     return tl.inline_asm_elementwise(NAME, "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
 
@@ -75,7 +75,7 @@ def halves(x):
     if INTERPRETED:
         bits = x.to(tl.int64, bitcast=True)
         low, high = bits.to(tl.int32), (bits >> 32).to(tl.int32)
-    else:  # which a compiler that is given 64-bit integers does not find
+    else:  # a compiler does not find this for 64-bit integers
         low, high = tl.inline_asm_elementwise(
             "mov.b64 {$0, $1}, $2;", "=r,=r,d", [x], (tl.int32, tl.int32), is_pure=True, pack=1
         )
@@ -95,13 +95,13 @@ def of_halves(low, high):
 
 @triton.jit
 def twenty_bits(x):
-    """Return a float64 number without the lower half of its bits, which leaves it as good as a GPU's instruction."""
+    """Return a float64 number without the lower half of its bits, as accurate as a GPU's approximate instruction."""
     return ((x.to(tl.int64, bitcast=True) >> 32) << 32).to(tl.float64, bitcast=True)
 
 
 @triton.jit
 def reciprocal(x):
-    """Return 1 / x for `x` between 1e-300 and 1e300, from twenty bits of it that a GPU has an instruction for."""
+    """Return 1 / x for `x` between 1e-300 and 1e300, from the twenty bits that a GPU instruction gives."""
     if x.dtype == tl.float32:
         y = 1.0 / x if INTERPRETED else instruction(x, "rcp.approx.ftz.f32 $0, $1;")
     else:
@@ -115,7 +115,7 @@ def reciprocal(x):
 
 @triton.jit
 def sqrt(x):
-    """Return √x, from 1 / √x as `reciprocal` begins; anything below 1e-30 has the root of that."""
+    """Return √x, from an approximate 1 / √x as in `reciprocal`; below 1e-30 return √1e-30."""
     x = tl.maximum(x, SMALLEST)
     if x.dtype == tl.float32:
         root = tl.sqrt(x) if INTERPRETED else instruction(x, "sqrt.approx.ftz.f32 $0, $1;")
@@ -131,7 +131,7 @@ def sqrt(x):
 
 @triton.jit
 def log2(x):
-    """Return the logarithm to the base 2 of positive normal numbers: of the mantissa `m`, in `(m − 1) / (m + 1)`."""
+    """Return log₂ of positive normal numbers, by an odd polynomial in `(m − 1) / (m + 1)` for the mantissa `m`."""
     if x.dtype == tl.float32:
         y = tl.log2(x) if INTERPRETED else instruction(x, "lg2.approx.ftz.f32 $0, $1;")
     else:
@@ -149,7 +149,7 @@ def log2(x):
 
 
 def emulated_exp2(u: np.ndarray) -> np.ndarray:
-    """Return what `exp2` does, but for the last places; of float32 22 bits, as a GPU's instruction has them."""
+    """Return `exp2` except for the last digits; for float32, 22 bits as a GPU's instruction gives."""
     if u.dtype == np.float32:
         bits = np.exp2(u).view(np.int32) + 2
         return (bits - bits % 4).view(np.float32)

@@ -1,8 +1,8 @@
 """Products of float64 vectors on matrix units that multiply float16 numbers: each number is a row of three digits.
 
 With a unit, a power of two, `z ≈ unit · (z₀ + z₁ + z₂)`, where `z₀` is a whole number, `z₁` a fraction and all three
-are float16. Of `z · s` the part `z₀ · s₀` is exact: units are such that `‖z₀‖` and `‖s₀‖` are at most 2¹², so that the
-sum and every part of it is a whole number below 2²⁴, whatever the order. The other products are 2¹¹ times smaller, and
+are float16. The part `z₀ · s₀` of `z · s` is exact: units keep `‖z₀‖` and `‖s₀‖` at or below 2¹², so that the sum and
+every partial sum are whole numbers below 2²⁴ in any order. The other products are 2¹¹ times smaller, and
 rounding them to float32 leaves an error of some 2⁻³⁵ of `‖z‖ ‖s‖`, which is far below what float32 numbers could hold.
 With two digits, and all products in one float32 sum, the error is some 2⁻²³.
 (Ozaki et al., Error-free transformations of matrix multiplication by using fast routines of matrix multiplication and
@@ -22,10 +22,10 @@ from .dot import INTERPRETED, dot, rounded_product
 DIGITS = 3
 BASE = tl.constexpr(2048.0)
 LARGEST_NORM = 4096.0
-SMALLEST = 2.0**-500  # what stands for the power of two above zero
+SMALLEST = 2.0**-500  # stands for the power of two above zero
 
 ROUNDER = tl.constexpr(6755399441055744.0)  # 1.5 · 2⁵²: float64 numbers this large are whole
-NORM_ROUNDER = tl.constexpr(1.5 * 2.0**29)  # whose last place is 2⁻²³: squares of numbers below 2¹¹ sum up exactly
+NORM_ROUNDER = tl.constexpr(1.5 * 2.0**29)  # its last place is 2⁻²³: squares of numbers below 2¹¹ sum up exactly
 EXPONENT = tl.constexpr(0x7FF0000000000000)
 NEXT_EXPONENT = tl.constexpr(0x0010000000000000)
 
@@ -66,7 +66,7 @@ def squared_norm(z, least_unit):
     """Return the squared norm of each row of a float64 block `[rows, features]`, of at most 128 features.
 
     Squares are rounded to 2⁻⁴³ of the largest number's at most, or of `least_unit` times 2¹⁰, so that their sum is
-    exact: its bits depend on no order.
+    exact and does not depend on the order.
     """
     unit = tl.maximum(power_of_two(tl.max(tl.abs(z), axis=1)) / BASE, least_unit)
     z = z * (1.0 / unit)[:, None]
@@ -123,7 +123,7 @@ def split(vectors: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
 
 
 def product_of_digits(z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `digit_product` does for digits `[DIGITS, rows, features]` and `[DIGITS, vectors, features]`."""
+    """Return the result of `digit_product` for digits `[DIGITS, rows, features]` and `[DIGITS, vectors, features]`."""
     (z0, z1, z2), (s0, s1, s2) = z, s.transpose(0, 2, 1)
     small = (z1 @ s1 + z0 @ s2 + z2 @ s0).astype(np.float32)
     small = (small + z0 @ s1).astype(np.float32)
@@ -132,7 +132,7 @@ def product_of_digits(z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def product_of_two_digits(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Return what `short_product` does for digits `[2, rows, features]` and `[2, vectors, features]`."""
+    """Return the result of `short_product` for digits `[2, rows, features]` and `[2, vectors, features]`."""
     (z0, z1), (s0, s1) = z, s.transpose(0, 2, 1)
     small = ((z1 @ s0).astype(np.float32) + z0 @ s1).astype(np.float32)
     found: np.ndarray = (small + z0 @ s0).astype(np.float32)

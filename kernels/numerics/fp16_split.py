@@ -1,7 +1,7 @@
-"""Numbers in two float16 parts, whose products the matrix units of a GPU make faster than those of float64.
+"""Split-fp16 numbers in two float16 parts, which a GPU's matrix units multiply faster than float64 numbers.
 
-`high + low = value · 2ᵏ` holds 22 bits of `value`. The power of two is one for each row of a block of numbers, and one
-for each column of weights. Beside the device functions stands what NumPy computes the same with.
+`high + low = value · 2ᵏ` holds 22 bits of `value`. Each row of a block of numbers and each column of weights has its
+own power of two. NumPy versions of the device functions stand beside them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import triton.language as tl
 from .dot import dot
 
 ROW_TOP = 13
-"""The largest number of a row's block is brought to 2¹³ or more, up to twice as much; float16 ends at 2¹⁶."""
+"""The exponent for rows: a row's largest number is scaled to at least 2¹³, at most twice that; float16 ends at 2¹⁶."""
 
 COLUMN_TOP = 10
-"""The largest weight of a column likewise."""
+"""The exponent for columns: a column's largest weight is scaled to at least 2¹⁰, at most twice that."""
 
 
 @triton.jit
@@ -24,7 +24,7 @@ def float16_parts(value, TOP: tl.constexpr):
     """Return two float16 blocks, `high + low = value · 2ᵏ` with 22 bits of it, and `2⁻ᵏ` for each row.
 
     `value`: float32 `[rows, columns]`. Each row's `k` brings its largest magnitude to `2^TOP` or more; integers make
-    the powers of two. What lies beyond 2⁻¹¹⁰ is not brought nearer.
+    the powers of two. Rows below 2⁻¹¹⁰ are scaled no further.
     """
     exponent = tl.max(tl.abs(value), axis=1).to(tl.int32, bitcast=True) & 0x7F800000
     exponent = tl.minimum(tl.maximum(exponent, 0x08000000), 0x7F000000)
@@ -52,7 +52,7 @@ def multiply_parts(high, low, scale, w_high, w_low, acc, MATRIX_UNITS: tl.conste
 
 
 def column_parts(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the float16 parts of weights `[features, columns]`, and for each column what undoes its power of two."""
+    """Return the float16 parts of weights `[features, columns]`, and each column's inverse power of two."""
     power = COLUMN_TOP + 1 - np.frexp(np.abs(weight).max(axis=0))[1]
     scaled = np.ldexp(weight, power)
     high = scaled.astype(np.float16)
@@ -60,7 +60,7 @@ def column_parts(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def row_parts(value: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `float16_parts` does with `ROW_TOP`, the parts as float64."""
+    """Return the result of `float16_parts` with `ROW_TOP`, the parts as float64."""
     power = ROW_TOP + 1 - np.maximum(np.frexp(np.abs(value).max(axis=1))[1], -110)
     scaled = np.ldexp(value, power[:, None])
     high = scaled.astype(np.float16)

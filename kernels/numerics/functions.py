@@ -1,7 +1,7 @@
 """Functions of single elements: the last thing that many operations do, before they write an element.
 
 These are the inverse links of generalised linear models and the NumPy functions that transformers use. Kernels compute
-them in float64. Where the textbook formula cancels near zero, the first terms of the Taylor series stand in.
+them in float64. The first terms of the Taylor series replace a textbook formula that cancels near zero.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ IN_PLACE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "square": torch.square_,
     "tanh": torch.tanh_,
 }
-"""Some of them as torch changes the elements where they lie."""
+"""In-place versions in torch of some of the functions."""
 
 
 @triton.jit
@@ -188,5 +188,5 @@ def check_function(name: str) -> None:
 
 
 def function_suffix(function: str) -> str:
-    """Return how `describe` names the function at the end of an operation."""
+    """Return the name that `describe` gives the function at the end of an operation."""
     return "" if function == "identity" else f", then {function}"

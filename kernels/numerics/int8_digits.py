@@ -18,7 +18,7 @@ TRANSPOSED = tl.constexpr("""{
     prmt.b32 $1, b, d, 0x5410;
     prmt.b32 $0, b, d, 0x7632;
 }""")
-"""The bytes of four numbers, those of one place together, the highest first."""
+"""The bytes of four numbers, grouped by place, the highest place first."""
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What counts as missing: a number that equals `missing`, or NaN where `missing` is None."""
+"""Finds missing values: a number that equals `missing`, or NaN if `missing` is None."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sums whose order follows their length alone, whatever the shape of a program and of a batch.
 
-`tl.sum` adds in an order that follows how a block lies in a program's threads, so one row's bits would change with the
-number of warps and the rows beside it. Here neighbours are added in pairs, and these again.
+`tl.sum` adds in an order that follows a block's layout in a program's threads, so one row's bits would change with the
+number of warps and the rows beside it. Here neighbours are added in pairs, and the pairs' sums again in pairs.
 """
 
 from __future__ import annotations

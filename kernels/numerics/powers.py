@@ -14,7 +14,7 @@ MAX_WHOLE_EXPONENT = 1023
 
 @triton.jit
 def power(base, exponent, WHOLE: tl.constexpr):
-    """Return `base ** exponent` in the base's dtype; `WHOLE` is the exponent where it is a whole number, else None."""
+    """Return `base ** exponent` in the base's dtype; `WHOLE` is the exponent if it is a whole number, else None."""
     if WHOLE is None:
         y = tl.exp(exponent * tl.log(base))
     else:

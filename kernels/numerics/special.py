@@ -1,9 +1,9 @@
-"""Special functions of float64 blocks, which the Triton language has not or has only through a device library.
+"""Special functions of float64 blocks that the Triton language lacks or has only through a device library.
 
 `arctan` and `erfc` follow Moshier's Cephes library, `ndtri` Wichura's algorithm AS 241 (Applied Statistics 37, 1988),
 `expm1` and `log1p` Kahan (Higham, Accuracy and Stability of Numerical Algorithms, section 1.14).
 
-A number meets a float64 block where it is written: a variable that holds nothing but a number would be float32.
+Constants stand directly in expressions with a float64 block: a variable that holds only a number would be float32.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def log1p(x):
-    """Return `log(1 + x)`, to the last places near zero too."""
+    """Return `log(1 + x)`, accurate to the last digits near zero too."""
     u = 1.0 + x
     d = u - 1.0
     far = tl.where(d == x, 1.0, x / d)  # exactly 1 where nothing was rounded off, and for infinity
@@ -23,7 +23,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """Return `exp(x) − 1`, to the last places near zero too."""
+    """Return `exp(x) − 1`, accurate to the last digits near zero too."""
     u = tl.exp(x)
     near = tl.where(u == 1.0, x, (u - 1.0) * (x / tl.log(u)))
     return tl.where(tl.abs(x) < 0.5, near, u - 1.0)
@@ -31,7 +31,7 @@ def expm1(x):
 
 @triton.jit
 def arctan(x):
-    """Return the arc tangent: with the argument brought below tan(π/8), `x + x³ P(x²) / Q(x²)`."""
+    """Return the arc tangent: `x + x³ P(x²) / Q(x²)`, with the argument reduced below tan(π/8)."""
     a = tl.abs(x)
     large, middle = a > 2.414213562373095, a > 0.66
     y = (large.to(tl.float64) + middle.to(tl.float64)) * 0.7853981633974483
@@ -58,7 +58,7 @@ def arcsin(x):
 
 @triton.jit
 def erfc(x):
-    """Return `1 − erf(x)`: below 1 by that, then `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
+    """Return `1 − erf(x)`: directly below 1, above as `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
     a = tl.abs(x)
     p = a * 2.46196981473530512524e-10 + 5.64189564831068821977e-1
     p = p * a + 7.46321056442269912687e0

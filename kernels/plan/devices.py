@@ -1,4 +1,4 @@
-"""What GPUs have units for, which decides how some operations compute: by compute capability, never by a batch."""
+"""The hardware units of GPUs, which decide how some operations compute: by compute capability, never by a batch."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ HOPPER = (9, 0)
 """The compute capability of H100 and H200, whose warp group products no other GPU has."""
 
 GLUON_VERSIONS = ("3.6.", "3.7.")
-"""Versions of the Triton language with whose Gluon `ops/networks/int8_hopper.py` was seen to answer right on a GPU.
+"""Versions of the Triton language whose Gluon gave right answers for `ops/networks/int8_hopper.py` on a GPU.
 
-Gluon is experimental: what another version changes shows only when a kernel is compiled, so others take plain kernels.
+Gluon is experimental, and a change in another version shows only when a kernel is compiled. Other versions therefore
+use plain kernels.
 """
 
 RESERVED_BYTES = 2048
-"""Of shared memory, for sums across the warps of a program."""
+"""Bytes of shared memory reserved for sums across the warps of a program."""
 
 
 @functools.cache
 def has_many_float64_units(device: torch.device) -> bool:
-    """Whether float64 arithmetic takes a GPU no more than twice the time that float32 takes."""
+    """Return whether float64 arithmetic takes a GPU at most twice the time of float32."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) in MANY_FLOAT64_UNITS
 
 
 @functools.cache
 def has_matrix_units(device: torch.device) -> bool:
-    """Whether the Triton language multiplies float16 and int8 on matrix units there: from compute capability 8.0 on."""
+    """Return whether the Triton language multiplies float16 and int8 on matrix units: from compute capability 8.0."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @functools.cache
 def has_dependent_launches(device: torch.device) -> bool:
-    """Whether a kernel can begin there before the one ahead of it has ended; tried on compute capability 9.0 alone."""
+    """Return whether a kernel can begin before the previous one has ended; tested on compute capability 9.0 only."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
 
 
 @functools.cache
 def has_warp_groups(device: torch.device) -> bool:
-    """Whether products of warp groups can run there while a program goes on, which takes Gluon and a Hopper GPU."""
+    """Return whether products of warp groups can run while a program goes on, which needs Gluon and a Hopper GPU."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) != HOPPER:
         return False
     if INTERPRETED.value or not triton.__version__.startswith(GLUON_VERSIONS):
@@ -60,7 +61,7 @@ def has_warp_groups(device: torch.device) -> bool:
 
 @functools.cache
 def shared_memory(device: torch.device) -> int:
-    """Return the bytes of shared memory that a program may have, 0 where there are no matrix units for float16."""
+    """Return the bytes of shared memory that a program may have, 0 on a GPU without matrix units for float16."""
     if device.type != "cuda":
         return 2**30
     properties = torch.cuda.get_device_properties(device)
@@ -70,7 +71,7 @@ def shared_memory(device: torch.device) -> int:
 
 @functools.cache
 def program_limit(device: torch.device) -> int:
-    """Return how many programs to start at most where each has a workspace: two for each multiprocessor."""
+    """Return the most programs to start if each has a workspace: two for each multiprocessor."""
     if device.type == "cuda":
         return 2 * torch.cuda.get_device_properties(device).multi_processor_count
     return 2

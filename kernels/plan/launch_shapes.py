@@ -1,13 +1,14 @@
-"""Launch shapes: how much of its work a program of a kernel does at a time, by how many warps, in how many stages.
+"""Launch shapes: the block sizes, warps and pipeline stages of a kernel's programs.
 
-An operation names a default for every model, which any GPU can launch. `launch_shapes.json` holds what a GPU measured
-to be faster: by its compute capability, the operation and the model's shape class. `python -m benchmarks.launch_shapes`
-measures and writes the part of the GPU that it runs on. On other GPUs the defaults hold; nothing is measured while
-serving.
+An operation names a default for every model, which any GPU can launch. `launch_shapes.json` holds shapes that were
+measured to be faster, by compute capability, operation and the model's shape class. `python -m
+benchmarks.launch_shapes` measures and writes the part of the GPU that it runs on. On other GPUs the defaults hold;
+nothing is measured while serving.
 
-No shape of the table changes a bit of an answer. What fixes the order of a sum of floats follows from the model alone
-and is not in the table: there stand the rows of a program, its warps and its stages, and of these only such with which
-the GPU gave the default's bits. So a shape may follow the number of rows too, where an operation asks for it.
+No shape of the table changes a bit of an answer. The values that fix the order of a sum of floats follow from the model
+alone and are not in the table. The table holds the rows of a program, its warps and its stages, and only values with
+which the GPU gave the default's bits. A shape may therefore depend on the number of rows too, if an operation asks for
+it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ import torch
 TABLE = Path(__file__).with_suffix(".json")
 
 Shape = Mapping[str, Any]
-"""What a kernel is launched with beside its arguments: block sizes and the compiler's options, by name."""
+"""The launch options of a kernel beside its arguments: block sizes and the compiler's options, by name."""
 
 
 class LaunchShapes:
     """An operation's launch shapes, by the GPU and the model's shape class.
 
-    `of(device, *shape_class)` returns a shape. It looks once for each device and class: a launch costs a look into a
-    cache, and what a batch is launched with was looked up when its entry was loaded.
+    `of(device, *shape_class)` returns a shape. It searches once for each device and class; a later launch costs one
+    cache look-up. The shapes of a batch were looked up when its entry was loaded.
     """
 
     def __init__(self, default: Callable[..., Shape]) -> None:
@@ -46,7 +47,7 @@ class LaunchShapes:
 
     @contextmanager
     def trying(self, shape: Shape) -> Iterator[None]:
-        """Launch within the block as `shape` says, whatever the table does, for whoever measures."""
+        """Launch with `shape` within the block, whatever the table says; measurements use this."""
         self._trial = shape
         self.of.cache_clear()
         try:

@@ -1,10 +1,10 @@
-"""What an entry computes: a short program over matrices of rows.
+"""The plan of an entry: a short program over matrices of rows.
 
 A plan is a list of steps in single-assignment order. Each step applies one operation (a file of `ops/`) to values made
 before it and makes one new value. Every value is a matrix `[rows, width]`. The plan's own input is the value `X` of
-width `n_features`, float32 or float64 as `dtype` says; what steps hand to each other is float64, and outputs are
-rounded to float32 once, at the end: so a long plan is as exact as a short one, and a decision taken on the way is
-scikit-learn's own. A plan says nothing of devices, batches or servers: `engine/runner.py` binds it to those.
+width `n_features`, float32 or float64 as `dtype` says. The values between steps are float64, and outputs are rounded to
+float32 once, at the end. A long plan is thus as exact as a short one, and a decision taken on the way is scikit-learn's
+own. A plan does not depend on devices, batches or servers: `engine/runner.py` binds it to those.
 
 On disk a plan is two things: JSON for its structure, and a safetensors file for its arrays, named `<step>.<field>`.
 """
@@ -35,10 +35,10 @@ INPUT = "X"
 """Name of the plan's input value."""
 
 DTYPES = ("float32", "float64")
-"""What the input's numbers may be."""
+"""The dtypes of the input."""
 
 FEW = 5
-"""How many operations of a plan, or inputs of a step, its `repr` names."""
+"""The most operations of a plan, or inputs of a step, that its `repr` names."""
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -46,15 +46,15 @@ Parameters = Mapping[str, torch.Tensor]
 class Operation(ABC):
     """One operation on matrices of rows.
 
-    A subclass is a frozen dataclass in the module of `ops/` that bears its name in snake case. Its fields are the whole
-    operation: arrays are weights, everything else is JSON. It says how wide its output is, which tensors its arithmetic
-    reads, how plain torch computes it and how its Triton-language kernel is launched.
+    A subclass is a frozen dataclass in the module of `ops/` that has its name in snake case. Its fields are the whole
+    operation: arrays are weights, everything else is JSON. It defines the width of its output, the tensors that its
+    arithmetic reads, its computation in plain torch and the launch of its Triton-language kernel.
 
-    An operation equals itself alone: its dataclass has `eq=False`, as arrays have no one answer to `==`.
+    An operation equals only itself: its dataclass has `eq=False`, because `==` on arrays does not return one bool.
     """
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
-    """How kernels of this kind can compute, the most exact first; if in several ways, `precision` is a field."""
+    """The precisions of this kind's kernels, the most exact first; if there are several, `precision` is a field."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -81,7 +81,7 @@ class Operation(ABC):
         """Return `output_width` of widths that `check` accepts; an operation is checked once for the same widths."""
         if self.__dict__.get("_checked") != widths:
             self.check(*widths)
-            self.__dict__["_checked"] = widths  # as `functools.cached_property` keeps what it found in a frozen object
+            self.__dict__["_checked"] = widths  # as `functools.cached_property` writes to a frozen object
         return self.output_width(*widths)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -96,15 +96,15 @@ class Operation(ABC):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         """Compute the operation in plain torch, on any device, from float32 or float64 inputs.
 
-        The answer is float64 (or the input's own dtype where elements are only moved). It is the oracle for the kernel
-        and what the torch engine serves.
+        The answer is float64 (or the input's own dtype if elements are only moved). It is the oracle for the kernel,
+        and the torch engine serves it.
         """
 
     @abstractmethod
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         """Launch the kernel on the first `rows` rows of contiguous inputs, writing those rows of `output`.
 
-        Each of them is float32 or float64; the kernel computes in float64 and rounds where the output is float32.
+        Each of them is float32 or float64; the kernel computes in float64 and rounds if the output is float32.
         """
 
     def precisions(self) -> tuple[str, ...]:
@@ -122,15 +122,15 @@ class Operation(ABC):
         return dataclasses.replace(self, precision=precision)  # type: ignore[type-var]
 
     def on_device(self, device: torch.device) -> Operation:
-        """Return what computes the operation on a device: itself, or a more exact precision where that is as fast."""
+        """Return the operation to run on a device: itself, or a more exact precision if that is as fast."""
         return self
 
     def in_steps(self) -> tuple[Operation, ...]:
-        """Return what kernels compute the operation by: itself, or several, each of what the one before makes."""
+        """Return the operations whose kernels compute this one: itself, or several, each on the previous output."""
         return (self,)
 
     def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> Joined | None:
-        """Return what plain torch makes of a step of this operation and others together; None where nothing is gained.
+        """Return a step of this operation and others joined for plain torch; None if joining gains nothing.
 
         Args:
             step: the step.
@@ -140,7 +140,7 @@ class Operation(ABC):
         return None
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
-        """Compute on any machine what the kernel answers at this precision, float64; asked where there are several.
+        """Compute on any machine the kernel's answer at this precision, float64; used if there are several.
 
         The order of the sums may differ from the kernel's.
         """
@@ -151,19 +151,19 @@ class Operation(ABC):
         return 1
 
     def passes_on_not_finite(self) -> bool:
-        """Whether each number of an output's row is infinite or NaN if a number of the input's row is."""
+        """Return whether each number of an output's row is infinite or NaN if a number of the input's row is."""
         return False
 
     def reads_input_once(self) -> bool:
-        """Whether the kernel reads every input element once, so that it may as well read it from host memory."""
+        """Return whether the kernel reads every input element once, so that it may as well read it from host memory."""
         return False
 
     def hides_nan(self) -> bool:
-        """Whether NaN in an input may leave no trace in the output."""
+        """Return whether NaN in an input may leave no trace in the output."""
         return False
 
     def describe(self) -> str:
-        """Return what tells this operation from another of its kind, in a few words."""
+        """Return a few words that tell this operation from another of its kind."""
         return ""
 
     def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -208,14 +208,14 @@ class Step:
 
 
 class Joined(Protocol):
-    """Steps of a plan that plain torch takes together."""
+    """Steps of a plan that plain torch computes together."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """Return the steps."""
 
     def run(self, parameters: Mapping[str, Parameters], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return what the steps make that others read.
+        """Return the values that the steps make and others read.
 
         Args:
             parameters: the tensors of each step's reference, by the value that the step makes.
@@ -227,9 +227,9 @@ class Joined(Protocol):
 class Plan:
     """A checked program: `n_features` input columns, steps, and the value behind each named output (`y`, `std`).
 
-    `dtype` is that of the input. Operations may rely on it: what was made for float32 rows, such as thresholds rounded
-    down to float32, decides otherwise about float64 rows. Plans are equal where they have equal steps and the same
-    outputs, features and dtype; a plan read from disk has operations of its own and equals no other.
+    `dtype` is that of the input. Operations may rely on it: parameters made for float32 rows, such as thresholds
+    rounded down to float32, decide differently for float64 rows. Plans are equal if they have equal steps and the same
+    outputs, features and dtype. A plan read from disk has operations of its own and equals no other plan.
     """
 
     n_features: int
@@ -269,7 +269,7 @@ class Plan:
         return dataclasses.replace(self, steps=tuple(steps))
 
     def on_device(self, device: torch.device) -> Plan:
-        """Return the plan of what kernels compute on a device."""
+        """Return the plan that kernels compute on a device."""
         found = [each for step in self.steps for each in step.on_device(device)]
         changed = len(found) > len(self.steps) or any(a is not b for a, b in zip(found, self.steps, strict=True))
         return self.with_steps(found) if changed else self
@@ -370,13 +370,13 @@ def operation_class(kind: str) -> type[Operation]:
 
 
 def load_plan(version: Path, document: Document | None = None) -> Plan:
-    """Read the plan in a version's directory; `document` is what `read_document` returned for it, if it was asked."""
+    """Read the plan in a version's directory; `document` is the result of `read_document` for it, if already read."""
     document = read_document(version) if document is None else document
     return Plan.from_json(document.plan, read_weights(version))
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return names in words, of many the first few."""
+    """Return the names as text, or only the first few if there are many."""
     return ", ".join([*names[:FEW], *([f"and {len(names) - FEW:,} more"] if len(names) > FEW else [])])
 
 

@@ -1,6 +1,6 @@
-"""What the process of a Python-backend model, the server's stub, gives it: the types of `triton_python_backend_utils`.
+"""The types of `triton_python_backend_utils`, which the server's stub, the process of a Python-backend model, provides.
 
-That module can be imported there alone.
+Only that process can import the module.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class ServerTensor(Protocol):
 
 
 class TensorType(Protocol):
-    """What makes tensors."""
+    """The class that makes tensors."""
 
     def from_dlpack(self, name: str, tensor: Any) -> ServerTensor:
         """Return a tensor over the memory of a DLPack capsule."""
 
 
 class Trace(Protocol):
-    """What the server's tracing knows of a request."""
+    """The server's trace of a request."""
 
     def get_context(self) -> str | None:
         """Return its context as JSON where the server traces by OpenTelemetry, such as {"traceparent": "00-..."}."""
@@ -63,7 +63,7 @@ class Error(Protocol):
 
 
 class ErrorType(Protocol):
-    """What makes errors."""
+    """The class that makes errors."""
 
     INVALID_ARG: ErrorCode
     INTERNAL: ErrorCode
@@ -78,7 +78,7 @@ class Response(Protocol):
 
 
 class ResponseType(Protocol):
-    """What makes responses."""
+    """The class that makes responses."""
 
     def __call__(self, output_tensors: Sequence[ServerTensor], error: Error | None = None) -> Response:
         """Return a response: tensors, or none of them and an error."""
@@ -95,24 +95,24 @@ class Metric(Protocol):
 
 
 class MetricFamily(Protocol):
-    """Numbers of one name, which their labels tell apart."""
+    """Numbers with one name and different labels."""
 
     def Metric(self, *, labels: dict[str, str]) -> Metric:  # noqa: N802
-        """Return the number with these labels, which no other process may have."""
+        """Return the number with these labels; no other process may use the same labels."""
 
 
 class MetricFamilyType(Protocol):
-    """What makes families of metrics."""
+    """The class that makes families of metrics."""
 
     COUNTER: MetricKind
     GAUGE: MetricKind
 
     def __call__(self, *, name: str, description: str, kind: MetricKind) -> MetricFamily:
-        """Return the family of this name, which may be there already."""
+        """Return the family of this name, which may exist already."""
 
 
 class MetricKind(Protocol):
-    """Whether a metric counts or is set."""
+    """The kind of a metric: a counter or a gauge."""
 
 
 class LoggerType(Protocol):

@@ -1,6 +1,6 @@
-"""What is counted of the rows that a model answers: NaN, numbers outside the profile, and answers by their bin.
+"""Counts for the rows that a model answers: NaN, numbers outside the profile, and answers by their bin.
 
-A request's thread copies rows and answers into rings. Another thread counts what lies there, by columns at once.
+A request's thread copies rows and answers into rings. Another thread counts the rings' rows, whole columns at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..format.row_profile import AnswerProfile, RowProfile
 RING_BYTES = 2**20
 RING_ROWS = 4096
 PIECE_NUMBERS = 2**16
-"""How many numbers are counted at once: some tens of microseconds in which a request's thread may have to wait."""
+"""The numbers that are counted at once: a request's thread may wait some tens of microseconds for them."""
 
 
 OF_COLUMNS = ("nan_total", "below_range_total", "above_range_total", "unknown_category_total")
-"""The metrics of what `ColumnCounts` counts."""
+"""The metrics of the counts in `ColumnCounts`."""
 
 REASONS = (
     "not_finite",
@@ -32,17 +32,17 @@ REASONS = (
     "cancelled",
     "failed",
 )
-"""Why a request is refused, with all of its rows; one without rows counts as one."""
+"""The reasons to refuse a request with all of its rows; a request without rows counts as one row."""
 
 
 Take = Callable[[np.ndarray, np.ndarray], None]
-"""Is called with rows `[*, width]` and int64 `[*]`, how many rows each of them stands for."""
+"""Takes rows `[*, width]` and int64 `[*]`, the number of rows that each of them stands for."""
 
 
 class Ring:
     """Rows `[*, width]` on their way from one thread, which calls `lay` and `keep`, to another, which calls `take`.
 
-    Each row has a weight: how many rows of its batch it stands for.
+    Each row has a weight, the number of rows of its batch that it stands for.
     """
 
     def __init__(self, width: int, dtype: np.dtype) -> None:
@@ -53,7 +53,7 @@ class Ring:
         self._written = self._read = 0  # each changed by one thread alone
 
     def lay(self, rows: np.ndarray, weight: int = 1) -> int:
-        """Copy rows of one weight, as far as there is room; return how many. `take` sees them after `keep`."""
+        """Copy rows of one weight while there is room; return how many were copied. `take` sees them after `keep`."""
         count, written = len(rows), self._written
         room = self._size - written + self._read
         if count > room:
@@ -77,11 +77,11 @@ class Ring:
         self._written += count
 
     def filling(self) -> bool:
-        """Whether more than half of the room is taken."""
+        """Return whether more than half of the room is taken."""
         return 2 * (self._written - self._read) > self._size
 
     def take(self, count_rows: Take) -> int:
-        """Call a function with the rows that are there and their weights, piece by piece; return how many they were."""
+        """Call a function with the waiting rows and their weights, piece by piece; return the number of rows."""
         first, stop = self._read, self._written
         while self._read < stop:
             start = self._read % self._size
@@ -93,14 +93,15 @@ class Ring:
 
 
 class ColumnCounts:
-    """How many numbers of each column were NaN, below or above the profile's range, or no known category.
+    """The counts for each column of NaN, numbers below and above the profile's range, and unknown categories.
 
-    Each is int64 `[n_features]`. Without a profile there are no ranges, and of categories those alone that come as
-    strings, or as places among whole numbers.
+    Each count is int64 `[n_features]`. Without a profile there are no ranges, and only categories that come as strings
+    or as places among whole numbers are counted.
 
-    A row that was looked at counts for as many as it stands for. `rows` is the sum of these weights w, `squares` that
-    of their squares: rows of unequal weights say as much of a share as (Σ w)² / Σ w² rows that count alike (Kish,
-    "Survey Sampling" (1965), section 11.7). `ranged` are the columns that have a range.
+    Each row counts for the number of rows that it stands for, its weight w. `rows` is the sum of the weights, and
+    `squares` is the sum of their squares: rows of unequal weights give as much information about a share as
+    (Σ w)² / Σ w² rows of equal weight (Kish, "Survey Sampling" (1965), section 11.7). `ranged` are the columns that
+    have a range.
     """
 
     def __init__(self, inputs: Inputs, nan_columns: Sequence[int], profile: RowProfile | None) -> None:
@@ -118,7 +119,7 @@ class ColumnCounts:
         self.ranged = [column for column in np.flatnonzero(~np.isnan(self._low)).tolist() if column in taken]
 
     def by_name(self) -> list[tuple[str, np.ndarray, list[int]]]:
-        """Return the four by their metric's name, and in which columns each can be anything but 0."""
+        """Return each count with its metric's name and the columns in which it can differ from 0."""
         unknown = sorted([*self._coded, *self._known])
         places = (self._nan, self.ranged, self.ranged, unknown)
         return list(zip(OF_COLUMNS, (self.nan, self.below, self.above, self.unknown), places, strict=True))
@@ -140,9 +141,10 @@ class ColumnCounts:
 
 
 class AnswerCounts:
-    """How many answers lay in each bin of a profile, int64 `[bins]`. NaN is in none.
+    """The counts of answers in each bin of a profile, int64 `[bins]`. NaN is in no bin.
 
-    Answers count for as many as they stand for; `squares` is the sum of the squares of these, see `ColumnCounts`.
+    An answer counts for the number of answers that it stands for, its weight. `squares` is the sum of the squared
+    weights, see `ColumnCounts`.
     """
 
     def __init__(self, profile: AnswerProfile) -> None:
@@ -161,7 +163,7 @@ class AnswerCounts:
 
 @dataclass
 class Counts:
-    """What was counted since the model was loaded: each number grows and never shrinks."""
+    """The counts since the model was loaded: no number ever shrinks."""
 
     columns: ColumnCounts
     answers: Mapping[str, AnswerCounts]
@@ -176,7 +178,7 @@ def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _add(found: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> None:
-    """Add to counts how often each column was found, which is seldom: a sum would go through all of them again."""
+    """Add each column's weighted finds to the counts; finds are rare, and a sum would read the whole mask again."""
     at = np.flatnonzero(found)
     if len(at):
         row, column = np.divmod(at, found.shape[1])

@@ -1,8 +1,8 @@
-"""What an entry tells the Triton server's metrics, beside those that the server has itself.
+"""The metrics that an entry adds to the Triton server's own.
 
-Each metric has the labels `model` and `version`, `process`, and those that its description names. No two processes may
-share a number: the server forgets one with the first of them that ends, and what the other adds to it then ends the
-server (github.com/triton-inference-server/server/issues/8663). So a model's number is the sum over its processes.
+Each metric has the labels `model`, `version` and `process`, and those that its description names. No two processes may
+share a number: the server deletes the number when the first process ends, and then crashes when the other process adds
+to it (github.com/triton-inference-server/server/issues/8663). A model's number is therefore the sum over its processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FAMILIES = {
 }
 
 MOST_COLUMNS = 128
-"""Of a model with so many columns each column's series begin with 0; of a wider one, with what is first counted."""
+"""Up to this many columns, each column's series begins with 0; in wider models it begins with the first count."""
 
 Labels = dict[str, str]
 
@@ -72,12 +72,12 @@ class Subject:
 
 
 class Metrics:
-    """The metrics of one instance of a model. Each of the methods raises whatever the server says."""
+    """The metrics of one instance of a model. Each method passes on the server's errors."""
 
     def __init__(self, subject: Subject, counts: Counts, utils: Utils) -> None:
-        """Make the metrics, those of many columns aside, and tell the server which shares of answers are expected."""
+        """Make the metrics, except those of many columns, and tell the server the expected shares of answers."""
         self._utils = utils
-        self._families: dict[str, MetricFamily] = {}  # the server forgets the numbers of a family that is let go
+        self._families: dict[str, MetricFamily] = {}  # the server deletes the numbers of a family that is released
         self._own = {"model": subject.model, "version": subject.version, "process": str(os.getpid())}
         names = subject.feature_names or tuple(map(str, range(subject.inputs.n_features)))
         columns = counts.columns
@@ -102,7 +102,7 @@ class Metrics:
             self._tell_answers(counts.answers, subject.profile)
 
     def hand_over(self) -> None:
-        """Tell the server what was counted since it was told last."""
+        """Tell the server the counts since the last call."""
         for series in self._series:
             series.hand_over()
 
@@ -120,7 +120,7 @@ class Metrics:
         self._series.append(squares)
 
     def _tell(self, family: MetricFamily, labels: Labels, number: float) -> None:
-        """Tell the server a number that stays as it is."""
+        """Tell the server a number that never changes."""
         self._told.append(family.Metric(labels=labels))
         self._told[-1].set(float(number))
 
@@ -138,7 +138,7 @@ class Metrics:
 
 
 class _Series:
-    """Counters of one family, for each of `labels` one, that follow the numbers `totals` returns."""
+    """Counters of one family, one for each of `labels`, that follow the numbers that `totals` returns."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Series:
             self._metric(place)
 
     def hand_over(self) -> None:
-        """Tell the server what was added to the numbers."""
+        """Tell the server by how much the numbers grew."""
         added = self._totals() - self._told
         for place in np.flatnonzero(added).tolist():
             self._metric(place).increment(float(added[place]))

@@ -1,8 +1,8 @@
-"""Counts what a model sees, and hands the counts to the Triton server's metrics about once a second.
+"""Counts the rows and answers of a model, and hands the counts to the Triton server's metrics about once a second.
 
-A metric of the Python backend goes to the server's process and back, which takes longer than a small request. So a
-request's thread adds its rows to a number and copies some rows and answers into rings; a thread of the observer's own
-counts these and tells the server. Neither can fail a request: what goes wrong is logged once, and serving goes on.
+A metric of the Python backend goes to the server's process and back, which takes longer than a small request. A
+request's thread therefore only adds its rows to a number and copies some rows and answers into rings. The observer's
+own thread counts these and tells the server. Neither can fail a request: the first error is logged and serving goes on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DEFAULT_MODE = SAMPLED
 PERIOD_S = 1.0
 LOG_PERIOD_S = 60.0
 MOST_CHARACTERS = 400
-"""How many of a trace's context, which comes from outside, are logged."""
+"""The most characters of a trace's context that are logged; the context comes from outside."""
 
 STOP_S = 5.0
-"""How long the thread is waited for when the model is unloaded."""
+"""The longest wait for the thread when the model is unloaded."""
 
 MOST_ROWS = 32
-"""How many rows of a batch are looked at where they are sampled; each then counts for the rows that it stands for."""
+"""The most rows that are sampled from a batch; each counts for the rows that it stands for."""
 
 
 class Unobserved:
@@ -45,7 +45,7 @@ class Unobserved:
         """Copy rows of a batch that is being computed, `total` in all, of the requests' `parts`."""
 
     def keep(self, total: int, answers: Answers) -> None:
-        """Count the rows of the batch that was looked at last, all of which are answered by now."""
+        """Count the rows of the last batch given to `look`, which are all answered by now."""
 
     def refuse(self, reason: str, rows: int, request: Request | None = None) -> None:
         """Count the rows of a request that is refused for one of `REASONS`, and note its trace if it has one."""
@@ -71,11 +71,11 @@ class Observer(Unobserved):
             subject: the model.
             mode: `SAMPLED` or `ON`.
             utils: the server's module.
-            staged: returns the matrix of the batch that is computed, of so many rows, if it lies in CPU memory.
-            warm_ups: how many rows the batches of zeros have that the server sends before anybody else.
+            staged: takes the row count of the current batch and returns its matrix if it lies in CPU memory.
+            warm_ups: the row counts of the batches of zeros that the server sends before all other requests.
 
         Raises:
-            Exception: the server takes no metrics; whatever it says.
+            Exception: the server's own error if it takes no metrics.
         """
         inputs, profiles = subject.inputs, subject.profile.answers if subject.profile else {}
         columns = ColumnCounts(inputs, subject.nan_columns, subject.profile)
@@ -86,7 +86,7 @@ class Observer(Unobserved):
         self._warm_ups = list(warm_ups)
         self._ring = Ring(inputs.n_features, np.dtype(inputs.matrix_dtype))
         self._rings = {name: Ring(subject.outputs[name], np.dtype(np.float32)) for name in answers}
-        self._laid: int | None = 0  # None: of a batch that does not count
+        self._laid: int | None = 0  # None: the batch does not count
         self._start, self._step, self._turn = 0, 1, 0
         self._rest: list[Part] = []
         self._counting = threading.Lock()
@@ -152,20 +152,20 @@ class Observer(Unobserved):
             self._metrics = None
 
     def hand_over(self) -> None:
-        """Count what the rings hold, and tell the server what was counted since it was told last."""
+        """Count the rings' rows, and tell the server the counts since the last call."""
         self._take()
         self._log_refusals()
         if self._metrics is not None:
             self._metrics.hand_over()
 
     def _take(self) -> None:
-        """Count what the rings hold."""
+        """Count the rings' rows."""
         self._ring.take(self._count_rows)
         for name, ring in self._rings.items():
             ring.take(functools.partial(self._count_answers, name))
 
     def _log_refusals(self) -> None:
-        """Log which rows were refused since they were logged last, some time ago, and the last one's trace."""
+        """Log the refusals since the last log and the last one's trace, at most once in `LOG_PERIOD_S`."""
         refused, now = dict(self.counts.refused), time.monotonic()
         if refused == self._logged or now < self._next_log:
             return
@@ -178,8 +178,8 @@ class Observer(Unobserved):
     def _lay(self, parts: Sequence[Part], total: int) -> int | None:
         """Copy rows of a batch into the ring; return how many.
 
-        Of a large batch each `step`-th row is copied, and counts for `step` rows: as the first row changes from one
-        batch to the next, these weights add up to the rows of the batches.
+        From a large batch each `step`-th row is copied and counts for `step` rows. Since the first row changes from
+        batch to batch, these weights add up to the rows of the batches.
         """
         if self._warm_ups and self._is_warm_up(parts, total):
             return None
@@ -189,13 +189,13 @@ class Observer(Unobserved):
         self._start, self._step = 0, 1
         if total > MOST_ROWS:
             self._step = -(-total // MOST_ROWS)
-            self._start = self._turn % self._step  # another row first each time: rows may come in periods
+            self._start = self._turn % self._step  # start at another row each time: rows may be periodic
             self._turn += 1
             rows = _every([rows] if rows is not None else parts, self._start, self._step)
         return self._ring.lay(rows, self._step) if isinstance(rows, np.ndarray) else 0
 
     def _lay_all(self, parts: Sequence[Part], rows: Part | None) -> int:
-        """Copy a batch's rows as far as there is room; `keep` counts the others."""
+        """Copy a batch's rows while there is room; `keep` counts the others."""
         laid = self._ring.lay(rows) if isinstance(rows, np.ndarray) else 0
         self._rest = list(parts) if rows is None else [rows[laid:]] if laid < len(rows) else []
         if self._ring.filling():
@@ -203,7 +203,7 @@ class Observer(Unobserved):
         return laid
 
     def _is_warm_up(self, parts: Sequence[Part], total: int) -> bool:
-        """Whether a batch is the next of those that the server sends before the model is ready."""
+        """Return whether a batch is the next of those that the server sends before the model is ready."""
         if total == self._warm_ups.pop(0) and not any(bool(part.any()) for part in parts):
             return True
         self._warm_ups.clear()
@@ -218,7 +218,7 @@ class Observer(Unobserved):
             self.counts.answers[name].count(answers, weights)
 
     def _run(self) -> None:
-        """Hand over now and then until the end, and count in between where a ring fills sooner."""
+        """Hand over once per `PERIOD_S` until the end, and count in between if a ring fills sooner."""
         due = time.monotonic() + PERIOD_S
         try:
             while not self._stopping:
@@ -233,14 +233,14 @@ class Observer(Unobserved):
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Log the first error; the model goes on, and what it sees is not counted in full any more."""
+        """Log the first error; the model goes on, but its rows are no longer all counted."""
         if not self._failed:
             self._failed = True
             self._log(f"{self._called} is no longer observed in full: {type(error).__name__}: {error}")
 
 
 def _every(parts: Sequence[Part], start: int, step: int) -> np.ndarray | None:
-    """Return each `step`-th row of matrices below each other, from row `start` on; None where a GPU holds them."""
+    """Return each `step`-th row of stacked matrices, from row `start` on; None if a GPU holds one of them."""
     taken = []
     for part in parts:
         if not isinstance(part, np.ndarray):
@@ -257,7 +257,7 @@ def start(
     staged: Callable[[int], np.ndarray | None],
     warm_ups: Sequence[int] = (),
 ) -> Unobserved:
-    """Return the observer of a model in this mode; where the server takes no metrics, one that counts nothing."""
+    """Return the observer of a model in this mode, or one that counts nothing if the server takes no metrics."""
     if mode == OFF or not hasattr(utils, "MetricFamily"):
         return Unobserved()
     try:

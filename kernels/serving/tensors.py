@@ -1,8 +1,8 @@
 """A request's tensors as arrays, and answers as the Triton server's tensors, without copying either.
 
-Tensors go in and out as DLPack capsules: numpy's own ways, `as_numpy` and `Tensor(name, array)`, are wrong on some
-servers with numpy 2. Taking a capsule in is faster by numpy than by torch; giving one out is not, because the server
-marks it as used by a name of its own, and numpy then raises an error when it lets go of it.
+Tensors go in and out as DLPack capsules, because `as_numpy` and `Tensor(name, array)` are wrong on some servers with
+numpy 2. numpy takes a capsule in faster than torch. torch makes the outgoing capsules: the server marks a used capsule
+by a name of its own, and numpy then raises an error when it releases the capsule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
 
 
 def numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
-    """Return a request's tensor of numbers: torch's where the server has it in a GPU's memory."""
+    """Return a request's tensor of numbers, as a torch tensor if the server has it in a GPU's memory."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     if tensor.is_cpu():
         return numbers_in(request, name)
@@ -39,7 +39,7 @@ def numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
 
 
 class _Capsule:
-    """A DLPack capsule of the CPU as the object that numpy asks for it."""
+    """An object that gives numpy a DLPack capsule in CPU memory."""
 
     __slots__ = ("_capsule",)
 
@@ -59,7 +59,7 @@ def strings_in(request: Request, name: str) -> np.ndarray:
 
 
 def check_strings() -> None:
-    """Raise `ValueError` where strings cannot be read: with numpy 2, servers made for numpy 1 crash."""
+    """Raise `ValueError` if strings cannot be read: with numpy 2, servers made for numpy 1 crash."""
     probe = torch.arange(2, dtype=torch.uint8)
     if pb_utils.Tensor.from_dlpack("probe", to_dlpack(probe)).as_numpy().tolist() != probe.tolist():
         raise ValueError(
