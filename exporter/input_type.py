@@ -55,7 +55,7 @@ class Rounding:
 
     @property
     def moves(self) -> bool:
-        """Whether an answer moves beyond what the tolerance leaves for rounding."""
+        """Return whether an answer moves beyond what the tolerance leaves for rounding."""
         return self.moved + self.moved_edges > 0
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class InputChoice:
 
     @property
     def forced(self) -> bool:
-        """Whether the user chose the type."""
+        """Return whether the user chose the type."""
         return self.wanted != "auto"
 
     @property

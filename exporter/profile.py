@@ -58,7 +58,7 @@ class Profile:
 
     @property
     def n_features(self) -> int:
-        """How many features the input has."""
+        """The number of features of the input."""
         return len(self.location)
 
     def note_read(self, features: Features) -> None:

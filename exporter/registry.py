@@ -1,4 +1,4 @@
-"""Which function lowers which estimator.
+"""The registry of the functions that lower estimators.
 
 A lowering reads a fitted estimator and adds the operations of its `predict` or `transform` to a plan:
 
@@ -274,7 +274,7 @@ def _inherited(cls: type, name: str) -> Any:
 
 
 def _computes(value: Any) -> bool:
-    """Whether a class attribute is a method, a property or the like."""
+    """Return whether a class attribute is a method, a property or the like."""
     kept = isinstance(value, functools.cached_property)  # what it computed lies in the instance, under its own name
     return (callable(value) or hasattr(type(value), "__get__")) and not kept
 

@@ -1,4 +1,4 @@
-"""Whether what an estimator holds fits together, asked before compiled code reads it.
+"""Checks that the parts of an estimator fit together before compiled code reads them.
 
 The types that a file may hold run no code of the file's. But scikit-learn's and scipy's compiled code trusts the
 numbers that its own `fit` wrote: a child that is its own ancestor is descended for ever, and an index beyond its array

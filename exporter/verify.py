@@ -49,7 +49,7 @@ class Report:
 
     @property
     def within(self) -> bool:
-        """Whether every output is within the tolerance, or one unit in float32's last place."""
+        """Return whether every output is within the tolerance, or one unit in float32's last place."""
         return all(parity.within(self.tolerance) for parity in self.judged.values())
 
     def __repr__(self) -> str:

@@ -207,7 +207,7 @@ def _sorted(numbers: np.ndarray, hashes: Sequence[int]) -> Categories:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value of a sample is a whole number."""
+    """Return whether a value of a sample is a whole number."""
     return not isinstance(value, str | bytes) and value == np.round(value) and abs(value) < 2**63
 
 

@@ -38,7 +38,7 @@ SHARE_OF_TOLERANCE = 0.25
 """What "fast" allows of the tolerance; the rest is for rounding the input (`input_type.py`)."""
 
 ROWS_AT_POINTS = 256
-"""How many points are tried beside the sample."""
+"""The number of points tried beside the sample."""
 
 Values = Mapping[str, torch.Tensor]
 
