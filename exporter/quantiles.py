@@ -11,7 +11,7 @@ from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.registry import qualified_name
 
 MULTI_QUANTILE = "MultiQuantile:alpha="
-"""What the name of CatBoost's loss of several quantiles begins with."""
+"""The prefix of the name of CatBoost's loss of several quantiles."""
 
 
 def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None) -> tuple[Any, ...]:

@@ -82,7 +82,7 @@ _ANSWERS = _Table("inverse_transform")
 _REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.lowerings."
-"""What the names of the modules begin with that register this package's own lowerings."""
+"""The prefix of the modules that register this package's own lowerings."""
 
 
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:

@@ -30,7 +30,7 @@ FEW = 3
 ACCEPT = "ties='accept' (--ties accept) exports the model and leaves such rows out of the parity"
 
 SAMPLE_ROWS = 65_536
-"""The number of rows searched for a cause."""
+"""The most rows that are searched for a cause."""
 
 
 class Difference:

@@ -36,7 +36,7 @@ from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 
 COMBINATIONS = 2**28
-"""How many combinations a statistic may have at most, those that no row had among them."""
+"""The most combinations that a statistic may have, including those that no row had."""
 
 NEAR_ZERO = range(-1024, 2**16)
 """Whole numbers that are found by their hashes."""

@@ -27,7 +27,7 @@ from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 PRECISIONS = (DEFAULT_PRECISION, "fast")
-"""What a user may ask for."""
+"""The precisions that a user may ask for."""
 
 EXACT = 5e-7
 """The largest error that "exact" allows, in standard deviations: half a millionth, as a sample does not hold every row.
@@ -35,7 +35,7 @@ EXACT = 5e-7
 In wider units it would be seen: an answer's last float32 place is about 1e-7 of its magnitude."""
 
 SHARE_OF_TOLERANCE = 0.25
-"""What "fast" allows of the tolerance; the rest is for rounding the input (`input_type.py`)."""
+"""The share of the tolerance that "fast" allows; the rest is for rounding the input (`input_type.py`)."""
 
 ROWS_AT_POINTS = 256
 """The number of points tried beside the sample."""
