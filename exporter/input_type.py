@@ -83,7 +83,7 @@ class InputChoice:
 
     @property
     def why(self) -> str:
-        """The reason for the types, in a clause; empty where no number comes in, or the user chose and it moves nothing."""
+        """The reason for the types, in a clause; empty if no number comes in or the user chose and it moves nothing."""
         types = self.inputs.datatypes()
         if NUMBERS not in types or (self.forced and not self.rounding.moves):
             return ""

@@ -1,4 +1,4 @@
-"""Which quantiles of the target a fitted model answers, and the models of quantiles that a user gives beside it."""
+"""The quantiles of the target that a fitted model answers, and the models of quantiles that a user gives beside it."""
 
 from __future__ import annotations
 

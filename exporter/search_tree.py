@@ -30,7 +30,7 @@ FURTHER = 32
 """The number of points past the k-th that are looked at, so that rare equal distances are seen too."""
 
 CHECKED = 200
-"""The number of training points, and of places halfway between two, that show whether the search is repeated rightly."""
+"""Training points, and places halfway between two, that are searched to check that the search is repeated rightly."""
 
 EQUAL = 2.0**-44
 """Distances that differ by a smaller share are equal but for rounding."""

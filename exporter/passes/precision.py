@@ -5,8 +5,8 @@ answer on the sample is computed at each of its precisions, the steps after it f
 precision is chosen with which no output of the plan moves further than is allowed. Operations are tried in the plan's
 order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
 
-A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there. So
-some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
+A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there.
+Therefore some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
 """
 
 from __future__ import annotations
