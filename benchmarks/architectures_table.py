@@ -15,7 +15,7 @@ NAMES = {
     "issue": "issue", "load_store": "loads", "tensor_float16": "matrix units", "tensor_tf32": "matrix units",
     "memory": "memory", "bus": "bus",
 }  # fmt: skip
-"""What a table calls each pipe."""
+"""The name of each pipe in a table."""
 
 INTRODUCTION = """## GPUs with little float64
 

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine and the versions.
+"""The conditions of a figure besides the code: the machine and the versions.
 
 No dates, so that the difference between two runs shows what moved.
 """
@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
 
 
 def busy() -> bool:
-    """Whether other programs use this machine now: a busy core makes threads that wait for each other far slower."""
+    """Return whether other programs use this machine now: a busy core makes threads that wait for each other far slower."""
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if load <= BUSY_SHARE * cores:
         return False

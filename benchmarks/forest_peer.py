@@ -15,7 +15,7 @@ from benchmarks.timing import Contender
 
 NVFOREST = "nvForest"
 TUNING_S = 0.1
-"""How long nvForest may try a layout and chunk size, in seconds."""
+"""The time that nvForest may take to try a layout and chunk size, in seconds."""
 
 
 def there_is_nvforest() -> bool:

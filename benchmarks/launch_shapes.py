@@ -40,7 +40,7 @@ GAIN = 0.97
 """How much of the default's time, in the geometric mean over the batches, a shape may take to come into the table."""
 
 LOSS = 1.03
-"""How much of the default's time it may take in any one batch."""
+"""The largest share of the default's time that it may take in any one batch."""
 
 CHECKED_ROWS = (1, 1000, 65541)
 MOST_CONFIRMED = 3

@@ -38,7 +38,7 @@ ROWS = (1, 65_536)
 OFF, SAMPLED, _ = MODES = ("off", "sampled", "on")
 ROUNDS, QUICK_ROUNDS = 15, 5
 BLOCK_S = 0.03
-"""How long one mode is timed in a round."""
+"""The time for which one mode is timed in a round."""
 
 METRIC_S = 30e-6
 """What a metric's way to the server and back is taken to last."""

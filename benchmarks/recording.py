@@ -26,7 +26,7 @@ POINTERS = {
     torch.int64: "*i64", torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64",
 }  # fmt: skip
 FIRST_ARGUMENT = {75: 0x160, 80: 0x160, 86: 0x160, 89: 0x160, 90: 0x210}
-"""Where a kernel's arguments begin in the constant bank, by compute capability."""
+"""The offset of a kernel's arguments in the constant bank, by compute capability."""
 
 GRID = 0xC
 

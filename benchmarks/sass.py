@@ -57,7 +57,7 @@ class Instruction(NamedTuple):
 
     @property
     def calls(self) -> bool:
-        """Whether this calls a function; to a label within the kernel, CALL is a jump without return."""
+        """Return whether this calls a function; to a label within the kernel, CALL is a jump without return."""
         return self.kind == "CALL" and not self.label.startswith(".L_x")
 
     @property
@@ -67,7 +67,7 @@ class Instruction(NamedTuple):
 
     @property
     def conditional(self) -> bool:
-        """Whether control may go past a jump or an end."""
+        """Return whether control may go past a jump or an end."""
         return bool(self.guard or self.conditions)
 
 

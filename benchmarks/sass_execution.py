@@ -38,7 +38,7 @@ class Hints:
 
 @dataclass
 class Counts:
-    """How many instructions of each opcode warps executed, and how many they were given in all."""
+    """The instructions that warps executed, by opcode, and the number that they were given in all."""
 
     executed: Counter[str] = field(default_factory=Counter)
     issued: float = 0

@@ -24,7 +24,7 @@ from triton_regressors.kernels.plan.launch_shapes import LaunchShapes, Shape, ke
 from triton_regressors.kernels.plan.plan import Operation
 
 INPUT_NUMBERS = 2**26
-"""How many numbers the rows of the largest batch have at most."""
+"""The most numbers that the rows of the largest batch have."""
 
 
 class Model(NamedTuple):

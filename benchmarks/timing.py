@@ -70,7 +70,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
+    """The duration of a measurement.
 
     `rounds` of blocks of `block_s` each, with `pause_s` before a block, in which threads of the one before stop
     spinning. A contender that has taken `contender_s` is left out of further rounds once it had `least_rounds`.

@@ -56,10 +56,10 @@ QUICK_BATCH_SIZES = (1, 64, 1024, 16384, 65536)
 EFFORT = Effort(rounds=7, block_s=0.01, pause_s=0.001, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
 QUICK = Effort(rounds=4, block_s=0.005, pause_s=0.001, contender_s=0.08, least_rounds=2, warm_up_s=0.002)
 LONGEST_S = 0.1
-"""How long a call may take."""
+"""The time limit of a call."""
 
 MOST_NUMBERS = 2**23
-"""How many numbers a batch may hold: wide rows come in smaller batches."""
+"""The most numbers that a batch may hold: wide rows come in smaller batches."""
 
 INPUTS = 2
 CHECKED = 64

@@ -69,7 +69,7 @@ class Value:
 
     @property
     def single(self) -> bool:
-        """Whether scikit-learn computes with this value in float32."""
+        """Return whether scikit-learn computes with this value in float32."""
         return computes_in_float32(self.rows)
 
     def holding(self, x: Value, columns: ArrayLike) -> Value:
@@ -97,7 +97,7 @@ class Function:
 
     @property
     def single(self) -> bool:
-        """Whether scikit-learn computes it in float32."""
+        """Return whether scikit-learn computes it in float32."""
         return self.input.single
 
     @property

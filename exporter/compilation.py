@@ -114,7 +114,7 @@ class Export:
 
     @property
     def contract(self) -> Contract:
-        """What the entry is asked and what it answers."""
+        """The inputs and outputs of the entry."""
         return self.compilation.contract(self.entry.name, self.entry.version)
 
     def __repr__(self) -> str:

@@ -348,5 +348,5 @@ def _check(report: Report, subject: str) -> None:
 
 
 def _is_share(number: Any) -> bool:
-    """Whether this is a number between 0 and 1."""
+    """Return whether this is a number between 0 and 1."""
     return isinstance(number, int | float | np.floating) and bool(0 < number < 1)

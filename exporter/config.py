@@ -35,9 +35,9 @@ STAGED_NUMBERS = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(Batching):
-    """How the Triton server is to run an entry, as `export` says; None leaves the default, or what an entry has.
+    """The options with which the Triton server runs an entry, as `export` says; None leaves the default, or what an entry has.
 
-    Where an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
+    If an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
     in each of them: two groups with instances=3 are three copies on each group's GPUs. A group keeps the GPUs that it
     lists, except under "cpu", where the server accepts no such list: each group then runs its count of copies on the
     CPU.

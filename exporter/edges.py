@@ -29,14 +29,14 @@ from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
 
 ROWS = 512
-"""How many rows at edges are made at most."""
+"""The largest number of rows made at edges."""
 
 BESIDE = 1e-6
 """How far beside an edge a row lies where the data have no grid, in standard deviations of the column."""
 
 DECIMALS = 6
 FEWEST_ROWS = 50
-"""How many rows tell that a column has a grid."""
+"""The fewest rows that show that a column has a grid."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the columns of a value come from: `x[feature] = z · factor + shift`; −1 where that is not known.
+    """The source of the columns of a value: `x[feature] = z · factor + shift`; −1 where that is not known.
 
     `mixed` are the features that the columns of unknown source are made of.
     """

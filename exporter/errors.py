@@ -1,4 +1,4 @@
-"""What can be wrong with an export."""
+"""The errors of an export."""
 
 from __future__ import annotations
 

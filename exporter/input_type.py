@@ -28,7 +28,7 @@ from triton_regressors.kernels.format.parity import ulps
 INPUT_TYPES = ("auto", "fp32", "fp64")
 
 SHARE_OF_TOLERANCE = 0.75
-"""What rounding may take of the tolerance, and of one unit in the answer's last float32 place no more than half.
+"""Rounding's share of the tolerance; of one unit in the answer's last float32 place it takes at most half.
 
 Float32 sums may take the last quarter of the tolerance (`passes/precision.py`), rounding the answer half a unit."""
 
@@ -39,7 +39,7 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True)
 class Rounding:
-    """What rounding numbers to FP32 would do: how many answers of how many rows move, and how far at most.
+    """The effect of rounding numbers to FP32: how many answers of how many rows move, and how far at most.
 
     `rows` were given or drawn, `edges` lie at the model's own. The errors are in standard deviations, infinite where
     the estimator refuses or does not answer what is rounded.
@@ -55,7 +55,7 @@ class Rounding:
 
     @property
     def moves(self) -> bool:
-        """Whether an answer moves beyond what the tolerance leaves for rounding."""
+        """Return whether an answer moves beyond what the tolerance leaves for rounding."""
         return self.moved + self.moved_edges > 0
 
     def __str__(self) -> str:
@@ -78,12 +78,12 @@ class InputChoice:
 
     @property
     def forced(self) -> bool:
-        """Whether the user chose the type."""
+        """Return whether the user chose the type."""
         return self.wanted != "auto"
 
     @property
     def why(self) -> str:
-        """What chose the types, in a clause; empty where no number comes in, or the user chose and it moves nothing."""
+        """The reason for the types, in a clause; empty if no number comes in or the user chose and it moves nothing."""
         types = self.inputs.datatypes()
         if NUMBERS not in types or (self.forced and not self.rounding.moves):
             return ""

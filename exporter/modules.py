@@ -1,6 +1,6 @@
 """The modules of kernels/ that an entry carries: its model's, its plan's operations', and all that these import.
 
-What is imported for annotations alone is left out. A file of data goes with the module of its name.
+Imports for annotations alone are left out. A file of data goes with the module of its name.
 """
 
 from __future__ import annotations

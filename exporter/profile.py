@@ -1,7 +1,7 @@
-"""What a fitted model says of its input: the record that lowerings fill while they build a plan.
+"""A fitted model's information about its input: the record that lowerings fill while they build a plan.
 
 A lowering names columns of the input by the features of the value that it reads, `x.features`, which has none where
-another step made it. What is said first of a feature holds.
+another step made it. The first statement about a feature holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Features = Sequence[int]
 
 
 class Profile:
-    """Where the features of a model's input lie, which numbers they take, and which are strings.
+    """The location of the features of a model's input, the numbers that they take, and those that are strings.
 
     `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
     feature takes, `integers` those features whose choices are whole numbers by their dtype, `booleans` those whose
@@ -58,7 +58,7 @@ class Profile:
 
     @property
     def n_features(self) -> int:
-        """How many features the input has."""
+        """The number of features of the input."""
         return len(self.location)
 
     def note_read(self, features: Features) -> None:

@@ -1,4 +1,4 @@
-"""Which quantiles of the target a fitted model answers, and the models of quantiles that a user gives beside it."""
+"""The quantiles of the target that a fitted model answers, and the models of quantiles that a user gives beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.exporter.registry import qualified_name
 
 MULTI_QUANTILE = "MultiQuantile:alpha="
-"""What the name of CatBoost's loss of several quantiles begins with."""
+"""The prefix of the name of CatBoost's loss of several quantiles."""
 
 
 def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None) -> tuple[Any, ...]:

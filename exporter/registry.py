@@ -1,4 +1,4 @@
-"""Which function lowers which estimator.
+"""The registry of the functions that lower estimators.
 
 A lowering reads a fitted estimator and adds the operations of its `predict` or `transform` to a plan:
 
@@ -82,7 +82,7 @@ _ANSWERS = _Table("inverse_transform")
 _REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.lowerings."
-"""What the names of the modules begin with that register this package's own lowerings."""
+"""The prefix of the modules that register this package's own lowerings."""
 
 
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
@@ -274,7 +274,7 @@ def _inherited(cls: type, name: str) -> Any:
 
 
 def _computes(value: Any) -> bool:
-    """Whether a class attribute is a method, a property or the like."""
+    """Return whether a class attribute is a method, a property or the like."""
     kept = isinstance(value, functools.cached_property)  # what it computed lies in the instance, under its own name
     return (callable(value) or hasattr(type(value), "__get__")) and not kept
 

@@ -41,7 +41,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 255
 STAGING = ".triton-regressors-"
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-"""What renaming a directory to the name of another says."""
+"""The errors of renaming a directory to the name of another."""
 
 
 def check_name(name: str) -> None:

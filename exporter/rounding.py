@@ -1,8 +1,8 @@
 """Where scikit-learn rounds to float32, and where a plan has to: in front of a decision.
 
 scikit-learn keeps float32 rows in float32 through its transformers, and rounds what each of them computes. The plan's
-values are float64. Where sums alone follow, the difference is mostly noise far below the tolerance, and the plan
-rounds nothing unless that was measured to matter. Where a decision follows, such as a tree's threshold, a bin, a
+values are float64. If only sums follow, the difference is mostly noise far below the tolerance, and the plan
+rounds nothing unless that was measured to matter. If a decision follows, such as a tree's threshold, a bin, a
 category or a nearest neighbour, a number may be rounded to the threshold itself, and the plan rounds where scikit-learn
 does.
 """

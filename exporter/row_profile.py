@@ -14,7 +14,7 @@ from triton_regressors.kernels.format.row_profile import RowProfile
 CALLED = "The profile"
 
 ANSWERED_ROWS = 2**16
-"""How many rows of a profile are answered at most, evenly spaced: enough for shares, whatever the model costs."""
+"""The most rows of a profile that are answered, evenly spaced: enough for shares, whatever the model costs."""
 
 
 def find_profile(

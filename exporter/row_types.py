@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 ROWS = 16
-"""How many rows of a sample are handed from transformer to transformer, to see what types they make of them."""
+"""Rows of a sample that are handed from transformer to transformer, to see what types they make of them."""
 
 SINGLE = np.dtype(np.float32)
 
@@ -114,7 +114,7 @@ def float32_columns(rows: Any | None, width: int) -> np.ndarray:
 
 
 def computes_in_float32(rows: Any | None) -> bool:
-    """Whether scikit-learn computes with these rows as one float32 matrix: what numpy makes of all their dtypes."""
+    """Return whether scikit-learn computes with these rows in float32, numpy's result type for all their dtypes."""
     if rows is None:
         return False
     dtypes = list(rows.dtypes) if hasattr(rows, "dtypes") else [rows.dtype]
@@ -128,7 +128,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _fits(column: Any, dtype: Any, kept: Any) -> bool:
-    """Whether a column is to have the dtype that the sample's has: numbers float32, and whole numbers of few bits."""
+    """Return whether a column takes the dtype of the sample's: float32 numbers, and whole numbers of few bits."""
     if kept is None or not (isinstance(dtype, np.dtype) and _is_number(dtype)) or kept.itemsize > SINGLE.itemsize:
         return False
     if kept.kind == "f":

@@ -24,13 +24,13 @@ from triton_regressors.kernels.ops.neighbors.tree_search import (
 )
 
 ASKED = 2000
-"""How many training points are asked for equally near ones."""
+"""The number of training points that are asked for equally near ones."""
 
 FURTHER = 32
 """The number of points past the k-th that are looked at, so that rare equal distances are seen too."""
 
 CHECKED = 200
-"""How many training points, and places halfway between two, show whether the search is repeated rightly."""
+"""Training points, and places halfway between two, that are searched to check that the search is repeated rightly."""
 
 EQUAL = 2.0**-44
 """Distances that differ by a smaller share are equal but for rounding."""

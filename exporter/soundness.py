@@ -1,4 +1,4 @@
-"""Whether what an estimator holds fits together, asked before compiled code reads it.
+"""Checks that the parts of an estimator fit together before compiled code reads them.
 
 The types that a file may hold run no code of the file's. But scikit-learn's and scipy's compiled code trusts the
 numbers that its own `fit` wrote: a child that is its own ancestor is descended for ever, and an index beyond its array
@@ -34,7 +34,7 @@ NO_CHILD = -1
 """The left child of a leaf."""
 
 SET_WORDS = 8
-"""How many numbers of 32 bits a set of HistGradientBoosting's categories is."""
+"""The length of a set of HistGradientBoosting's categories, in 32-bit words."""
 
 
 SPARSE = tuple(type(scipy.sparse.eye(2, format=form)) for form in ("csr", "csc", "bsr")) + tuple(
@@ -199,4 +199,4 @@ CHECKS: dict[Any, Callable[[Any], None]] = {
     BSpline: _check_spline,
     SPARSE: lambda matrix: matrix.check_format(full_check=True),
 }
-"""What is checked of which types."""
+"""The check of each type."""

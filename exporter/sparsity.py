@@ -39,7 +39,7 @@ KEEPING = (
     SimpleImputer,
     StandardScaler,
 )
-"""What gives a sparse matrix for a sparse one."""
+"""The transformers that return a sparse matrix for a sparse one."""
 
 
 def makes_sparse(transformer: Any, given: bool) -> bool:

@@ -179,7 +179,7 @@ def _place(known: dict[Any, int], value: Any) -> float:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for a missing string: None, NaN, or pandas' own."""
+    """Return whether a value stands for a missing string: None, NaN, or pandas' own."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 

@@ -13,7 +13,7 @@ from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 NODES_AT_ONCE = 2**16
-"""How many nodes are laid out at a time, and more where a tree has more."""
+"""Nodes laid out at a time, or more if a single tree has more."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from triton_regressors.kernels.format.parity import Parity, measure, ulps, units
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What was measured: by which engine, on how many rows, and the parity of each output.
+    """The result of a measurement: by which engine, on how many rows, and the parity of each output.
 
     `outputs` are measured against the estimator's answers to the rows as they were given, `rounded` against those to
     the rows as the input's types hold them; the same where nothing was rounded. `types` are those of the input tensors,
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def within(self) -> bool:
-        """Whether every output is within the tolerance, or one unit in float32's last place."""
+        """Return whether every output is within the tolerance, or one unit in float32's last place."""
         return all(parity.within(self.tolerance) for parity in self.judged.values())
 
     def __repr__(self) -> str:

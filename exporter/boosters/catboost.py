@@ -30,13 +30,13 @@ KEPT = "_read_from"
 """The attribute of an estimator with the file that it was loaded from."""
 
 REWRITE_S, REWRITE_BYTES_A_SECOND = 30.0, 2e6
-"""How long it may take: some seconds, and a second more for so many bytes."""
+"""The time limit of a rewrite: some seconds, plus a second for this many bytes."""
 
 
 def load(path: str | Path) -> Any:
     """Return a CatBoostRegressor with the model of a .cbm or .json file, as `save_model` writes it.
 
-    CatBoost's compiled code trusts what it reads. So a `.cbm` is checked first. A `.json` is read by a process of its
+    CatBoost's compiled code trusts what it reads, so a `.cbm` is checked first. A `.json` is read by a process of its
     own, which may crash or never end, and writes it as a `.cbm`.
 
     Raises:

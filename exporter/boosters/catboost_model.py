@@ -37,17 +37,17 @@ NO_HASH = 2**64 - 1
 """The hash that stands in a table's empty places."""
 
 AT_ONCE = 2**20
-"""How many combinations are looked for at a time."""
+"""Combinations looked up at a time."""
 
 MARK = b"CBM1"
 TEXTS = (12, 13, 18)
 """The fields of a model's trees that are about text and embeddings."""
 
 AS_TRUE = 2
-"""What the file says of a numeric feature whose NaN exceeds every border."""
+"""The file's code for a numeric feature whose NaN exceeds every border."""
 
 FEATURES = 2**20
-"""How many features a model may have."""
+"""The largest number of features that a model may have."""
 
 BUCKET = np.dtype([("hash", "<u8"), ("index", "<u4")])
 """A place of a table of statistics."""
@@ -244,7 +244,7 @@ def _numbers(floats: Sequence[_Float], one_hot: Sequence[tuple[int, np.ndarray]]
 
 @dataclass(frozen=True)
 class _Base:
-    """What a table of statistics is of: the features that make its keys, its kind, and how targets were split."""
+    """The subject of a table of statistics: the features that make its keys, its kind, and how targets were split."""
 
     categories: tuple[int, ...]
     floats: tuple[tuple[int, float], ...]

@@ -17,15 +17,15 @@ DEEPEST = 16
 """The levels of questions that a symmetric tree has at most."""
 
 STEP = np.dtype([("left", "<u2"), ("right", "<u2")])
-"""How many nodes further a node's children are."""
+"""The distances from a node to its children, in nodes."""
 
 FLOAT, ONE_HOT, CTR = range(3)
-"""What a question is about."""
+"""The kinds of questions."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What trees ask, `[questions]` each: a kind, of what, and the border or hash that it is compared with.
+    """The questions of trees, `[questions]` each: a kind, a source, and the border or hash that it is compared with.
 
     `source` is a column of the input for a number and a category, and a number among the CTRs.
     """
@@ -69,7 +69,7 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def within(numbers: np.ndarray, end: int) -> bool:
-    """Whether all numbers are in [0, end)."""
+    """Return whether all numbers are in [0, end)."""
     return bool(((numbers >= 0) & (numbers < end)).all())
 
 

@@ -40,7 +40,7 @@ UNREAD = ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal
 """What the text says of trees beside how they decide."""
 
 OF_INNER = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
-"""What it says of each inner node."""
+"""The fields that the text holds for each inner node."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class LightGBMModel:
 
     @property
     def rounds(self) -> int:
-        """How many trees each output is the sum of."""
+        """The number of trees in the sum of each output."""
         return len(self.trees.sizes) // self.outputs
 
     def codes(self, feature: int) -> list[int]:

@@ -14,7 +14,7 @@ from triton_regressors.exporter.tree_nodes import Trees
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 FIRST_ROUNDS = 16
-"""How many rounds are written first."""
+"""The number of rounds in the first part."""
 
 PART_BYTES = 2**20
 """About how much is written at a time from then on."""

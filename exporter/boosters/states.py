@@ -31,7 +31,7 @@ CHECKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], None]]] = {
     "lightgbm": ("lightgbm.basic", "Booster", _check_lightgbm),
     "catboost": ("catboost.core", "_CatBoostBase", _check_catboost),
 }
-"""Of each library, as it is imported: the class whose `__setstate__` reads a model, and what checks this before."""
+"""For each library, as it is imported: the class whose `__setstate__` reads a model, and the check before that."""
 
 
 @contextlib.contextmanager

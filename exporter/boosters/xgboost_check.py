@@ -1,4 +1,4 @@
-"""Whether XGBoost's document holds together, asked before XGBoost's compiled code reads it and trusts its numbers.
+"""Checks that XGBoost's document is consistent before XGBoost's compiled code reads it and trusts its numbers.
 
 What is looked at are those numbers that are places in an array, and how long arrays are. What else may be wrong with a
 document XGBoost finds itself, or it answers with other numbers than it was trained to.
@@ -27,7 +27,7 @@ OF_NODES = (
     "sum_hessian",
     "loss_changes",
 )
-"""What a tree holds a number of for each of its nodes."""
+"""The fields of a tree that hold a number for each of its nodes."""
 
 LATER = ("split_type", "sum_hessian", "loss_changes", "parents")
 """Those that not every version and kind of tree has."""

@@ -1,6 +1,6 @@
 """Finds the rows and columns that an entry answers otherwise than the estimator, and the likely cause, for a refusal.
 
-The row with the largest difference is changed column by column into a row that is answered alike. Where a column's
+The row with the largest difference is changed column by column into a row that is answered alike. If a column's
 change makes the two agree, it made the difference. Suspicions are then tried: each is only named where trying it
 explains the answers. All of it costs one more prediction of the sample and a few of at most `MOST_COLUMNS` rows.
 """
@@ -22,15 +22,15 @@ from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units
 
 MOST_COLUMNS = 256
-"""How many columns are changed one at a time; of more, those that make the difference are halved first."""
+"""The most columns that are changed one at a time; a longer list is halved first."""
 
 FEW = 3
-"""How many rows and columns a sentence names."""
+"""The number of rows and columns that a sentence names."""
 
 ACCEPT = "ties='accept' (--ties accept) exports the model and leaves such rows out of the parity"
 
 SAMPLE_ROWS = 65_536
-"""How many rows are looked at for one that can be named."""
+"""The most rows that are searched for a cause."""
 
 
 class Difference:
@@ -256,7 +256,7 @@ def _cell(table: Any, row: int, column: int) -> Any:
 
 
 def _mixed(table: Any, take: np.ndarray) -> Any:
-    """Return rows of which each cell is a row's of a table: `take` is `[rows, columns]`, and says which row's."""
+    """Return rows made of a table's cells: `take`, `[rows, columns]`, is the table's row that each cell comes from."""
     if not hasattr(table, "iloc"):
         return table[take, np.arange(take.shape[1])]
     import pandas as pd
@@ -279,7 +279,7 @@ def _with_cell(table: Any, row: int, column: int, value: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two cells are one value to an estimator."""
+    """Return whether two cells are one value to an estimator."""
     if is_missing(a) or is_missing(b):
         return type(a) is type(b) and bool(is_missing(a) and is_missing(b))
     return bool(a == b)

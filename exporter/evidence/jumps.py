@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 PAIRS = 256
-"""How many pairs of rows are drawn."""
+"""The number of pairs of rows that are drawn."""
 
 PLACES = 64
 """Between how many of them a jump is looked for."""

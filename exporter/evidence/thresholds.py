@@ -18,10 +18,10 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 
 LAST_BITS = (1, 2, 4, 8, 16)
-"""How many float64 numbers further an answer is asked for."""
+"""The distances, in float64 numbers, at which an answer is asked for."""
 
 TOGETHER = 256
-"""How often all columns are moved at once, for rows that lie on several thresholds."""
+"""The number of times that all columns are moved at once, for rows that lie on several thresholds."""
 
 MOST_ROWS = 4096
 MOST_COLUMNS = 256

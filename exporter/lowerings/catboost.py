@@ -62,7 +62,7 @@ def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Valu
 
 @answers(REGRESSOR)
 def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """What `predict` answers; with RMSEWithUncertainty this is a mean and a variance."""
+    """Return what `predict` answers; with RMSEWithUncertainty this is a mean and a variance."""
     found = np.asarray(estimator.predict(table))
     return {"y": found[:, 0], "std": np.sqrt(found[:, 1])} if "std" in outputs else {"y": found}
 

@@ -36,7 +36,7 @@ from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 
 COMBINATIONS = 2**28
-"""How many combinations a statistic may have at most, those that no row had among them."""
+"""The most combinations that a statistic may have, including those that no row had."""
 
 NEAR_ZERO = range(-1024, 2**16)
 """Whole numbers that are found by their hashes."""
@@ -207,7 +207,7 @@ def _sorted(numbers: np.ndarray, hashes: Sequence[int]) -> Categories:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value of a sample is a whole number."""
+    """Return whether a value of a sample is a whole number."""
     return not isinstance(value, str | bytes) and value == np.round(value) and abs(value) < 2**63
 
 

@@ -39,7 +39,7 @@ def lower_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> dict[str, 
 
 @answers(Pipeline)
 def answer_by_pipeline(pipeline: Pipeline, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """What the last step answers to the table that the steps before it transformed."""
+    """Return the last step's answers to the table that the steps before it transformed."""
     *before, (_, last) = pipeline.steps
     for _, step in before:
         table = table if _passes(step) else step.transform(table)
@@ -131,7 +131,7 @@ def lower_search(search: Any, x: Value, builder: Builder) -> dict[str, Value]:
 
 @answers(GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV)
 def answer_by_search(search: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """What the best estimator answers: the search's own `predict` does not pass `return_std` on."""
+    """Return the best estimator's answers: the search's own `predict` does not pass `return_std` on."""
     return ask(search.best_estimator_, table, outputs)
 
 

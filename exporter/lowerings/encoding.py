@@ -163,12 +163,12 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
 
 
 def _are_strings(categories: np.ndarray) -> bool:
-    """Whether a feature's categories are strings, some of them perhaps missing."""
+    """Return whether a feature's categories are strings, some of them perhaps missing."""
     return categories.dtype.kind in "UT" or any(isinstance(category, str) for category in categories.tolist())
 
 
 def _are_large(categories: np.ndarray) -> bool:
-    """Whether a feature's categories are whole numbers that float64 does not all hold."""
+    """Return whether a feature's categories are whole numbers that float64 does not all hold."""
     return categories.dtype.kind in "iu" and bool((np.abs(categories.astype(np.float64)) >= EXACT).any())
 
 

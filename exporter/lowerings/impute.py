@@ -159,7 +159,7 @@ def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarra
 
 
 def _are_strings(imputer: Any) -> bool:
-    """Whether what an imputer fills in are strings."""
+    """Return whether an imputer fills in strings."""
     statistics = np.asarray(getattr(imputer, "statistics_", 0.0))
     return statistics.dtype.kind in "UT" or any(isinstance(value, str) for value in np.ravel(statistics).tolist())
 

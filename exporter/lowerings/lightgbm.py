@@ -28,7 +28,7 @@ FUNCTIONS = {
     "cross_entropy": ("expit",),
     "cross_entropy_lambda": ("exp", "log1p"),
 }
-"""What becomes of the sum by each objective, as the text names it."""
+"""The functions that each objective, as the text names it, applies to the sum."""
 
 refuses(
     "it ranks rows within their groups, and only regressors are exported",

@@ -56,7 +56,7 @@ SMALLEST_NORM = float(10 * np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Search:
-    """Where neighbours are looked for: a value, the points in its space, and a metric of the kernels."""
+    """The space of a neighbour search: a value, the points in its space, and a metric of the kernels."""
 
     value: Value
     points: np.ndarray  # float64 [points, value.width]
@@ -69,7 +69,7 @@ class Search:
 def lower_k_neighbors(regressor: KNeighborsRegressor, x: Value, builder: Builder) -> Value:
     """The mean of the targets of the `n_neighbors` nearest points, weighted by 1 / distance where asked for.
 
-    Where points may be equally near, the plan holds the regressor's tree.
+    If points may be equally near, the plan holds the regressor's tree.
     """
     weights = _weights(regressor, builder)
     search = find_search(regressor, regressor, x, builder)

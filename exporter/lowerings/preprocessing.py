@@ -280,7 +280,7 @@ def _divided(x: Value, shift: Any, divisor: Any, builder: Builder) -> Value:
 
 @functools.cache
 def _casts_parameters() -> bool:
-    """Whether this release's StandardScaler rounds its parameters to float32 before it computes with float32 rows."""
+    """Return whether this release's StandardScaler rounds its parameters to float32 for float32 rows."""
     mean = 1.0 + 2.0**-30
     scaler = StandardScaler().fit([[mean - 1.0], [mean + 1.0]])
     return bool(scaler.transform(np.ones((1, 1), dtype=np.float32))[0, 0] == 0.0)

@@ -26,7 +26,7 @@ from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 
 BOUNDS_THRESHOLD = 1e-7
-"""How near to an end of its range scikit-learn's QuantileTransformer takes a number to be that end."""
+"""The distance within which scikit-learn's QuantileTransformer takes a number to be an end of its range."""
 
 
 @lowers(Normalizer)

@@ -39,7 +39,7 @@ def lower_embedding(embedding: RandomTreesEmbedding, x: Value, builder: Builder)
 
 
 def lower_side_by_side(estimators: Sequence[Any], x: Value, builder: Builder) -> Value:
-    """What each of these fitted trees predicts, one beside the other."""
+    """Add the predictions of these fitted trees, one beside the other."""
     trees = fitted_trees(estimators)
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, output="each"), x)

@@ -22,7 +22,7 @@ from triton_regressors.kernels.plan.plan import INPUT, Plan
 
 
 class Cost(NamedTuple):
-    """What one plan costs.
+    """The cost of one plan.
 
     `launches` are the kernels that it launches, where each part of a Concatenate counts as one, since it is written
     once more. A fusion that saves none, since another step still reads what it would drop, lowers one of the others:

@@ -45,6 +45,6 @@ def fold_linear(first: Operation, second: Operation, width: int) -> Operation | 
 
 
 def _product_is_no_larger(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Whether one matrix costs no more than two; small ones are folded in any case, to save a launch."""
+    """Return whether one matrix costs no more than two; small ones are folded in any case, to save a launch."""
     product = first[0] * second[1]
     return product <= max(first[0] * first[1] + second[0] * second[1], SMALL)

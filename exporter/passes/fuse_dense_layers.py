@@ -56,7 +56,7 @@ def _chain(last: Step, makers: dict[str, Step], readers: dict[str, int]) -> list
 
 
 def _fits(step: Step) -> bool:
-    """Whether a step is a layer of at most so many features."""
+    """Return whether a step is a layer of at most so many features."""
     return isinstance(step.operation, Affine) and len(step.operation.weight) <= MAX_WIDTH
 
 

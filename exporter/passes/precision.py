@@ -5,8 +5,8 @@ answer on the sample is computed at each of its precisions, the steps after it f
 precision is chosen with which no output of the plan moves further than is allowed. Operations are tried in the plan's
 order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
 
-A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there. So
-some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
+A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there.
+Therefore some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 PRECISIONS = (DEFAULT_PRECISION, "fast")
-"""What a user may ask for."""
+"""The precisions that a user may ask for."""
 
 EXACT = 5e-7
 """The largest error that "exact" allows, in standard deviations: half a millionth, as a sample does not hold every row.
@@ -35,10 +35,10 @@ EXACT = 5e-7
 In wider units it would be seen: an answer's last float32 place is about 1e-7 of its magnitude."""
 
 SHARE_OF_TOLERANCE = 0.25
-"""What "fast" allows of the tolerance; the rest is for rounding the input (`input_type.py`)."""
+"""The share of the tolerance that "fast" allows; the rest is for rounding the input (`input_type.py`)."""
 
 ROWS_AT_POINTS = 256
-"""How many points are tried beside the sample."""
+"""The number of points tried beside the sample."""
 
 Values = Mapping[str, torch.Tensor]
 

@@ -1,4 +1,4 @@
-"""How a pass rewrites a plan: two operations in a row become one, or one step becomes others.
+"""Rewrites a plan in a pass: two operations in a row become one, or one step becomes others.
 
 Either way the plan's cost falls, see `cost.py`. What a rewritten step no longer reads stays in the plan as long as
 something else reads it.

@@ -46,7 +46,7 @@ def specialise(plan: Plan, dtype: str) -> Plan:
 
 
 def _keeps_float32(operation: Operation, exact: bool) -> bool:
-    """Whether an operation makes nothing but float32 numbers, `exact` saying that it is given nothing else."""
+    """Return whether an operation makes nothing but float32 numbers, `exact` saying that it is given nothing else."""
     match operation:
         case Columns() | Concatenate():
             return exact
