@@ -112,7 +112,7 @@ def test_lenient_serves_the_others(
     assert set(server.failures) == {"fails", "typo", "half", "stray", "$(touch injected)"}
     assert server.failures["fails"] == "ValueError: weights.safetensors lacks 'coef'"
     assert server.failures["half"] == "version 1 has no model.py, as during a copy"
-    assert "what a shell would read" in server.failures["$(touch injected)"]
+    assert "characters that a shell would interpret" in server.failures["$(touch injected)"]
     assert "stray/config.pbtxt: No such file" in server.failures["stray"]
 
 
@@ -126,7 +126,9 @@ def test_lenient_needs_one_that_loads(repository: Path, write_model: WriteModel)
 def test_one_without_its_file_is_named_before_the_server_hangs(repository: Path, write_model: WriteModel) -> None:
     (repository / "sums" / "2").mkdir()
     server = TritonServer([repository])
-    with pytest.raises(ServerError, match=r"^Model did not load: 'sums': version 2 has no model\.py, as in "):
+    with pytest.raises(
+        ServerError, match=r"^Model did not load: 'sums': version 2 has no model\.py, as during a copy\."
+    ):
         server.start()
     assert server.log == ""
 

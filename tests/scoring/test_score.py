@@ -134,7 +134,10 @@ def test_an_interrupted_run_is_gone_on_with(entry: Path, rows: Path, tmp_path: P
     assert not out.exists()
     kept = {path: path.stat().st_mtime_ns for path in work_folder(out).glob("*.parquet")}
     assert len(kept) == 4  # a part of 300, 300, 300 and 100 rows each; the fifth was under way
-    with pytest.raises(tr.ScoringError, match=r"another run: that was keeping id, this is keeping none\. --restart"):
+    with pytest.raises(
+        tr.ScoringError,
+        match=r"an unfinished run that differs from this one: that run was keeping id, this one is keeping none\. --restart",
+    ):
         tr.score(entry, rows, out, outputs=["y", "std"])
     with only_run(work_folder(out)), pytest.raises(tr.ScoringError, match="Another process is at work in"):
         tr.score(entry, rows, out, **asked)
@@ -153,11 +156,17 @@ def test_a_run_is_not_gone_on_with_where_the_model_or_a_file_has_changed(
     config = entry / "config.pbtxt"
     before = config.read_text()
     config.write_text(before.replace("max_batch_size: 4096", "max_batch_size: 64"))
-    with pytest.raises(tr.ScoringError, match=r"another run: the entry, or its config\.pbtxt, has changed since\."):
+    with pytest.raises(
+        tr.ScoringError,
+        match=r"an unfinished run that differs from this one: the entry, or its config\.pbtxt, has changed since\.",
+    ):
         tr.score(entry, rows, out, **asked)
     config.write_text(before)
     table(3).to_parquet(rows / "day=2" / "a.parquet", index=False)
-    with pytest.raises(tr.ScoringError, match=r"another run: .*day=2/a\.parquet has changed\. --restart"):
+    with pytest.raises(
+        tr.ScoringError,
+        match=r"an unfinished run that differs from this one: .*day=2/a\.parquet has changed\. --restart",
+    ):
         tr.score(entry, rows, out, **asked)
     assert tr.score(entry, rows, out, **asked, restart=True).before == 0
     assert same(out, expected(entry, 1, 3))
@@ -271,7 +280,7 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
         with pytest.raises(tr.InvalidRequest, match=why):
             answer.predict(wrong)
     assert predictor(entry)()(frame)["y"].dtype == np.float32
-    with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; `tr.load"):
+    with pytest.raises(tr.ScoringError, match=r"makes a class for Ray's actors; predict rows with `tr.load"):
         predictor(entry)(frame)
 
 

@@ -107,11 +107,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"golden\.safetensors is missing: the version was exported with it",
     ),
     **{
-        f"{module}_broken": (
+        f"{module.partition('/')[2]}_broken": (
             lambda version, module=module: truncate(version / f"kernels/{module}.py"),
             CHANGED % rf"kernels/{module}\.py",
         )
-        for module in ("plan", "inputs", "parity", "records")
+        for module in ("plan/plan", "format/inputs", "format/parity", "format/records")
     },
     "digit": (flip_digit, r"plan\.json is not as it was exported: its SHA-256 is not the one it states"),
     "not_json": (lambda version: truncate(version / PLAN), r"Cannot read the plan .*plan\.json: .*"),
