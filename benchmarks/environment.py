@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
 
 
 def busy() -> bool:
-    """Return whether other programs use this machine now: a busy core makes threads that wait for each other far slower."""
+    """Return whether other programs use this machine: a busy core makes threads that wait for each other far slower."""
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if load <= BUSY_SHARE * cores:
         return False

@@ -3,7 +3,7 @@
     python -m benchmarks.host_to_host [--only ridge forest ...] [--quick] [--output DIR]      needs a CUDA GPU
     python -m benchmarks.host_to_host --dry-run              tries the script out on a CPU, on toy sizes
 
-Where copies and kernels overlap wholly, a large batch takes as long as the larger of two: the plan's kernels alone on
+If copies and kernels overlap wholly, a large batch takes as long as the larger of two: the plan's kernels alone on
 rows that lie on the device, and the rows' copy to the device from pinned memory. Pipelines are timed at small batches
 too, with the number of kernels that they launch.
 """

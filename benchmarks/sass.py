@@ -48,7 +48,7 @@ class Instruction(NamedTuple):
     def label(self) -> str:
         """The label that a jump names, the empty string of anything else.
 
-        Where threads of a warp may have diverged, compilers add a slow way that joined warps never take: BRA.DIV jumps
+        If threads of a warp may have diverged, compilers add a slow way that joined warps never take: BRA.DIV jumps
         to it, BRA.CONV jumps over it.
         """
         if self.kind not in ("BRA", "CALL") or ".DIV" in self.opcode:

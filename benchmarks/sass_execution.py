@@ -38,7 +38,7 @@ class Hints:
 
 @dataclass
 class Counts:
-    """The instructions that warps executed, by opcode, and the number that they were given in all."""
+    """The number of instructions that warps executed, by opcode, and the number issued in all."""
 
     executed: Counter[str] = field(default_factory=Counter)
     issued: float = 0

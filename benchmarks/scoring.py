@@ -14,7 +14,7 @@ A .parquet of float64 columns is scored in eight ways, which take turns, in anot
     server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, where there is one
 
 On a CPU all compute in one thread, the server's model too. Several threads read and convert, pyarrow's or ours, and the
-server and its client work on what cores there are. Where the entry runs on a GPU, scikit-learn has all cores. What
+server and its client work on what cores there are. If the entry runs on a GPU, scikit-learn has all cores. What
 takes long is given fewer of the tables. Figures are medians over the rounds. The answers of all but scikit-learn's ways
 are compared to the bit, and those to 1e-5 standard deviations.
 """

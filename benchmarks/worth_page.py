@@ -50,7 +50,7 @@ def worth_from(model: Document, peer: str) -> int | None:
 def ratio(model: Document, rows: int, peer: str) -> tuple[float, bool]:
     """Return a peer's time over the GPU's at one batch size, and whether the peer's was measured there.
 
-    Where it was left out as too long it is that of the largest batch before, in proportion; NaN where nothing is known.
+    If it was left out as too long it is that of the largest batch before, in proportion; NaN where nothing is known.
     """
     times = {
         library: {point["rows"]: found["median_us"] for point in model["points"] if (found := fastest(point, library))}

@@ -336,7 +336,7 @@ def default_name(estimator: Any) -> str:
 def _check(report: Report, subject: str) -> None:
     """Raise `ExportError` unless every output is within the tolerance, or one unit in float32's last place.
 
-    Where the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
+    If the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
     """
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):

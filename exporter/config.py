@@ -35,7 +35,7 @@ STAGED_NUMBERS = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(Batching):
-    """The options with which the Triton server runs an entry, as `export` says; None leaves the default, or what an entry has.
+    """The Triton server's options for an entry, as `export` says; None leaves the default, or what an entry has.
 
     If an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
     in each of them: two groups with instances=3 are three copies on each group's GPUs. A group keeps the GPUs that it

@@ -4,7 +4,7 @@ What rounding does to a model is seen where its answers jump, and rows drawn at 
 read off the plan as it was lowered, as numbers of the input's features: a step that selects, scales or imputes columns
 is followed back. Features whose edges lie behind anything else are named, and `evidence/jumps.py` looks for these.
 
-Beside an edge is what the data could hold. Where every number of a column lies on a grid of whole numbers or of some
+Beside an edge is what the data could hold. If every number of a column lies on a grid of whole numbers or of some
 decimals, as prices, counts and times do, these are the two numbers of the grid around the edge. Elsewhere they are the
 edge itself and a millionth of the column's standard deviation to each side.
 """

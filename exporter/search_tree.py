@@ -24,7 +24,7 @@ from triton_regressors.kernels.ops.neighbors.tree_search import (
 )
 
 ASKED = 2000
-"""The number of training points that are asked for equally near ones."""
+"""The most training points that are asked for equally near ones."""
 
 FURTHER = 32
 """The number of points past the k-th that are looked at, so that rare equal distances are seen too."""

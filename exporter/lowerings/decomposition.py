@@ -1,6 +1,6 @@
 """Linear projections and what else turns features into components: PCA and its kin, codes, pooled features.
 
-Where a transform solves a problem anew for each row (NMF, dictionaries, topics), there is no plan for it.
+If a transform solves a problem anew for each row (NMF, dictionaries, topics), there is no plan for it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ scikit-learn's encoders find a number among the sorted categories of its feature
 NaN as NaN where NaN is a category. Categories that are strings, and whole numbers that float64 does not tell apart, are
 other numbers in the plan, see `exporter/text.py`.
 
-Where scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
+If scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
 feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value. A
 request with an unknown string is refused before that.
 """

@@ -80,7 +80,7 @@ def invert_power(transformer: PowerTransformer, y: Value, builder: Builder) -> V
 def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder) -> Value:
     """The share of the training rows below a number, by interpolation; for "normal" the quantile of that share.
 
-    Where quantiles repeat, scikit-learn's answer is the mean of the first and the last share, at that number alone.
+    If quantiles repeat, scikit-learn's answer is the mean of the first and the last share, at that number alone.
     """
     quantiles, shares = _quantiles(transformer, x, builder), transformer.references_
     low, high = quantiles[:, 0], quantiles[:, -1]

@@ -6,7 +6,7 @@ precision is chosen with which no output of the plan moves further than is allow
 order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
 
 A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there.
-Therefore some of them are tried beside the sample; where it is not known which rows they are, such a norm keeps to float64.
+Therefore some of them are tried beside the sample; if it is not known which rows they are, the norm stays in float64.
 """
 
 from __future__ import annotations
