@@ -136,7 +136,7 @@ def test_an_interrupted_run_is_gone_on_with(entry: Path, rows: Path, tmp_path: P
     assert len(kept) == 4  # a part of 300, 300, 300 and 100 rows each; the fifth was under way
     with pytest.raises(
         tr.ScoringError,
-        match=r"an unfinished run that differs from this one: that run was keeping id, this one is keeping none\. --restart",
+        match=r"differs from this one: that run was keeping id, this one is keeping none\. --restart",
     ):
         tr.score(entry, rows, out, outputs=["y", "std"])
     with only_run(work_folder(out)), pytest.raises(tr.ScoringError, match="Another process is at work in"):
@@ -158,14 +158,14 @@ def test_a_run_is_not_gone_on_with_where_the_model_or_a_file_has_changed(
     config.write_text(before.replace("max_batch_size: 4096", "max_batch_size: 64"))
     with pytest.raises(
         tr.ScoringError,
-        match=r"an unfinished run that differs from this one: the entry, or its config\.pbtxt, has changed since\.",
+        match=r"differs from this one: the entry, or its config\.pbtxt, has changed since\.",
     ):
         tr.score(entry, rows, out, **asked)
     config.write_text(before)
     table(3).to_parquet(rows / "day=2" / "a.parquet", index=False)
     with pytest.raises(
         tr.ScoringError,
-        match=r"an unfinished run that differs from this one: .*day=2/a\.parquet has changed\. --restart",
+        match=r"differs from this one: .*day=2/a\.parquet has changed\. --restart",
     ):
         tr.score(entry, rows, out, **asked)
     assert tr.score(entry, rows, out, **asked, restart=True).before == 0
