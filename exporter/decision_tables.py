@@ -36,17 +36,18 @@ SEARCHES = 65
 """Halvings that find one of 2⁶⁴ numbers."""
 
 AROUND = ((16, 1), (128, 1), (1024, 1), (8192, 1), (4096, 2**6), (4096, 2**16), (4096, 2**28))
-"""How many numbers below and above a found one are asked for, and how many steps of the last bit lie between them.
+"""Numbers below and above a found one that are asked for, and the steps of the last bit between two of them.
 
-The next are asked for where the function comes near a threshold at the ends of these."""
+A search goes on to the next pair if the function comes near a threshold at the ends of this one."""
 
 LAST_BITS = 8
 """The units in a threshold's last place beyond which rounding errors are not expected to reach it."""
 
-ROWS_AT_ONCE = 2**16
+NUMBERS_AT_ONCE = 2**19
+"""The most numbers of a function's input that are asked for together, so that wide models take no more memory."""
 
 INSIDE = (0.5, 1.0, 2.0, 0.0, -0.5, -1.0, -2.0, 100.0, -100.0)
-"""Numbers of which one is looked for that a function takes."""
+"""Numbers that are tried until a function takes one."""
 
 
 def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple[str, ...]]:
@@ -54,7 +55,7 @@ def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple
 
     Args:
         plan: a lowered plan; of a float32 sample one that rounds to float32 where scikit-learn does.
-        functions: what steps stand for, by the value they make.
+        functions: the functions that steps stand for, by the value that a step makes.
     """
     left = dict[str, None]()
     for value, function in functions.items():
@@ -270,7 +271,7 @@ class _Search:
         for around, stride in AROUND:
             wide = np.zeros(len(rows), dtype=bool)
             offsets = np.arange(-around, around)[:, None] * stride
-            at_once = max(1, ROWS_AT_ONCE // (2 * around))
+            at_once = max(1, NUMBERS_AT_ONCE // (2 * around * len(self._inside)))
             for start in range(0, len(rows), at_once):
                 part = rows[start : start + at_once]
                 of_part, limits = changing[part], self._limits[part][:, None]

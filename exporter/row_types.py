@@ -114,7 +114,7 @@ def float32_columns(rows: Any | None, width: int) -> np.ndarray:
 
 
 def computes_in_float32(rows: Any | None) -> bool:
-    """Return whether scikit-learn computes with these rows in float32, numpy's result type for all their dtypes."""
+    """Return whether scikit-learn makes one float32 matrix of these rows, by numpy's result type."""
     if rows is None:
         return False
     dtypes = list(rows.dtypes) if hasattr(rows, "dtypes") else [rows.dtype]

@@ -22,7 +22,7 @@ from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units
 
 MOST_COLUMNS = 256
-"""The most columns that are changed one at a time; a longer list is halved first."""
+"""The most columns that are changed one at a time; a longer list is first halved to those that make the difference."""
 
 FEW = 3
 """The number of rows and columns that a sentence names."""

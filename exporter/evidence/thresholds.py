@@ -24,7 +24,13 @@ TOGETHER = 256
 """The number of times that all columns are moved at once, for rows that lie on several thresholds."""
 
 MOST_ROWS = 4096
+"""The most rows that are looked at; of more, none is said to lie on a threshold."""
+
 MOST_COLUMNS = 256
+"""The most columns that are moved one at a time."""
+
+NUMBERS_AT_ONCE = 2**22
+"""The most numbers that the estimator is asked about together when all columns are moved."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +120,12 @@ def on_thresholds(
         moved = np.repeat(X[left], near.shape[1], axis=0)
         moved[:, column] = near.ravel()
         ask(moved, np.repeat(left, near.shape[1]))
-    left = np.flatnonzero(~agrees)
-    if len(left) and columns:
-        moved = np.repeat(X[left], TOGETHER, axis=0)
-        rng = np.random.default_rng(0)
+    left, rng = np.flatnonzero(~agrees), np.random.default_rng(0)
+    at_once = max(1, NUMBERS_AT_ONCE // (TOGETHER * X.shape[1]))
+    for start in range(0, len(left) if columns else 0, at_once):
+        part = left[start : start + at_once]
+        moved = np.repeat(X[part], TOGETHER, axis=0)
         steps = rng.integers(-8, 9, (len(moved), len(columns))) * rng.integers(0, 2, (len(moved), len(columns)))
         moved[:, columns] += steps * np.spacing(moved[:, columns])
-        ask(moved, np.repeat(left, TOGETHER))
+        ask(moved, np.repeat(part, TOGETHER))
     return agrees

@@ -4,9 +4,9 @@ scikit-learn's encoders find a number among the sorted categories of its feature
 NaN as NaN where NaN is a category. Categories that are strings, and whole numbers that float64 does not tell apart, are
 other numbers in the plan, see `exporter/text.py`.
 
-If scikit-learn raises an error, at an unknown category with handle_unknown="error", a served row cannot: its encoded
-feature is NaN instead, and so is its answer, even where what follows the encoder would take NaN for a missing value. A
-request with an unknown string is refused before that.
+scikit-learn raises an error at an unknown category with handle_unknown="error". A served row cannot: its encoded
+feature is NaN instead, and so is its answer, even if the steps behind the encoder would take NaN for a missing value. A request
+with an unknown string is refused before that.
 """
 
 from __future__ import annotations
