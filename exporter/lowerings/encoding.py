@@ -5,8 +5,8 @@ NaN as NaN where NaN is a category. Categories that are strings, and whole numbe
 other numbers in the plan, see `exporter/text.py`.
 
 scikit-learn raises an error at an unknown category with handle_unknown="error". A served row cannot: its encoded
-feature is NaN instead, and so is its answer, even if the steps behind the encoder would take NaN for a missing value. A request
-with an unknown string is refused before that.
+feature is NaN instead, and so is its answer, even if the steps behind the encoder would take NaN for a missing value.
+A request with an unknown string is refused before that.
 """
 
 from __future__ import annotations
