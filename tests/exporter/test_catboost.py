@@ -361,7 +361,7 @@ def test_combinations_need_every_category_too() -> None:
     known = catboost_categories.known_categories
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catboost_categories, "COMBINATIONS", 10)
-        with pytest.raises(ExportError, match=r"more than 2²⁸\. Fit it with a smaller max_ctr_complexity, or with few"):
+        with pytest.raises(ExportError, match=r"more than 2²⁸ combinations with statistics\. Fit it with a smaller"):
             compile_estimator(model, sample=X)
 
     def without_one(*arguments: Any) -> Any:

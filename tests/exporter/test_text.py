@@ -185,7 +185,7 @@ def test_a_sample_that_spells_a_missing_value_is_refused_by_name() -> None:
     sample.loc[3, "city"] = "nan"
     with pytest.raises(ExportError) as error:
         compile_estimator(model, sample=sample)
-    assert str(error.value).startswith("The sample's column 0 ('city') holds the string 'nan', which is no category")
+    assert str(error.value).startswith("The sample's column 0 ('city') holds the string 'nan', which is not a category")
     compilation = compile_estimator(model, sample=sample, missing_strings=())
     np.testing.assert_allclose(compilation.sample.expected["y"][:, 0], model.predict(sample), rtol=1e-12)
 
