@@ -28,7 +28,7 @@ LONGEST = (
     *("tests/gallery/test_serve.py", "tests/kernels/test_ops.py", "tests/docker/test_probe.py"),
     *("tests/benchmarks/test_benchmarks.py", "tests/test_distribution.py", "tests/server/test_float32.py"),
     *("tests/server/test_observer.py", "tests/commands/test_export.py", "tests/clients/test_startup.py"),
-    *("tests/exporter/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
+    *("tests/exporter/publish/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
     *("tests/clients/test_strings.py", "tests/server/test_text.py", "tests/gallery/test_puzzles.py"),
     *("tests/scoring/test_score.py", "tests/clients/test_watch.py", "tests/docker/test_docker_server.py"),
     *(
@@ -43,10 +43,14 @@ LONGEST = (
     ),
     *("tests/clients/compare/test_results.py", "tests/commands/test_advise.py", "tests/benchmarks/test_startup.py"),
     *("tests/server/test_intervals.py", "tests/server/test_scoring.py", "tests/benchmarks/test_worth.py"),
-    *("tests/exporter/test_properties.py", "tests/exporter/test_float32.py", "tests/scoring/test_load.py"),
+    *("tests/exporter/test_properties.py", "tests/exporter/estimators/test_float32.py", "tests/scoring/test_load.py"),
     *("tests/gallery/test_levels_cuda.py", "tests/commands/test_loading.py", "tests/clients/test_admin_key.py"),
     *("tests/gallery/test_commands.py", "tests/gallery/test_levels_compile.py", "tests/gallery/test_gpu_compile.py"),
-    *("tests/clients/test_dialogue.py", "tests/exporter/test_soundness.py", "tests/exporter/test_registrations.py"),
+    *(
+        "tests/clients/test_dialogue.py",
+        "tests/exporter/lower/test_soundness.py",
+        "tests/exporter/lower/test_registrations.py",
+    ),
 )
 """Those that take longest, the longest first: one that began last would run alone while other processes have ended.
 

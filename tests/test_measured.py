@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 
 from triton_regressors import measured
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.measured import Shape, nearest, shape_of, small_table
 
 

@@ -28,8 +28,8 @@ def advice_on_entry(
 
 def advice_on_model(compiled: Any, path: Path, gpu_usd: float | None, cpu_usd: float | None) -> Advice:
     """Return advice on a compiled estimator, timed on its sample; `path` is its file."""
+    from triton_regressors.exporter.evidence.oracle import Oracle, ask
     from triton_regressors.exporter.lower import lower
-    from triton_regressors.exporter.oracle import Oracle, ask
     from triton_regressors.stopwatch import repeated, time_calls
 
     X = compiled.sample.X
@@ -54,7 +54,7 @@ def _advice(
     cpu_usd: float | None,
 ) -> Advice:
     """Time this machine's engines, and `predict` if it is available, one after the other."""
-    from triton_regressors.exporter.config import STAGED_NUMBERS
+    from triton_regressors.exporter.publish.config import STAGED_NUMBERS
     from triton_regressors.kernels.engine.input_check import Allowed
     from triton_regressors.stopwatch import cores, gpu_name, time_engine
 
