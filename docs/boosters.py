@@ -153,7 +153,7 @@ def _numbered_leaves(library: str) -> Iterator[list[tuple[Ensemble, Ensemble]]]:
         made.append((trees, number_leaves(trees)))
         return trees
 
-    module = importlib.import_module(f"triton_regressors.exporter.lowerings.{library}")
+    module = importlib.import_module(f"triton_regressors.exporter.estimators.{library}")
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(module, "arrange", keep))
         if hasattr(module, "SymmetricTrees"):

@@ -412,7 +412,7 @@ def subject(estimator: Any) -> tuple[Any, bool]:
 
 
 def family(estimator: Any, transforms: bool) -> str:
-    """Return the file of lowerings/ that an estimator's `transform` or `predict` is lowered in."""
+    """Return the file of estimators/ that an estimator's `transform` or `predict` is lowered in."""
     from triton_regressors.exporter.lower import registry
 
     find = registry.find_transform if transforms else registry.find_lowering

@@ -27,7 +27,7 @@ of errors against `predict` on the same float64 table.
 
 
 def page() -> str:
-    """Return the page: a table of every class that has a lowering, by the file of lowerings/ it is in."""
+    """Return the page: a table of every class that has a lowering, by the file of estimators/ it is in."""
     families: dict[str, list[str]] = {}
     found = registry.lowerings()
     for name, lowering in found.items():

@@ -81,7 +81,7 @@ _INVERSES = _Table("predict", "transform")
 _ANSWERS = _Table("inverse_transform")
 _REFUSALS = _Table()
 
-OURS = "triton_regressors.exporter.lowerings."
+OURS = "triton_regressors.exporter.estimators."
 """The prefix of the modules that register this package's own lowerings."""
 
 
@@ -281,7 +281,7 @@ def _computes(value: Any) -> bool:
 
 @functools.cache
 def _load_lowerings() -> None:
-    """Import every module of lowerings/, which registers what is in it."""
-    package = importlib.import_module("triton_regressors.exporter.lowerings")
+    """Import every module of estimators/, which registers what is in it."""
+    package = importlib.import_module("triton_regressors.exporter.estimators")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -7,7 +7,7 @@ gradients and hands dw and db to any of its optimisers, which know nothing of ke
 are one kernel: torch's own operators would write and read n numbers between each two of them. The loss is one number
 made of n, in two stages as all our sums: programs sum their rows, a second kernel sums the programs
 (`sums.py`). The gradient reads the same rows again, which is cheaper than keeping what the forward found.
-In the product: `exporter/lowerings/linear.py` exports what such training ends with; w and b are all there is to serve.
+In the product: `exporter/estimators/linear.py` exports what such training ends with; w and b are all there is to serve.
 """
 
 from __future__ import annotations

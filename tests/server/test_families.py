@@ -24,7 +24,7 @@ from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = [pytest.mark.server, pytest.mark.gpu]
 
-FAMILIES = {  # the files of exporter/lowerings/ and a case of each
+FAMILIES = {  # the files of exporter/estimators/ and a case of each
     "boosting": "hist-categories",
     "boosting by weighted median": "ada-default",
     "cluster": "before-ridge-k-means",

@@ -54,12 +54,12 @@ for number in range(2):  # as where a notebook's cell runs twice
     ):
         mine[register.__name__] = register(cls)(lambda *arguments, name=register.__name__: name)
 from triton_regressors.exporter import registry
-assert "triton_regressors.exporter.lowerings.linear" not in __import__("sys").modules
+assert "triton_regressors.exporter.estimators.linear" not in __import__("sys").modules
 found = (
     registry.find_lowering(Ridge(), ""), registry.find_transform(KMeans(), ""),
     registry.find_inverse(StandardScaler(), ""), registry.find_answers(Pipeline([])),
 )
-assert "triton_regressors.exporter.lowerings.linear" in __import__("sys").modules
+assert "triton_regressors.exporter.estimators.linear" in __import__("sys").modules
 print(found == tuple(mine.values()))
 """
 
